@@ -16,8 +16,8 @@ from pathlib import Path
 from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate.design import design_for
-from testbed.operate.journal import journal_in
+from testbed.operate.design import build_design
+from testbed.operate.journal import open_journal
 from testbed.operate.session import LabSession, open_lab
 
 LAB = Path(__file__).parent.parent / "labs" / "testbed12.yaml"
@@ -32,7 +32,7 @@ def busy_ms(address: str) -> float:
 def measure(session: LabSession, address: str) -> dict[str, list[float]]:
     """Measure the times in ms of `REPEATS` applies with the journal, and of as many by the driver alone."""
     lab = session.lab
-    designs = [design_for(lab), design_for(lab, simplex=True)]
+    designs = [build_design(lab), build_design(lab, simplex=True)]
     times: dict[str, list[float]] = {"total": [], "device": [], "journal": [], "software": [], "driver": []}
     for repeat in range(REPEATS):
         plan = session.plan(designs[repeat % 2])
@@ -56,7 +56,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
         start_lab(load_lab(LAB), hosts="model", move=True) as lab,
-        journal_in(scratch) as journal,
+        open_journal(scratch) as journal,
         open_lab(lab.lab, journal, model_hosts=True) as session,
     ):
         times = measure(session, lab.control["ocs1"])

@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.lab.simulated.link_rate import fit_rate, measure_machine
@@ -27,7 +27,7 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ran
 from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.model import CollectiveResult, Timing
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab
 
@@ -41,11 +41,11 @@ ASKED_SHARE = 0.9
 
 def runs(session: LabSession) -> list[CollectiveResult]:
     """Bring up the default topology, then measure it `RUNS` times."""
-    design = design_for(session.lab)
+    design = build_design(session.lab)
     verified = session.bring_up(design).verified
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
-    rings = rings_of(design.topology)
+    rings = list_rings(design.topology)
     configurations = (
         Configuration("one ring", rings[:1], (SIZE_BYTES,)),
         Configuration("four rings", rings, (SIZE_BYTES,)),

@@ -24,8 +24,8 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.listing import read_leases
 from testbed.leases.store import LeaseStore
-from testbed.operate.design import Design, design_for
-from testbed.operate.journal import Journal, journal_in
+from testbed.operate.design import Design, build_design
+from testbed.operate.journal import Journal, open_journal
 from testbed.operate.session import LabSession, open_lab
 from testbed.storage.database import Database
 
@@ -122,11 +122,11 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
         start_lab(load_lab(LAB), hosts="model", move=True) as lab,
-        journal_in(scratch) as journal,
+        open_journal(scratch) as journal,
         open_lab(lab.lab, journal, model_hosts=True) as session,
     ):
         costs = sorted(step_costs_ms(journal))
-        designs = [design_for(lab.lab), design_for(lab.lab, simplex=True)]
+        designs = [build_design(lab.lab), build_design(lab.lab, simplex=True)]
         ways = {"with_journal": with_journal, "without_journal": without_journal}
         for repeat in range(2 * REPEATS):
             name = ("with_journal", "without_journal")[repeat // 2 % 2]

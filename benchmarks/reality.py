@@ -22,14 +22,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, hosts_fabric, predict_s
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, build_hosts_fabric, predict_time_s
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
-from testbed.design.topology.strides import ring_order, rings_of
+from testbed.design.topology.strides import list_rings, make_ring_order
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import run_collectives
@@ -64,13 +64,13 @@ def one_to_one(name: str, pairs: Sequence[tuple[int, int]], sizes: tuple[int, ..
 def groups_of(members: int) -> tuple[RingOrder, ...]:
     """Return a one-way ring for each group of evenly spaced hosts."""
     step = NODES // members
-    return tuple(ring_order(NODES, step, start) for start in range(step))
+    return tuple(make_ring_order(NODES, step, start) for start in range(step))
 
 
 def circulant() -> tuple[Design, tuple[Configuration, ...]]:
     """Return the circulant with strides ±1 and ±5, which has four rings but none for groups, and its cases."""
     planned = design("±1 ±5", find_topology(NODES, 4))
-    rings = rings_of(planned.topology)
+    rings = list_rings(planned.topology)
     return planned, (
         Configuration("one ring", rings[:1], LARGE),
         Configuration("two rings", rings[:2], MEDIUM),
@@ -88,8 +88,8 @@ def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
     """Return the circulant with stride ±1 only, on two of four NICs, which has long paths, and its cases."""
     planned = design("±1", find_topology(NODES, 2))
     return planned, (
-        Configuration("two rings", rings_of(planned.topology), MEDIUM),
-        Configuration("ring of stride 5, five hops a step", (ring_order(NODES, 5),), SMALL),
+        Configuration("two rings", list_rings(planned.topology), MEDIUM),
+        Configuration("ring of stride 5, five hops a step", (make_ring_order(NODES, 5),), SMALL),
         Configuration("groups of 4, three hops a step", groups_of(4), SMALL),
         all_to_all("all-to-all", NODES, SMALL),
         one_to_one("0 to 6, six hops", [(0, 6)], MEDIUM),
@@ -101,8 +101,8 @@ def groups() -> tuple[Design, tuple[Configuration, ...]]:
     demands = [AllReduceDemand(12, MIB), AllReduceDemand(4, MIB)]
     planned = design("±1 ±3", find_topology(NODES, 4, demands=demands))
     return planned, (
-        Configuration("two rings", rings_of(planned.topology), SMALL),
-        Configuration("groups of 4, two rings each", rings_of(planned.topology, 4), LARGE),
+        Configuration("two rings", list_rings(planned.topology), SMALL),
+        Configuration("groups of 4, two rings each", list_rings(planned.topology, 4), LARGE),
         all_to_all("all-to-all", NODES, MEDIUM),
         one_to_one("two flows meet", [(0, 5), (1, 5)], SMALL),
     )
@@ -113,11 +113,11 @@ def matched() -> tuple[Design, tuple[Configuration, ...]]:
     tables = [(node, node + 6, 4e9) for node in range(6)] + [
         (node, (node + 4) % NODES, 2e9) for node in range(6)
     ]
-    finding = find(demand_of(NODES, [AllReduceDemand(NODES, 10**9)], tables), 4)
+    finding = find(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], tables), 4)
     planned = design("±1 and matchings", finding.topology)
     read = [(source, target) for source, target, _ in tables]
     return planned, (
-        Configuration("two rings", rings_of(planned.topology), SMALL),
+        Configuration("two rings", list_rings(planned.topology), SMALL),
         one_to_one("tables read across", read, LARGE),
         all_to_all("all-to-all", NODES, MEDIUM),
         Configuration("groups of 4", groups_of(4), SMALL),
@@ -127,7 +127,7 @@ def matched() -> tuple[Design, tuple[Configuration, ...]]:
 def one_way() -> tuple[Design, tuple[Configuration, ...]]:
     """Return one-way links with three strides, where acknowledgements take other paths than data, and its cases."""
     planned = design("one-way", find_topology(NODES, 3, simplex=True))
-    rings = rings_of(planned.topology)
+    rings = list_rings(planned.topology)
     return planned, (
         Configuration("one ring", rings[:1], SMALL),
         Configuration("three rings", rings, MEDIUM),
@@ -172,9 +172,9 @@ class Case:
 def prediction(
     planned: Design, configuration: Configuration, size: int, iterations: int, rate: float
 ) -> float:
-    fabric = hosts_fabric(planned.wiring, planned.routes, rate)
+    fabric = build_hosts_fabric(planned.wiring, planned.routes, rate)
     graph = configuration.collective.graph(NODES, configuration, size, iterations)
-    return predict_s(graph, fabric) / iterations
+    return predict_time_s(graph, fabric) / iterations
 
 
 def longest_hops(planned: Design, configuration: Configuration) -> int:

@@ -24,20 +24,20 @@ from pathlib import Path
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.collectives.performance import NAMESPACE_HOSTS
-from testbed.design.evaluation.host_job import host_job
+from testbed.design.evaluation.host_job import make_host_job
 from testbed.design.evaluation.job import open_job
 from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.measure.plan_job import PlanRun, find_largest_deviation, run_on_hosts
-from testbed.operate.design import Design, with_routes
+from testbed.operate.design import Design, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab
 
@@ -110,10 +110,12 @@ TOPOLOGIES: Mapping[str, Callable[[], Topology]] = {
         NODES, 4, demands=[AllReduceDemand(12, 10**6), AllReduceDemand(4, 10**6)]
     ),
     "stride 1 and matchings": lambda: (
-        find(demand_of(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 4).topology
+        find(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 4).topology
     ),
     "one way, three strides": lambda: find_topology(NODES, 3, simplex=True),
-    "three links a host": lambda: find(demand_of(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 3).topology,
+    "three links a host": lambda: (
+        find(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 3).topology
+    ),
 }
 
 
@@ -151,11 +153,11 @@ def measure(
     session.bring_up(bare)
     for case in cases:
         graph = CASES[case]()
-        design = with_routes(bare, route_job(topology, graph))
+        design = replace_routes(bare, route_job(topology, graph))
         session.install_routes(design)
         assert design.sets is not None, "with_routes sets them"
         stretch = session.lab.link.represents_gbps * 1000 / rate_mbps
-        job = host_job(graph, design.sets, rate_mbps, stretch=stretch, lasts_s=LASTS_S)
+        job = make_host_job(graph, design.sets, rate_mbps, stretch=stretch, lasts_s=LASTS_S)
         run = run_on_hosts(session.fleet, session.lab, wiring, job, iterations=ITERATIONS, deadline_s=120)
         yield Case(name, case, rate_mbps, run)
 

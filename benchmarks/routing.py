@@ -23,7 +23,7 @@ from free_routes import least_maximum
 from testbed.design.model import Topology
 from testbed.design.routing.balancing import route
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import Demand, demand_of_matrix
+from testbed.design.topology.demand import Demand, make_matrix_demand
 from testbed.design.topology.finder import find
 
 KINDS = ("uniform", "random", "sparse")
@@ -50,7 +50,7 @@ def demand_of(kind: str, nodes: int, seed: int) -> Demand:
     if kind == "sparse":
         size *= random.random((nodes, nodes)) < 0.2
     np.fill_diagonal(size, 0.0)
-    return demand_of_matrix(1e6 * size)
+    return make_matrix_demand(1e6 * size)
 
 
 def compute_routes(topology: Topology, demand: Demand) -> tuple[float, float, float]:

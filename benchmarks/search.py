@@ -37,7 +37,7 @@ from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
 from testbed.design.search.chains import Point, Rules, Stop, advance, begin
 from testbed.design.search.finalists import rank, rank_wirings
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import fabric_on, install, simulate_on_quick_routes
+from testbed.design.search.simulator import build_routed_fabric, install, simulate_on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import Finding
@@ -305,7 +305,7 @@ def spread_by_time(
 def simulate_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
     """Return the iteration time on the routes of a plan in s, with fluid rings and with rings in rounds."""
     routes, execution = install(problem, strategy, topology)
-    rounds = fabric_on(problem, topology, routes).run(execution.graph, latency=problem.latency)
+    rounds = build_routed_fabric(problem, topology, routes).run(execution.graph, latency=problem.latency)
     return execution.iteration_s, rounds.iteration_s
 
 

@@ -29,7 +29,7 @@ from testbed.client import connect_async
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.engine.planned import now
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import Database
 from testbed.storage.schema import step_events
 from testbed.storage.tokens import TokenStore
@@ -57,7 +57,7 @@ def service(lab_file: Path, runs: Path) -> Iterator[str]:
 
 def write_events(runs: Path, events: int, begin_s: float) -> None:
     """Write events into the journal at `EVENTS_PER_S`; each commit holds one event of each of the `RUNS` runs."""
-    database = Database(address_in(runs))
+    database = Database(get_database_address(runs))
     for at in range(events // RUNS):
         wait_s = begin_s + at * RUNS / EVENTS_PER_S - time.time()
         if wait_s > 0:
@@ -185,7 +185,7 @@ def commands(url: str, lab_file: Path, runs: Path) -> dict[str, object]:
 
 def token_of(runs: Path) -> str:
     """Create a token of an operator."""
-    database = Database(address_in(runs))
+    database = Database(get_database_address(runs))
     _, text = TokenStore(database).create("ann", "operator", lifetime=timedelta(hours=1))
     database.close()
     return text

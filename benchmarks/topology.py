@@ -21,13 +21,13 @@ import numpy as np
 
 from testbed.design.matching import match_edges, match_priced
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.next_hops import next_hops
+from testbed.design.routing.next_hops import compute_next_hops
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
+from testbed.design.topology.demand import AllReduceDemand, Demand, make_array_demand
 from testbed.design.topology.finder import find
-from testbed.design.topology.hops import diameter, hop_table, mean_hops
-from testbed.design.topology.strides import direct_strides, measure_reach
+from testbed.design.topology.hops import diameter, make_hop_table, mean_hops
+from testbed.design.topology.strides import list_direct_strides, measure_reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
 #: Nodes, degree, target processor time in s.
@@ -121,7 +121,7 @@ def demand(nodes: int, seed: int = 0) -> Demand:
     """Return a demand of 8n random pairs and an AllReduce over all nodes."""
     chance = np.random.default_rng(seed)
     source, target = chance.integers(0, nodes, (2, 8 * nodes))
-    return demand_of_arrays(
+    return make_array_demand(
         nodes, [AllReduceDemand(nodes, 10**9)], source, target, chance.integers(1, 10**9, 8 * nodes)
     )
 
@@ -131,7 +131,7 @@ def plan(pair_demand: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
     clock = [time.process_time()]
     finding = find(pair_demand, degree, simplex=simplex, matching_degree=1 if simplex else 2)
     clock.append(time.process_time())
-    next_hops(pair_demand.nodes, finding.topology.edges)
+    compute_next_hops(pair_demand.nodes, finding.topology.edges)
     clock.append(time.process_time())
     steps = ("find_ms", "next_hops_ms")
     times = {key: round(1e3 * (b - a), 1) for key, a, b in zip(steps, clock, clock[1:], strict=False)}
@@ -194,7 +194,7 @@ def hops_row(nodes: int) -> dict[str, Any]:
 def all_circulants(nodes: int) -> int:
     half = range(1, (nodes + 1) // 2)
     reaches = (
-        measure_reach(nodes, direct_strides(nodes, (a, b), simplex=False))
+        measure_reach(nodes, list_direct_strides(nodes, (a, b), simplex=False))
         for a in half
         for b in half
         if a < b
@@ -210,7 +210,7 @@ def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:
         chance.shuffle(stubs)
         pairs = {frozenset(pair) for pair in zip(stubs[::2], stubs[1::2], strict=True)}
         if len(pairs) == nodes * degree // 2 and all(len(pair) == 2 for pair in pairs):
-            table = hop_table(nodes, [edge for a, b in map(sorted, pairs) for edge in ((a, b), (b, a))])
+            table = make_hop_table(nodes, [edge for a, b in map(sorted, pairs) for edge in ((a, b), (b, a))])
             if table.min() >= 0:
                 return float(table.sum()) / nodes / (nodes - 1)
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate.design import Design, design_for
-from testbed.operate.journal import journal_in
+from testbed.operate.design import Design, build_design
+from testbed.operate.journal import open_journal
 from testbed.operate.light import read_light
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession, open_lab
 
 ROOT = Path(__file__).parents[1]
@@ -64,7 +64,7 @@ def run_verify(path: Path, runs: Path) -> None:
 
 def measure(session: LabSession, design: Design, path: Path, runs: Path) -> dict[str, float | bool]:
     """Measure the command, the proof and the switch on a lab that is as planned."""
-    circuits = circuits_of(session.lab, design.wiring)
+    circuits = list_circuits(session.lab, design.wiring)
     switch_s = median_s(lambda: read_light(circuits, session.switches))
     command_s = median_s(lambda: run_verify(path, runs))
     proof_s = median_s(lambda: session.prove(design))
@@ -83,10 +83,10 @@ def main() -> int:
     with (
         lab_file() as path,
         start_lab(load_lab(path), hosts="kernel", move=True) as up,
-        journal_in(path.parent / "runs") as journal,
+        open_journal(path.parent / "runs") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        design = design_for(up.lab)
+        design = build_design(up.lab)
         session.bring_up(design)
         times = measure(session, design, path, path.parent / "runs")
     print(json.dumps({"hosts": 12, "circuits": 48, "pairs": 132, **times}))

@@ -18,7 +18,7 @@ from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
 from testbed.design.workloads.iteration.totals import TrafficTotals
 from testbed.design.workloads.roofline import Cluster, memory_use
-from testbed.design.workloads.strategies import default_strategy, legal_shardings
+from testbed.design.workloads.strategies import default_strategy, list_legal_shardings
 
 NODES = 128
 CHANGES = 1000
@@ -57,7 +57,7 @@ def changes_us(totals: TrafficTotals) -> float:
     rng = np.random.default_rng(0)
     operators = totals.workload.operators
     places = rng.integers(len(operators), size=CHANGES)
-    choices = [legal_shardings(operators[place], NODES) for place in places]
+    choices = [list_legal_shardings(operators[place], NODES) for place in places]
     shardings = [choice[rng.integers(len(choice))] for choice in choices]
     begin = time.process_time()
     for place, sharding in zip(places, shardings, strict=True):

@@ -4,11 +4,11 @@ OperationRefused
 ├── NoSuchOperation               (user)
 ├── OperationRunning              (conflict)
 ├── OperationStopped              (conflict)
-├── Superseded                    (conflict)
+├── OperationSuperseded           (conflict)
 ├── ConfirmPending                (conflict)
-├── NothingToConfirm              (user)
-├── NotArmed                      (ourselves)
-└── NothingBefore                 (user)
+├── NoPendingConfirmation         (user)
+├── WatcherNotArmed               (ourselves)
+└── NoEarlierEpoch                (user)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OperationStopped(OperationRefused, code="operation.stopped", who="conflict
     """The emergency stop of the lab is in force (`testbed stop`)."""
 
 
-class Superseded(OperationRefused, code="operation.superseded", who="conflict"):
+class OperationSuperseded(OperationRefused, code="operation.superseded", who="conflict"):
     """Later operations use hosts or ports of this operation."""
 
 
@@ -40,13 +40,13 @@ class ConfirmPending(OperationRefused, code="confirm.pending", who="conflict"):
     """An apply awaits `testbed confirm`, so no other apply may start."""
 
 
-class NothingToConfirm(OperationRefused, code="confirm.none", who="user"):
+class NoPendingConfirmation(OperationRefused, code="confirm.none", who="user"):
     """No apply awaits confirmation."""
 
 
-class NotArmed(OperationRefused, code="confirm.unarmed", who="ourselves"):
+class WatcherNotArmed(OperationRefused, code="confirm.unarmed", who="ourselves"):
     """The watcher that would roll back did not start; the applied topology stays in force."""
 
 
-class NothingBefore(OperationRefused, code="rollback.none", who="user"):
+class NoEarlierEpoch(OperationRefused, code="rollback.none", who="user"):
     """There is no verified epoch to roll back to."""

@@ -27,11 +27,11 @@ def _version(text: str) -> str:
 
 def main() -> None:
     """Write the OpenAPI document of the service in this checkout."""
-    from testbed.service.application import document_text
+    from testbed.service.application import render_interface
     from testbed.service.server import make_service
 
     with tempfile.TemporaryDirectory() as runs:
-        write(DOCUMENT, document_text(make_service([ROOT / "labs" / "testbed12.yaml"], Path(runs))))
+        write(DOCUMENT, render_interface(make_service([ROOT / "labs" / "testbed12.yaml"], Path(runs))))
 
 
 if __name__ == "__main__":

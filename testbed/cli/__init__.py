@@ -24,7 +24,7 @@ def main() -> None:
     run_program("testbed", "testbed", _run)
 
 
-def _run(words: Sequence[str]) -> int:
+def _run(arguments: Sequence[str]) -> int:
     from testbed.cli.app import run_app  # typer
 
-    return run_app(words)
+    return run_app(arguments)

@@ -47,9 +47,9 @@ def run_app(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         if os.environ.get("LIGHTBED_LOG"):
-            from testbed.observe.json_log import log_as_asked
+            from testbed.observe.json_log import log_from_environment
 
-            log_as_asked()
+            log_from_environment()
         if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get(
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
         ):

@@ -71,8 +71,10 @@ def pairs(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the matching inputs, each with a colon; after a colon, the matching outputs."""
     source, colon, output = incomplete.partition(":")
     if not colon:
-        return [(f"{word}:", about) for word, about in _read_matching_ports(ctx, source, "in")]
-    return [(f"{source}:{word}", about) for word, about in _read_matching_ports(ctx, output, "out")]
+        return [(f"{port}:", description) for port, description in _read_matching_ports(ctx, source, "in")]
+    return [
+        (f"{source}:{port}", description) for port, description in _read_matching_ports(ctx, output, "out")
+    ]
 
 
 def _read_matching_ports(ctx: typer.Context, prefix: str, side: str) -> Completions:
@@ -95,10 +97,10 @@ def _read_matching_ports(ctx: typer.Context, prefix: str, side: str) -> Completi
         return []
     finally:
         logging.disable(logging.NOTSET)
-    words = [
-        (word, f"{info.name or info.number} {info.side.value}put {info.state.value} {info.label}".strip())
+    described_ports = [
+        (port, f"{info.name or info.number} {info.side.value}put {info.state.value} {info.label}".strip())
         for info in port_infos
         if info.side.value.startswith(side)
-        for word in dict.fromkeys((str(info.number), info.name))
+        for port in dict.fromkeys((str(info.number), info.name))
     ]
-    return [(word, about) for word, about in words if word and word.startswith(prefix)]
+    return [(port, description) for port, description in described_ports if port and port.startswith(prefix)]

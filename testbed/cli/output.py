@@ -64,8 +64,8 @@ def describe_error(error: Exception) -> dict[str, Any]:
         return document | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
         if getattr(error, "option_name", "") == "--server":
-            what = "this command runs only locally: leave out --server"
-            return {"code": "service.here", "who": "user", "message": what}
+            message = "this command runs only locally: leave out --server"
+            return {"code": "service.here", "who": "user", "message": message}
         return {"code": "usage", "who": "user", "message": error.format_message()}
     return {"code": "internal", "who": "ourselves", "message": f"{type(error).__name__}: {error}"}
 
@@ -80,8 +80,8 @@ def describe_report(report: ApplyReport) -> dict[str, Any]:
 
 def report_error(error: Exception, *, as_json: bool) -> None:
     """Print an error: its message on standard error, or as JSON on standard output."""
-    described = describe_error(error)
+    error_document = describe_error(error)
     if as_json:
-        print_json({"error": described})
+        print_json({"error": error_document})
     else:
-        print(f"error: {described['message']}", file=sys.stderr)
+        print(f"error: {error_document['message']}", file=sys.stderr)

@@ -19,9 +19,9 @@ from lightbed.errors import LightbedError
 from testbed.cli import completion
 from testbed.cli.output import print_csv, print_json, report_error
 from testbed.cli.remote import choose_server, is_for_service, run_on_service
-from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
+from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, list_fields
 from testbed.commands.documents import DONE, Document, TableDocument
-from testbed.commands.place import DEFAULT_RUNS, Place
+from testbed.commands.place import DEFAULT_RUNS, CommandContext
 from testbed.commands.table import COMMANDS, load_command
 from testbed.errors import UsageError
 
@@ -90,33 +90,40 @@ def add_command(app: typer.Typer, name: str) -> None:
 
     If the table declares the group itself, that command runs when no command of the group is named.
     """
-    declared = load_command(name)
+    command_type = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
-    if declared is not None and not names:
+    if command_type is not None and not names:
         kind = (
-            _CommandWithProgram if any(each.option.follows_dashes for each in fields_of(declared)) else None
+            _CommandWithProgram
+            if any(field.option.follows_dashes for field in list_fields(command_type))
+            else None
         )
         app.command(
             name,
             cls=kind,
-            help=_format_help(name, declared),
-            context_settings=_get_context_settings(declared),
-        )(make_callback(name, declared))
+            help=_format_help(name, command_type),
+            context_settings=_get_context_settings(command_type),
+        )(make_callback(name, command_type))
         return
-    commands = {one: _load_declaration(f"{name} {one}") for one in names}
-    shared = {
-        each.name: each for one in commands.values() for each in fields_of(one) if each.option.is_of_group
+    commands = {command_name: _load_declaration(f"{name} {command_name}") for command_name in names}
+    group_fields = {
+        field.name: field
+        for group_command in commands.values()
+        for field in list_fields(group_command)
+        if field.option.is_of_group
     }
-    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None and not shared)
-    if shared:
+    group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
+    if group_fields:
         group.info.cls, group.info.epilog = _OptionsAnywhere, commands[names[0]].group_epilog()
-        group.callback()(_keep_options([_make_parameter(each) for each in shared.values()]))
-    elif declared is not None:
-        group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, declared)))
-    for one, command in commands.items():
+        group.callback()(_keep_options([_make_parameter(field) for field in group_fields.values()]))
+    elif command_type is not None:
+        group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, command_type)))
+    for command_name, command in commands.items():
         group.command(
-            one, help=_format_help(f"{name} {one}", command), context_settings=_get_context_settings(command)
-        )(make_callback(f"{name} {one}", command))
+            command_name,
+            help=_format_help(f"{name} {command_name}", command),
+            context_settings=_get_context_settings(command),
+        )(make_callback(f"{name} {command_name}", command))
     app.add_typer(group, name=name)
 
 
@@ -128,53 +135,55 @@ def _load_declaration(words: str) -> type[Command[Any]]:
 
 def _get_context_settings(command: type[Command[Any]]) -> dict[str, bool] | None:
     """Return the settings of a command that passes words on to another program, or None for other commands."""
-    has_rest = any(each.option.is_rest and not each.option.follows_dashes for each in fields_of(command))
+    has_rest = any(field.option.is_rest and not field.option.follows_dashes for field in list_fields(command))
     return _PASS_THROUGH_SETTINGS if has_rest else None
 
 
-def _format_help(words: str, declared: type[Command[Any]]) -> str:
-    return f"{COMMANDS[words][1]}\n\n{declared.details}".strip()
+def _format_help(words: str, command_type: type[Command[Any]]) -> str:
+    return f"{COMMANDS[words][1]}\n\n{command_type.details}".strip()
 
 
-def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
+def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
     """Return a function with a parameter for each option, which runs the command and prints its document.
 
     The command runs on the service of `--server`, or in this process. A command with a field `every`, in seconds, is
     repeated until it is interrupted.
     """
-    rest = [each.name for each in fields_of(declared) if each.option.is_rest]
-    shared = {
-        each.name for each in _make_shared_parameters(declared)
+    rest_fields = [field.name for field in list_fields(command_type) if field.option.is_rest]
+    shared_names = {
+        parameter.name for parameter in _make_shared_parameters(command_type)
     }  # typer passes their defaults all the same
 
     def callback(**values: Any) -> int:
-        values = {name: value for name, value in values.items() if name not in shared}
-        if declared.needs == "lab by option":
-            values = _split_words(declared, values)
+        values = {name: value for name, value in values.items() if name not in shared_names}
+        if command_type.needs == "lab by option":
+            values = _split_words(command_type, values)
         if "context" in values:
             context = values.pop("context")
-            values |= (context.obj or {}) | dict.fromkeys(rest, context.args)
+            values |= (context.obj or {}) | dict.fromkeys(rest_fields, context.args)
         as_json = values.pop("as_json", False)
         # A command that needs no lab may have its own option `lab_file`, which stays among its options.
-        lab_file = values.pop("lab_file", None) if declared.needs not in ("nothing", "switch") else None
-        lab_files = tuple(values.pop("labs") or ()) if declared.needs == "labs if any" else ()
+        lab_file = values.pop("lab_file", None) if command_type.needs not in ("nothing", "switch") else None
+        lab_files = tuple(values.pop("labs") or ()) if command_type.needs == "labs if any" else ()
         runs_dir, as_csv = values.pop("runs_dir", DEFAULT_RUNS), values.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
-        several = {each.name for each in fields_of(declared) if each.has_several}
-        options = {name: tuple(value or ()) if name in several else value for name, value in values.items()}
-        command = declared(**options)
+        tuple_fields = {field.name for field in list_fields(command_type) if field.has_several}
+        options = {
+            name: tuple(value or ()) if name in tuple_fields else value for name, value in values.items()
+        }
+        command = command_type(**options)
 
         def run_once() -> int:
-            place = Place(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
-            if is_for_service(command, place):
-                return run_on_service(words, command, place)
-            place.is_quiet = as_json or as_csv
+            context = CommandContext(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
+            if is_for_service(command, context):
+                return run_on_service(words, command, context)
+            context.is_quiet = as_json or as_csv
             if isinstance(command, StreamCommand):
-                return _print_stream(command, place)
-            document: Document = carry_out(command, place)
+                return _print_stream(command, context)
+            document: Document = carry_out(command, context)
             if as_json:
-                print_json(document.to_json(), place.stream)
+                print_json(document.to_json(), context.stream)
             elif isinstance(document, TableDocument) and as_csv:
                 print_csv(*document.to_table())
             return document.exit_code
@@ -182,33 +191,33 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
         return _repeat(getattr(command, "every", None), run_once, as_json=as_json)
 
     vars(callback).update(
-        declared=declared, __signature__=inspect.Signature(list(_make_parameters(declared)))
+        declared=command_type, __signature__=inspect.Signature(list(_make_parameters(command_type)))
     )
     return callback
 
 
-def _repeat(every_s: float | None, once: Callable[[], int], *, as_json: bool) -> int:
-    """Call `once` and return its exit code; with `every_s`, repeat it until interrupted, also after a LightbedError."""
+def _repeat(every_s: float | None, run_once: Callable[[], int], *, as_json: bool) -> int:
+    """Call `run_once`, return its exit code; with `every_s`, repeat until interrupted, also after a LightbedError."""
     if every_s is None:
-        return once()
+        return run_once()
     while True:
-        began_s = time.monotonic()
+        start_s = time.monotonic()
         try:
-            once()
+            run_once()
         except LightbedError as error:  # for example a switch, host or service that is off for a while
             report_error(error, as_json=as_json)
         sys.stdout.flush()
-        sleep(max(0.0, every_s - (time.monotonic() - began_s)))
+        sleep(max(0.0, every_s - (time.monotonic() - start_s)))
 
 
-def _print_stream(command: StreamCommand[Any], place: Place) -> int:
+def _print_stream(command: StreamCommand[Any], context: CommandContext) -> int:
     """Print each document when it arrives. Close the stream at the end, also after an error."""
-    with closing(command.stream(place)) as documents:
+    with closing(command.stream(context)) as documents:
         for document in documents:
-            if place.is_quiet:
-                print_json(document.to_json(), place.stream)
+            if context.is_quiet:
+                print_json(document.to_json(), context.stream)
             else:
-                place.say(document.line())
+                context.say(document.line())
     return DONE
 
 
@@ -218,7 +227,7 @@ def _make_group_callback(callback: Callback) -> Callback:
     Options before a named command are refused, because they belong after it.
     """
 
-    def of_group(context: typer.Context, **values: Any) -> int:
+    def run_group(context: typer.Context, **values: Any) -> int:
         if context.invoked_subcommand is None:
             return callback(**values)
         for param in context.command.params:
@@ -232,8 +241,8 @@ def _make_group_callback(callback: Callback) -> Callback:
     signature = inspect.signature(callback)
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *signature.parameters.values()]
-    vars(of_group).update(vars(callback), __signature__=signature.replace(parameters=parameters))
-    return of_group
+    vars(run_group).update(vars(callback), __signature__=signature.replace(parameters=parameters))
+    return run_group
 
 
 class _CommandWithProgram(TyperCommand):
@@ -241,9 +250,9 @@ class _CommandWithProgram(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words before `--`. The words after it become `ctx.args`."""
-        at = args.index("--") if "--" in args else len(args)
-        super().parse_args(ctx, args[:at])
-        ctx.args = args[at + 1 :]
+        dashes_index = args.index("--") if "--" in args else len(args)
+        super().parse_args(ctx, args[:dashes_index])
+        ctx.args = args[dashes_index + 1 :]
         return list(ctx.args)
 
 
@@ -252,20 +261,20 @@ class _OptionsAnywhere(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the options of the group to the front, and parse."""
-        own = {name for option in self.params for name in option.opts if name.startswith("--")}
-        front: list[str] = []
-        rest: list[str] = []
+        group_options = {name for option in self.params for name in option.opts if name.startswith("--")}
+        group_words: list[str] = []
+        other_words: list[str] = []
         words = iter(args)
         for word in words:
             if word == "--":  # everything after it is an argument
-                rest += [word, *words]
+                other_words += [word, *words]
                 break
             name, separator, _ = word.partition("=")
-            if name in own - {"--help"}:
-                front += [word] if separator else [word, *islice(words, 1)]
+            if name in group_options - {"--help"}:
+                group_words += [word] if separator else [word, *islice(words, 1)]
             else:
-                rest.append(word)
-        return super().parse_args(ctx, [*front, *rest])
+                other_words.append(word)
+        return super().parse_args(ctx, [*group_words, *other_words])
 
 
 def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
@@ -279,41 +288,45 @@ def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None
     return store
 
 
-def _make_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    fields = [each for each in fields_of(declared) if not (each.option.is_of_group or each.option.is_rest)]
-    if len(fields) < len(fields_of(declared)):
+def _make_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    fields = [
+        field for field in list_fields(command_type) if not (field.option.is_of_group or field.option.is_rest)
+    ]
+    if len(fields) < len(list_fields(command_type)):
         yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
-    lab = list(_make_lab_parameter(declared))
-    arguments = [_make_parameter(each) for each in fields if each.option.is_argument]
-    if declared.needs == "lab by option":
-        yield from _make_word_parameters(declared)
+    lab = list(_make_lab_parameter(command_type))
+    arguments = [_make_parameter(field) for field in fields if field.option.is_argument]
+    if command_type.needs == "lab by option":
+        yield from _make_word_parameters(command_type)
     else:
-        yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
-    yield from (_make_parameter(each) for each in fields if not each.option.is_argument)
-    if declared.has_runs_dir:
+        yield from [*arguments, *lab] if command_type.is_lab_last else [*lab, *arguments]
+    yield from (_make_parameter(field) for field in fields if not field.option.is_argument)
+    if command_type.has_runs_dir:
         yield _make_keyword_parameter("runs_dir", RUNS_DIR, DEFAULT_RUNS)
-    if declared.has_json:
+    if command_type.has_json:
         yield _make_keyword_parameter("as_json", AS_JSON, False)
-    yield from _make_shared_parameters(declared)
+    yield from _make_shared_parameters(command_type)
 
 
-def _make_shared_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+def _make_shared_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     """Yield the options that go to context variables: `--database`, `--lease`, `--server`."""
-    if declared.has_runs_dir:
+    if command_type.has_runs_dir:
         yield _make_keyword_parameter("database", DATABASE, "")
-    if {"really_move", "yes"} & {each.name for each in fields_of(declared)}:  # it changes a lab or a switch
+    if {"really_move", "yes"} & {
+        field.name for field in list_fields(command_type)
+    }:  # it changes a lab or a switch
         yield _make_keyword_parameter("lease", _LEASE, "")
-    if declared.role is not None:
+    if command_type.role is not None:
         yield _make_keyword_parameter("server", _SERVER, "")
 
 
-def _make_lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    if declared.needs in ("nothing", "switch"):
+def _make_lab_parameter(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+    if command_type.needs in ("nothing", "switch"):
         return
-    is_needed, has_several = declared.needs in ("lab", "bare lab"), declared.needs == "labs if any"
+    is_needed, has_several = command_type.needs in ("lab", "bare lab"), command_type.needs == "labs if any"
     argument = typer.Argument(
-        metavar=_LAB_METAVARS.get(declared.needs, "[LAB]"),
-        help=declared.lab_help,
+        metavar=_LAB_METAVARS.get(command_type.needs, "[LAB]"),
+        help=command_type.lab_help,
         autocompletion=completion.lab_files,
     )
     if has_several:
@@ -325,12 +338,18 @@ def _make_lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parame
     )
 
 
-def _make_word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     """Yield the parameters of a command whose LAB is optional: all arguments as one list, and `--lab`."""
-    names = " ".join(str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument)
-    texts = [each.option.help for each in fields_of(declared) if each.option.is_argument]
-    about = "; ".join(["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)])
-    words = typer.Argument(metavar=f"[LAB] {names}", help=f"{about}.", autocompletion=completion.lab_files)
+    names = " ".join(
+        str(field.option.metavar) for field in list_fields(command_type) if field.option.is_argument
+    )
+    texts = [field.option.help for field in list_fields(command_type) if field.option.is_argument]
+    description = "; ".join(
+        ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)]
+    )
+    words = typer.Argument(
+        metavar=f"[LAB] {names}", help=f"{description}.", autocompletion=completion.lab_files
+    )
     yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
     yield _make_keyword_parameter("words", Annotated[list[str], words], inspect.Parameter.empty)
     lab = typer.Option(
@@ -343,16 +362,16 @@ def _make_word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Para
     yield _make_keyword_parameter("lab_file", Annotated[Path, lab], DEFAULT_LAB)
 
 
-def _split_words(declared: type[Command[Any]], values: dict[str, Any]) -> dict[str, Any]:
+def _split_words(command_type: type[Command[Any]], values: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the list of arguments split into LAB and the others.
 
     Raises `typer.BadParameter` for a wrong number of arguments, and for LAB given twice.
     """
     context, words, lab_file = values["context"], values["words"], values["lab_file"]
-    names = [each.name for each in fields_of(declared) if each.option.is_argument]
+    names = [field.name for field in list_fields(command_type) if field.option.is_argument]
     if len(words) not in (len(names), len(names) + 1):
         metavars = " ".join(
-            str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument
+            str(field.option.metavar) for field in list_fields(command_type) if field.option.is_argument
         )
         usage = f"write `{context.command_path} [LAB] {metavars}`"
         raise typer.BadParameter(f"{usage}; without LAB, --lab names the lab file")
@@ -360,14 +379,14 @@ def _split_words(declared: type[Command[Any]], values: dict[str, Any]) -> dict[s
     labs = words[: -len(names)]
     if labs and source is not None and source.name == "COMMANDLINE":
         raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: remove one")
-    others = {name: value for name, value in values.items() if name not in ("context", "words")}
+    other_values = {name: value for name, value in values.items() if name not in ("context", "words")}
     arguments = dict(zip(names, words[-len(names) :], strict=True))
-    return {**others, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
+    return {**other_values, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
 
 
 def _make_parameter(field: Field) -> inspect.Parameter:
     option, is_number = field.option, field.kind in (int, float)
-    more: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "metavar": option.metavar,
         "help": option.help or None,
         "min": option.least if is_number else None,
@@ -379,7 +398,9 @@ def _make_parameter(field: Field) -> inspect.Parameter:
         "exists": option.must_exist,
         "dir_okay": not option.must_exist,
     }
-    parameter: Any = typer.Argument(**more) if option.is_argument else typer.Option(*field.words, **more)
+    parameter: Any = (
+        typer.Argument(**settings) if option.is_argument else typer.Option(*field.words, **settings)
+    )
     kind: Any = list[field.kind.__args__[0]] if field.has_several else field.kind  # type: ignore[name-defined]
     default = inspect.Parameter.empty if field.default is REQUIRED else field.default
     if field.has_several and default == ():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from testbed.cli.output import print_answer
 from testbed.commands.declare import Command
 from testbed.commands.documents import ERROR
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.scripting.submission import Submission, make_submission
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def choose_server(url: str) -> None:
     _server.set(url)
 
 
-def is_for_service(command: Command[Any], place: Place) -> bool:
+def is_for_service(command: Command[Any], context: CommandContext) -> bool:
     """Return whether a service is chosen and can run the command."""
-    is_local = command.needs == "lab unless local" and place.lab_file is None
+    is_local = command.needs == "lab unless local" and context.lab_file is None
     return bool(_server.get()) and command.role is not None and not is_local
 
 
-def run_on_service(words: str, command: Command[Any], place: Place) -> int:
+def run_on_service(words: str, command: Command[Any], context: CommandContext) -> int:
     """Submit a command to the service, wait, print its output, and return its exit code.
 
     Raises `NotThroughService` for an option that works only locally, and the errors of the client.
@@ -44,16 +44,16 @@ def run_on_service(words: str, command: Command[Any], place: Place) -> int:
 
     with connect(_server.get()) as client:
         if command.has_own_route:
-            return _run_stop(client, cast("Stop", command), place)
+            return _run_stop(client, cast("Stop", command), context)
         return _run_submission(
             client,
             make_submission(
                 client,
                 words,
                 command,
-                lab_name(place.lab_file or Path()),
-                labs=[lab_name(path) for path in place.lab_files],
-                wants_text=not place.is_quiet,
+                read_lab_name(context.lab_file or Path()),
+                labs=[read_lab_name(path) for path in context.lab_files],
+                wants_text=not context.is_quiet,
             ),
         )
 
@@ -72,7 +72,7 @@ def _run_submission(client: Client, submission: Submission) -> int:
     return ERROR if run.exit_code is None else run.exit_code
 
 
-def lab_name(lab_file: Path) -> str:
+def read_lab_name(lab_file: Path) -> str:
     """Return the name in a lab file, the path as the name if the file does not exist, or "" for an empty path."""
     if lab_file == Path():
         return ""
@@ -83,12 +83,12 @@ def lab_name(lab_file: Path) -> str:
     return load_bare_lab(lab_file).name
 
 
-def _run_stop(client: Client, command: Stop, place: Place) -> int:
+def _run_stop(client: Client, command: Stop, context: CommandContext) -> int:
     """Stop a lab or release its stop, through a separate route of the service, because a run would be slower."""
     from testbed.commands.share.stop import StopDocument
 
-    lab = client.lab(lab_name(place.lab_file or Path()))
+    lab = client.lab(read_lab_name(context.lab_file or Path()))
     answer = dict(lab.release_stop() if command.release else lab.stop(command.reason))
     document = StopDocument(**answer)
-    print_answer(answer, document.lines(place.lab_file), as_json=place.is_quiet)
+    print_answer(answer, document.lines(context.lab_file), as_json=context.is_quiet)
     return document.exit_code

@@ -22,27 +22,27 @@ from testbed.commands.table import load_command
 from testbed.log_context import about
 from testbed.observe.traces import trace_if_configured
 from testbed.operate.intent import load_intents
-from testbed.operate.recovery.records import OperationRecord, operations_of
+from testbed.operate.recovery.records import OperationRecord, load_operations
 from testbed.operation_errors import OperationRefused
-from testbed.service.labs import check_match, make_tag, topology_in_force
+from testbed.service.labs import check_match, load_topology_document, make_tag
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import get_run_folder
-from testbed.storage.address import address_in, choose_database
+from testbed.storage.address import choose_database, get_database_address
 from testbed.storage.database import Database
 
 
 def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     """Execute a run of these labs and store its outcome, unless it has ended or another process executes it."""
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
-    database = Database(address_in(runs_dir), keep_open=False)
+    database = Database(get_database_address(runs_dir), keep_open=False)
     store = RunStore(database)
     run = store.begin(run_id)
     if run is None:
         return
-    out, messages = io.StringIO(), io.StringIO()
+    output, messages = io.StringIO(), io.StringIO()
     trace_if_configured()
-    with redirect_stdout(out), redirect_stderr(messages), about(run=run.id):
+    with redirect_stdout(output), redirect_stderr(messages), about(run=run.id):
         try:
             code = carry_out(run, lab_files, runs_dir)
         except SystemExit as error:  # raised for an option that the command does not know
@@ -50,8 +50,8 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
         except Exception as error:  # noqa: BLE001 - the run must end, whatever the error
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
             code = ERROR
-    outputs = (_shorten_paths(text.getvalue(), run, runs_dir) for text in (out, messages))
-    store.finish(run_id, code, *outputs)
+    texts = (_shorten_paths(text.getvalue(), run, runs_dir) for text in (output, messages))
+    store.finish(run_id, code, *texts)
     database.close()
 
 
@@ -64,29 +64,33 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     """Execute the command of a run, or resume its operation; return the exit code."""
     try:
         request = parse_request(run.request)
-    except LightbedError as refusal:
-        report_error(refusal, as_json=True)
+    except LightbedError as request_error:
+        report_error(request_error, as_json=True)
         return ERROR
-    declared = load_command(run.command.partition(" --")[0])
-    if run.attempts > 1 and declared is not None and not declared.is_repeatable:
+    command_type = load_command(run.command.partition(" --")[0])
+    if run.attempts > 1 and command_type is not None and not command_type.is_repeatable:
         error = OperationRefused(
             f"run {run.id} was killed, and its program is not started again: submit it again"
         )
         report_error(error, as_json=not request.text)
         return ERROR
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
-    earlier = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
-    if earlier is not None:
-        epochs = [one for one in load_intents(runs_dir, run.lab) if one.operation == earlier.id]
-        if any(one.state == "verified" for one in epochs):
-            return _print_verified(earlier, runs_dir)
-        if epochs or any(step.row["intent_at"] for step in earlier.steps):
-            return _resume_operation(request, earlier, lab_files[run.lab], runs_dir, lease)
+    earlier_operation = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
+    if earlier_operation is not None:
+        epochs = [
+            intent for intent in load_intents(runs_dir, run.lab) if intent.operation == earlier_operation.id
+        ]
+        if any(intent.state == "verified" for intent in epochs):
+            return _print_verified(earlier_operation, runs_dir)
+        if epochs or any(step.row["intent_at"] for step in earlier_operation.steps):
+            return _resume_operation(request, earlier_operation, lab_files[run.lab], runs_dir, lease)
     try:
         if match := getattr(
             request, "if_match", ""
         ):  # another run may have changed the topology since this one was submitted
-            check_match(match, make_tag(topology_in_force(runs_dir, run.lab)), f"the topology of {run.lab}")
+            check_match(
+                match, make_tag(load_topology_document(runs_dir, run.lab)), f"the topology of {run.lab}"
+            )
         words = request.arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
     except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
@@ -96,32 +100,32 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
 
 def find_earlier_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
     """Return the newest operation of an earlier attempt of a run, or None."""
-    records = [one for one in operations_of(runs_dir, run.lab) if one.row.get("run") == run.id]
+    records = [record for record in load_operations(runs_dir, run.lab) if record.row.get("run") == run.id]
     return records[-1] if records else None
 
 
 def _resume_operation(
-    request: Request, earlier: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
+    request: Request, operation: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
 ) -> int:
     really_move = getattr(request, "really_move", None)
     options = [f"--runs-dir={runs_dir}", f"--hosts={getattr(request, 'hosts', 'auto')}", *lease]
     options += [f"--really-move={really_move}"] if really_move else []
     options += [] if request.text else ["--json"]
-    return run_app(["resume", *options, "--", str(lab_file), earlier.id])
+    return run_app(["resume", *options, "--", str(lab_file), operation.id])
 
 
-def _print_verified(earlier: OperationRecord, runs_dir: Path) -> int:
+def _print_verified(operation: OperationRecord, runs_dir: Path) -> int:
     """Print the document that a resume would print. The earlier process ended after the verification."""
-    intents = load_intents(runs_dir, str(earlier.row["lab"]))
-    epoch = next((one.epoch for one in intents if one.operation == earlier.id), None)
+    intents = load_intents(runs_dir, str(operation.row["lab"]))
+    epoch = next((intent.epoch for intent in intents if intent.operation == operation.id), None)
     print_json(
         {
-            "lab": earlier.row["lab"],
-            "operation": earlier.id,
+            "lab": operation.row["lab"],
+            "operation": operation.id,
             "state": "verified",
             "reason": "finished and proven before its process ended",
             "epoch": epoch,
-            "steps": [step.json() for step in earlier.steps],
+            "steps": [step.json() for step in operation.steps],
             "unfinished": [],
         }
     )

@@ -24,7 +24,7 @@ def connect_async(
     httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
     for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
-    return AsyncClient(httpx.AsyncClient(**calls.settings(url, token, verify)), retry_s)
+    return AsyncClient(httpx.AsyncClient(**calls.make_settings(url, token, verify)), retry_s)
 
 
 class AsyncClient:
@@ -49,7 +49,7 @@ class AsyncClient:
             response = await self._http.request(**request.arguments())
         except httpx.TransportError as error:
             raise calls.make_unreachable_error(self._http.base_url, error) from error
-        return request.answer(response)
+        return request.parse_answer(response)
 
     async def list_labs(self) -> list[dict[str, Any]]:
         """Return the labs."""
@@ -103,14 +103,14 @@ class AsyncClient:
         while True:
             try:
                 async with self._http.stream(
-                    **calls.stream_arguments(lab, run, kind, parser.last)
+                    **calls.make_stream_arguments(lab, run, kind, parser.last_number)
                 ) as response:
                     if response.is_error:
                         await response.aread()
-                    calls.check(response)
-                    parser = EventParser(parser.last)
-                    async for received in response.aiter_raw():
-                        for event in parser.feed(received):
+                    calls.check_response(response)
+                    parser = EventParser(parser.last_number)
+                    async for chunk in response.aiter_raw():
+                        for event in parser.feed(chunk):
                             yield event
                         pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
@@ -160,9 +160,9 @@ class AsyncLab:
         """Release a lease."""
         return await self._client.call(calls.release_lease(self.name, lease))
 
-    async def stop(self, why: str = "") -> Mapping[str, Any]:
+    async def stop(self, reason: str = "") -> Mapping[str, Any]:
         """Stop the lab, so that nobody can send anything to its devices."""
-        return await self._client.call(calls.stop(self.name, why))
+        return await self._client.call(calls.stop(self.name, reason))
 
     async def release_stop(self) -> Mapping[str, Any]:
         """Allow changes of the lab again."""

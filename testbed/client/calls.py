@@ -58,29 +58,29 @@ class Call(Generic[T]):
         keywords["params"] = {name: value for name, value in self.params.items() if value}
         return keywords | ({"json": self.body} if self.body is not None else {})
 
-    def answer(self, response: httpx.Response) -> T:
+    def parse_answer(self, response: httpx.Response) -> T:
         """Return the parsed answer of a response. Raises `ServiceRefused` and `ServiceUnreachable`."""
-        check(response)
+        check_response(response)
         try:
             return self.parse(response.json() if self.is_document else response.content)
         except (ValueError, KeyError, TypeError) as error:
-            what = (
+            problem = (
                 f"{response.url.copy_with(query=None)} answered what this release does not know ({error!r})"
             )
-            raise ServiceUnreachable(f"{what}; does `testbed serve` run there?") from error
+            raise ServiceUnreachable(f"{problem}; does `testbed serve` run there?") from error
 
 
-def check(response: httpx.Response) -> None:
+def check_response(response: httpx.Response) -> None:
     """Raise `ServiceRefused` for a problem document, and `ServiceUnreachable` for any other error response."""
     if response.is_success:
         return
     if response.headers.get("content-type", "").startswith("application/problem+json"):
         raise ServiceRefused(response.json())
-    what = f"{response.url.copy_with(query=None)} answered {response.status_code}"
-    raise ServiceUnreachable(f"{what}, not as a lightbed service does: check for a proxy in between")
+    problem = f"{response.url.copy_with(query=None)} answered {response.status_code}"
+    raise ServiceUnreachable(f"{problem}, not as a lightbed service does: check for a proxy in between")
 
 
-def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
+def make_settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
     """Return the arguments of an HTTP client. A missing URL or token comes from the environment.
 
     Raises `ServiceUnreachable` for a missing or invalid URL.
@@ -103,9 +103,9 @@ def list_labs() -> Call[list[dict[str, Any]]]:
     return Call("GET", "/v1/labs", lambda reply: list(reply["labs"]))
 
 
-def read_lab_document(lab: str, what: str = "") -> Call[dict[str, Any]]:
+def read_lab_document(lab: str, document: str = "") -> Call[dict[str, Any]]:
     """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
-    return Call("GET", _lab_path(lab) + (f"/{what}" if what else ""), dict)
+    return Call("GET", _lab_path(lab) + (f"/{document}" if document else ""), dict)
 
 
 def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
@@ -130,7 +130,7 @@ def read_file(run_id: str, name: str) -> Call[bytes]:
 def list_runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
     """List runs."""
     params = {"lab": lab, "state": state, "limit": limit}
-    return Call("GET", "/v1/runs", lambda reply: [Run.from_document(one) for one in reply["runs"]], params)
+    return Call("GET", "/v1/runs", lambda reply: [Run.from_document(run) for run in reply["runs"]], params)
 
 
 def cancel(run_id: str) -> Call[Run]:
@@ -155,9 +155,9 @@ def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, An
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
 
 
-def stop(lab: str, why: str) -> Call[dict[str, Any]]:
+def stop(lab: str, reason: str) -> Call[dict[str, Any]]:
     """Stop a lab."""
-    return Call("PUT", f"{_lab_path(lab)}/stop", dict, body={"reason": why or "asked for"})
+    return Call("PUT", f"{_lab_path(lab)}/stop", dict, body={"reason": reason or "asked for"})
 
 
 def release_stop(lab: str) -> Call[dict[str, Any]]:
@@ -169,10 +169,12 @@ def _lab_path(lab: str) -> str:
     return f"/v1/labs/{quote(lab, safe='')}"
 
 
-def stream_arguments(lab: str, run_id: str, kind: str, last: int | None) -> dict[str, Any]:
+def make_stream_arguments(lab: str, run_id: str, kind: str, last_event: int | None) -> dict[str, Any]:
     """Return the arguments of `httpx.Client.stream` for events."""
     params = {name: value for name, value in (("lab", lab), ("run", run_id), ("kind", kind)) if value}
-    headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
+    headers = {"Accept": "text/event-stream"} | (
+        {} if last_event is None else {"Last-Event-ID": str(last_event)}
+    )
     return {
         "method": "GET",
         "url": "/v1/events",

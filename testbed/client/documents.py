@@ -67,20 +67,20 @@ class Event:
 
 
 class EventParser:
-    """A parser of a stream of events. Pass received bytes to `feed`. `last` is the number of the newest event."""
+    """A parser of a stream of events. Pass received bytes to `feed`. `last_number` is that of the newest event."""
 
-    def __init__(self, last: int | None = None) -> None:
-        self.last = last
-        self._rest = b""
+    def __init__(self, last_number: int | None = None) -> None:
+        self.last_number = last_number
+        self._partial_line = b""
         self._kind, self._number, self._data = "", "", list[str]()
 
-    def feed(self, received: bytes) -> Iterator[Event]:
+    def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events that these bytes complete."""
-        *lines, self._rest = (self._rest + received).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         for line in lines:
             event = self._parse_line(line.removesuffix(b"\r").decode("utf-8", "replace"))
             if event is not None:
-                self.last = event.number
+                self.last_number = event.number
                 yield event
 
     def _parse_line(self, line: str) -> Event | None:

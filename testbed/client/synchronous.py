@@ -23,7 +23,7 @@ def connect(
     httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
     for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
-    return Client(httpx.Client(**calls.settings(url, token, verify)), retry_s)
+    return Client(httpx.Client(**calls.make_settings(url, token, verify)), retry_s)
 
 
 class Client:
@@ -48,7 +48,7 @@ class Client:
             response = self._http.request(**request.arguments())
         except httpx.TransportError as error:
             raise calls.make_unreachable_error(self._http.base_url, error) from error
-        return request.answer(response)
+        return request.parse_answer(response)
 
     def list_labs(self) -> list[dict[str, Any]]:
         """Return the labs."""
@@ -101,13 +101,15 @@ class Client:
         parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
             try:
-                with self._http.stream(**calls.stream_arguments(lab, run, kind, parser.last)) as response:
+                with self._http.stream(
+                    **calls.make_stream_arguments(lab, run, kind, parser.last_number)
+                ) as response:
                     if response.is_error:
                         response.read()
-                    calls.check(response)
-                    parser = EventParser(parser.last)
-                    for received in response.iter_raw():
-                        yield from parser.feed(received)
+                    calls.check_response(response)
+                    parser = EventParser(parser.last_number)
+                    for chunk in response.iter_raw():
+                        yield from parser.feed(chunk)
                         pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
                 if time.monotonic() - last_contact_s > self._retry_s:
@@ -154,9 +156,9 @@ class Lab:
         """Release a lease."""
         return self._client.call(calls.release_lease(self.name, lease))
 
-    def stop(self, why: str = "") -> Mapping[str, Any]:
+    def stop(self, reason: str = "") -> Mapping[str, Any]:
         """Stop the lab, so that nobody can send anything to its devices."""
-        return self._client.call(calls.stop(self.name, why))
+        return self._client.call(calls.stop(self.name, reason))
 
     def release_stop(self) -> Mapping[str, Any]:
         """Allow changes of the lab again."""

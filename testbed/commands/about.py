@@ -45,7 +45,7 @@ def describe_epoch(choice: DesignChoice) -> dict[str, Any]:
     """Return the fields of `EpochFields`."""
     return {
         **choice.json(),
-        "unfinished": describe_unfinished(choice.left),
+        "unfinished": describe_unfinished(choice.unfinished),
     }
 
 
@@ -63,18 +63,18 @@ def describe_hosts(choice: DesignChoice, hosts: HostsChoice = "auto") -> dict[st
 
 def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
     """Return a line with the lab and its topology, then the notes of the choice."""
-    from testbed.design.topology.circulants import as_json as topology_json
+    from testbed.design.topology.circulants import render_topology as topology_json
     from testbed.lab.simulated.lifecycle import hosts_of
 
     lab, topology = choice.lab, topology_json(choice.design.topology)
     kind = "one-way link" if topology["simplex"] else "link"
-    only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
-    first = (
-        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
+    hosts_text = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
+    title = (
+        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{hosts_text}: strides "
         f"{', '.join(map(str, topology['strides']))}, {count_noun(len(topology['links']), kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
-    return [f"{first}; {choice.heading()}", *choice.lines()]
+    return [f"{title}; {choice.heading()}", *choice.lines()]
 
 
 def describe_findings(
@@ -82,6 +82,6 @@ def describe_findings(
 ) -> tuple[Finding, ...]:
     """Return findings for a document. With `choice`, hints to run `testbed apply` name its topology."""
     rows: Sequence[dict[str, Any]] = (
-        choice.findings_json(findings) if choice else [each.as_json() for each in findings]
+        choice.findings_json(findings) if choice else [finding.as_json() for finding in findings]
     )
     return tuple(Finding(**row) for row in rows)

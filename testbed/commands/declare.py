@@ -10,7 +10,7 @@ that they need:
         operation: Annotated[str | None, argument("Only this operation.", "[OPERATION]")] = None
         last: Annotated[int | None, option("Only the newest N operations.", metavar="N", least=1)] = None
 
-        def run(self, place: Place) -> JournalDocument: ...
+        def run(self, context: CommandContext) -> JournalDocument: ...
 
 A field with a path declares whether the command reads or writes the file, or whether the option is only local. A
 service never opens a path that a request names.
@@ -45,7 +45,7 @@ from testbed.commands.documents import Document
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
-    from testbed.commands.place import Place
+    from testbed.commands.place import CommandContext
 
 Needs = Literal[
     "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
@@ -115,24 +115,24 @@ class Option:
     only_with: str = ""
 
 
-def option(sentence: str, /, *names: str, **more: Any) -> Option:
+def option(sentence: str, /, *names: str, **settings: Any) -> Option:
     """Return an option with these names, by default `--field-name`."""
-    return Option(help=sentence, names=names, **more)
+    return Option(help=sentence, names=names, **settings)
 
 
-def argument(sentence: str, /, metavar: str, **more: Any) -> Option:
+def argument(sentence: str, /, metavar: str, **settings: Any) -> Option:
     """Return a positional argument."""
-    return Option(help=sentence, metavar=metavar, is_argument=True, **more)
+    return Option(help=sentence, metavar=metavar, is_argument=True, **settings)
 
 
-def input_file_option(sentence: str, /, *names: str, **more: Any) -> Option:
+def input_file_option(sentence: str, /, *names: str, **settings: Any) -> Option:
     """Return an option that names a file to read."""
-    return Option(help=sentence, names=names, metavar="FILE", reads=True, **more)
+    return Option(help=sentence, names=names, metavar="FILE", reads=True, **settings)
 
 
-def output_file_option(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
+def output_file_option(file: str, sentence: str, /, *names: str, **settings: Any) -> Option:
     """Return an option that names a file to write. `file` is the file's name among the files of a service's run."""
-    return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | more))
+    return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | settings))
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,10 @@ class Command(ABC, Generic[D_co]):
     is_repeatable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for each in fields_of(type(self)):
-            if each.option.is_one_line and _has_control_characters(getattr(self, each.name)):
+        for field in list_fields(type(self)):
+            if field.option.is_one_line and _has_control_characters(getattr(self, field.name)):
                 raise UsageError(
-                    f"{each.words[0]} contains a line break or another control character: remove it"
+                    f"{field.words[0]} contains a line break or another control character: remove it"
                 )
         self.validate()
 
@@ -201,8 +201,8 @@ class Command(ABC, Generic[D_co]):
 
     def files_to_write(self) -> dict[str, Path]:
         """Return the paths of the files that the command writes, by name among the files of a run."""
-        fields = [each for each in fields_of(type(self)) if each.option.writes]
-        return {each.option.writes: path for each in fields if (path := getattr(self, each.name))}
+        fields = [field for field in list_fields(type(self)) if field.option.writes]
+        return {field.option.writes: path for field in fields if (path := getattr(self, field.name))}
 
     def default_files(self) -> dict[str, Path]:
         """Return where the caller stores files that a service always writes for this command, by name."""
@@ -214,8 +214,8 @@ class Command(ABC, Generic[D_co]):
         return ""
 
     @abstractmethod
-    def run(self, place: Place) -> D_co:
-        """Execute the command, print its lines through `place`, and return the document."""
+    def run(self, context: CommandContext) -> D_co:
+        """Execute the command, print its lines through `context`, and return the document."""
 
 
 def _has_control_characters(text: str) -> bool:
@@ -227,16 +227,16 @@ class StreamCommand(Command[D_co]):
     """A command that yields a document per event, printed as its `line()` or as one line of JSON."""
 
     @abstractmethod
-    def stream(self, place: Place) -> Generator[D_co, None, None]:
+    def stream(self, context: CommandContext) -> Generator[D_co, None, None]:
         """Yield a document for each event. Closing the generator ends the session with the device."""
 
-    def run(self, place: Place) -> D_co:
+    def run(self, context: CommandContext) -> D_co:
         """Raise `NotImplementedError`, because a stream has more than one document."""
         raise NotImplementedError
 
 
 @cache
-def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
+def list_fields(command: type[Command[Any]]) -> tuple[Field, ...]:
     """Return the fields of a command in the order of their declaration.
 
     Raises `TypeError` for a field without an option, and for a path that is not declared as read, written or local. By
@@ -244,39 +244,41 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
     """
     hints = get_type_hints(command, include_extras=True)
     fields = []
-    for each in dataclasses.fields(command):
-        annotation = hints[each.name]
-        options = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Option)]
+    for declared_field in dataclasses.fields(command):
+        annotation = hints[declared_field.name]
+        options = [
+            metadata for metadata in getattr(annotation, "__metadata__", ()) if isinstance(metadata, Option)
+        ]
         if get_origin(annotation) is not Annotated or len(options) != 1:
-            raise TypeError(f"{command.__name__}.{each.name} has no option")
+            raise TypeError(f"{command.__name__}.{declared_field.name} has no option")
         kind = annotation.__origin__
         is_optional = get_origin(kind) is UnionType and NoneType in get_args(kind)
         if is_optional:
-            (kind,) = [one for one in get_args(kind) if one is not NoneType]
+            (kind,) = [argument_type for argument_type in get_args(kind) if argument_type is not NoneType]
         if Path in (kind, *get_args(kind)) and not (
             options[0].reads or options[0].writes or options[0].is_local
         ):
             raise TypeError(
-                f"{command.__name__}.{each.name} is a path: declare whether it is read, written or local"
+                f"{command.__name__}.{declared_field.name} is a path: declare whether it is read, written or local"
             )
-        fields.append(Field(each.name, kind, each.default, options[0], is_optional))
+        fields.append(Field(declared_field.name, kind, declared_field.default, options[0], is_optional))
     return tuple(fields)
 
 
 @cache
-def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
+def list_document_types(command: type[Command[Any]]) -> tuple[type[Document], ...]:
     """Return the types of documents that a command may return, or the type that it streams."""
     if issubclass(command, StreamCommand):
         return (get_args(get_type_hints(command.stream)["return"])[0],)
-    answer = get_type_hints(command.run)["return"]
-    return get_args(answer) if isinstance(answer, UnionType) else (answer,)
+    return_type = get_type_hints(command.run)["return"]
+    return get_args(return_type) if isinstance(return_type, UnionType) else (return_type,)
 
 
-def carry_out(command: Command[D_co], place: Place) -> D_co:
+def carry_out(command: Command[D_co], context: CommandContext) -> D_co:
     """Run a command and return its document. Raises the command's errors.
 
     If the command writes a file to standard output, its lines for people go to standard error.
     """
     if STANDARD_OUTPUT in map(str, command.files_to_write().values()):
-        place.stream = sys.stderr
-    return command.run(place)
+        context.stream = sys.stderr
+    return command.run(context)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 DONE, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
@@ -72,9 +72,9 @@ class UnfinishedOperation:
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 
 
-def describe_unfinished(operations: Iterable[Unfinished]) -> tuple[UnfinishedOperation, ...]:
+def describe_unfinished(operations: Iterable[IncompleteOperation]) -> tuple[UnfinishedOperation, ...]:
     """Convert unfinished operations for a document."""
-    return tuple(UnfinishedOperation(**each.json()) for each in operations)
+    return tuple(UnfinishedOperation(**operation.json()) for operation in operations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +101,9 @@ def as_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dict(_yield_items(value))
     if isinstance(value, Mapping):
-        return {str(name): as_json(each) for name, each in value.items()}
+        return {str(name): as_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [as_json(each) for each in value]
+        return [as_json(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -112,7 +112,7 @@ def as_json(value: Any) -> Any:
 
 
 def _yield_items(record: Any) -> Iterator[tuple[str, Any]]:
-    for each in dataclasses.fields(record):
-        value = getattr(record, each.name)
-        if value is not None or not each.metadata.get("omit_none"):
-            yield each.metadata.get("key", each.name), as_json(value)
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if value is not None or not field.metadata.get("omit_none"):
+            yield field.metadata.get("key", field.name), as_json(value)

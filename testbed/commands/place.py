@@ -1,6 +1,6 @@
-"""Place of a command: the lab file, the directory of runs, and where lines for people go.
+"""Context of a command: the lab file, the directory of runs, and where lines for people go.
 
-A place belongs to one call. It prints lines for people immediately and records them. With `--json` it only records
+A context belongs to one call. It prints lines for people immediately and records them. With `--json` it only records
 them, and leaves out tables.
 """
 
@@ -26,7 +26,7 @@ DEFAULT_RUNS = Path("runs")
 
 
 @dataclass
-class Place:
+class CommandContext:
     """The surroundings of one call of a command."""
 
     lab_file: Path | None = None
@@ -94,14 +94,14 @@ class Place:
             line = sys.stdin.readline()
             if not line:
                 raise KeyboardInterrupt
-            word = line.strip().lower()
-            if word in ("", "n", "no", "y", "yes"):
-                return word in ("y", "yes")
+            reply = line.strip().lower()
+            if reply in ("", "n", "no", "y", "yes"):
+                return reply in ("y", "yes")
 
     def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the unfinished operations of a lab, or one entry with the error if the journal cannot be read.
 
-        The default is the lab of this place.
+        The default is the lab of this context.
         """
         from testbed.operate.unfinished import find_unfinished_or_error
 
@@ -110,7 +110,7 @@ class Place:
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Print a line for each unfinished operation, and return them as `find_unfinished` does."""
         operations = self.find_unfinished(lab)
-        self.say(*(each.line() for each in operations))
+        self.say(*(operation.line() for operation in operations))
         return operations
 
     @contextmanager
@@ -129,9 +129,9 @@ class Place:
         with ExitStack() as stack:
             journal = None
             if writes:
-                from testbed.operate.journal import journal_in  # imports SQLAlchemy: only if needed
+                from testbed.operate.journal import open_journal  # imports SQLAlchemy: only if needed
 
-                journal = stack.enter_context(journal_in(self.runs_dir))
+                journal = stack.enter_context(open_journal(self.runs_dir))
             yield stack.enter_context(open_lab(lab, journal, model_hosts=are_modelled, partial=partial))
 
 

@@ -98,11 +98,11 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 @contextmanager
 def report_progress(call: Progress | None) -> Iterator[None]:
     """Report the progress of commands in the block to a function, or on standard error if it is None."""
-    before = _callback.set(call)
+    previous_callback = _callback.set(call)
     try:
         yield
     finally:
-        _callback.reset(before)
+        _callback.reset(previous_callback)
 
 
 @contextmanager

@@ -259,6 +259,6 @@ def load_command(words: str) -> type[Command[Any]] | None:
 def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
     """Yield (words, declaration) of each command that is declared here."""
     for words in COMMANDS:
-        declared = load_command(words)
-        if declared is not None:
-            yield words, declared
+        command_type = load_command(words)
+        if command_type is not None:
+            yield words, command_type

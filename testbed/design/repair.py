@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Link, Nic, Routes, Topology, Wiring
-from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.circulants import list_circulant_edges
+from testbed.design.topology.strides import list_direct_strides
 from testbed.errors import TopologyError
 
 __all__ = ["Detour", "Repair", "plan_repair"]
@@ -38,7 +38,7 @@ Edge = tuple[int, int]
 class Detour:
     """A lost link, and the path of its data until it is restored; empty if only the re-patch joins its nodes."""
 
-    lost: Link
+    lost_link: Link
     path: tuple[Link, ...]
 
 
@@ -48,7 +48,7 @@ class Repair:
 
     `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes the
     links `remove` and makes the links `make`. `restores` tells whether it restores a ring link; it is False if none can
-    be restored before the fibre is replaced, or none was lost. `why` gives the reason.
+    be restored before the fibre is replaced, or none was lost. `reason` gives the reason.
     """
 
     detours: tuple[Detour, ...]
@@ -57,84 +57,87 @@ class Repair:
     remove: tuple[Link, ...]
     make: tuple[Link, ...]
     restores: bool
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched (`held`), and links that carry data. An earlier repair may have changed the wiring."""
+    """Links that are patched (`held_links`), and links that carry data, perhaps after an earlier repair."""
 
-    held: frozenset[Link]
-    carrying: frozenset[Link]
+    held_links: frozenset[Link]
+    carrying_links: frozenset[Link]
 
 
 def plan_repair(
     wiring: Wiring,
-    dead: Collection[Nic],
+    dead_nics: Collection[Nic],
     spare_pairs: Sequence[Edge] = (),
     *,
     planes: int = 1,
-    lost: Collection[Link] | None = None,
+    failed_links: Collection[Link] | None = None,
     current: CurrentLinks | None = None,
 ) -> Repair:
-    """Return a repair for the `dead` NICs, which are not used until their lost fibres are replaced.
+    """Return a repair for `dead_nics`, which are not used until their lost fibres are replaced.
 
     - `spare_pairs`: pairs of nodes whose links may be removed, see `find_bought_pairs`; the least useful pair first.
     - `planes`: above 1, interface i is connected to switch i only. The lost link is then restored in another plane, by
-      swapping the ends of removable links.
-    - `lost`: links that do not work, by default all links of the dead NICs. If only a transmit fibre is cut, the
-      receiver at its other end is dark, so that NIC does not send; the dead NIC itself still receives.
-    - `current`: links for detours, by default the wiring without the lost links.
+    swapping the ends of removable links. - `failed_links`: links that do not work, by default all links of the dead
+    NICs. If only a transmit fibre is cut, the receiver at its other end is dark, so that NIC does not send; the dead
+    NIC itself still receives. - `current`: links for detours, by default the wiring without the lost links.
 
     Raises `TopologyError` if a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
-    lost_links = frozenset(_find_links(wiring, dead) if lost is None else lost)
+    lost_links = frozenset(_find_links(wiring, dead_nics) if failed_links is None else failed_links)
     current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - lost_links)
     rank = {
         edge: position
         for position, pair in enumerate(spare_pairs)
         for edge in ((pair,) if wiring.simplex else (pair, pair[::-1]))
     }
-    losses = Losses(frozenset(dead), lost_links, rank, planes)
-    running = _replace_links(wiring, current.carrying)
+    losses = Losses(frozenset(dead_nics), lost_links, rank, planes)
+    running = _replace_links(wiring, current.carrying_links)
     links = swap_edges(wiring, losses)
     if links is not None and _drops_ring_links(wiring, losses, current, links):
         links = None
     repatched = running if links is None else _replace_links(wiring, links)
     detours = tuple(
-        _make_detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
+        _make_detour(link, running, repatched, rank)
+        for link in wiring.links
+        if link not in current.carrying_links
     )
     if links is None:
         return Repair(detours, running, running, (), (), False, _explain_not_restored(losses))
     remove = tuple(link for link in running.links if link not in links)
-    make = tuple(link for link in links if link not in current.held)
+    make = tuple(link for link in links if link not in current.held_links)
     explanation = _explain_restored(losses.ring_links.total(), count_restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, True, explanation)
 
 
-def find_bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
+def find_bought_pairs(
+    topology: Topology, traffic_bytes: NDArray[np.float64] | None = None
+) -> tuple[Edge, ...]:
     """Return the pairs with links outside the rings, which a repair may remove.
 
     They are in ascending order of the bytes `sent[source, target]`, summed over both directions if duplex. Pairs with
-    equal bytes, and all pairs without `sent`, are in the order of their nodes.
+    equal bytes, and all pairs without `traffic_bytes`, are in the order of their nodes.
     """
-    steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    rings = set(circulant_edges(topology.nodes, steps))
+    steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    rings = set(list_circulant_edges(topology.nodes, steps))
     pairs = dict.fromkeys(pair for pair in topology.links if pair not in rings)
-    if sent is None:
+    if traffic_bytes is None:
         return tuple(pairs)
-    missing_links = sent if topology.simplex else sent + sent.T
+    missing_links = traffic_bytes if topology.simplex else traffic_bytes + traffic_bytes.T
     return tuple(sorted(pairs, key=lambda pair: (float(missing_links[pair]), pair)))
 
 
-def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
+def apply_detours(routes: Routes, detours: Iterable[Detour]) -> Routes:
     """Return shortest routes in which the data of each lost link takes its detour.
 
     Each detour is a shortest path, so the first links towards its end still lead there.
     """
     first_links = dict(routes.first_link)
     for detour in detours:
-        target = detour.lost.target.node
+        target = detour.lost_link.target.node
         first_links |= {(link.source.node, target): link for link in detour.path}
     return Routes(first_links)
 
@@ -151,25 +154,25 @@ def _find_links(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
 
 def _drops_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
     """Return whether the new links lack ring links that carry data now; possible after an earlier repair."""
-    rings = Counter(end_nodes(link) for link in wiring.links if not losses.is_removable(link))
-    working = rings & Counter(map(end_nodes, current.carrying))
-    return not working <= Counter(map(end_nodes, links))
+    rings = Counter(get_end_nodes(link) for link in wiring.links if not losses.is_removable(link))
+    working = rings & Counter(map(get_end_nodes, current.carrying_links))
+    return not working <= Counter(map(get_end_nodes, links))
 
 
 def _replace_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
 
 
-def _explain_restored(links_to_restore: int, restored: int) -> str:
-    if restored == links_to_restore:
+def _explain_restored(links_to_restore: int, restored_links: int) -> str:
+    if restored_links == links_to_restore:
         return "the ring is closed by a link of its own again"
-    return f"{restored} of {links_to_restore} ring links are restored, the others stay on their detours"
+    return f"{restored_links} of {links_to_restore} ring links are restored, the others stay on their detours"
 
 
 def _explain_not_restored(losses: Losses) -> str:
-    if all(map(losses.is_removable, losses.lost)):
+    if all(map(losses.is_removable, losses.lost_links)):
         return "the lost link served one pair; its data takes the detour"
-    nodes = ", ".join(str(nic.node) for nic in sorted(losses.dead))
+    nodes = ", ".join(str(nic.node) for nic in sorted(losses.dead_nics))
     return f"node {nodes} has no other NIC to give: the detour stays until the fibre or GPU is replaced"
 
 
@@ -203,7 +206,7 @@ def _find_shortest_path(wiring: Wiring, lost_link: Link, spare: Collection[Edge]
             continue
         visited.add(node)
         for link in outgoing[node]:
-            heappush(queue, (hops + 1, ring_hops + (end_nodes(link) not in spare), (*path, link)))
+            heappush(queue, (hops + 1, ring_hops + (get_end_nodes(link) not in spare), (*path, link)))
     return None
 
 
@@ -211,27 +214,27 @@ def _find_shortest_path(wiring: Wiring, lost_link: Link, spare: Collection[Edge]
 class Losses:
     """Losses, and the links that a repair may remove.
 
-    `dead` NICs must not be used, and `lost` links carry no data. `rank` holds the edges whose links may be removed, in
+    `dead_nics` must not be used, and `lost_links` carry no data. `rank` holds the edges whose links may be removed, in
     both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i is
     connected to switch i only.
     """
 
-    dead: frozenset[Nic]
-    lost: frozenset[Link]
+    dead_nics: frozenset[Nic]
+    lost_links: frozenset[Link]
     rank: Mapping[Edge, int]
     planes: int
 
     def is_removable(self, link: Link) -> bool:
         """Return whether a repair may remove a link."""
-        return end_nodes(link) in self.rank
+        return get_end_nodes(link) in self.rank
 
     @property
     def ring_links(self) -> Counter[Edge]:
         """Edges of the lost ring links, which a repair should restore."""
-        return Counter(end_nodes(link) for link in self.lost if not self.is_removable(link))
+        return Counter(get_end_nodes(link) for link in self.lost_links if not self.is_removable(link))
 
 
-def end_nodes(link: Link) -> Edge:
+def get_end_nodes(link: Link) -> Edge:
     """Return the two nodes of a link, sender first."""
     return link.source.node, link.target.node
 
@@ -241,26 +244,28 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
 
     It removes only removable links, and no sending NIC loses its light. Return None if nothing can be restored.
     """
-    cut = [link for link in wiring.links if link.source in losses.dead or link.target in losses.dead]
+    dead_links = [
+        link for link in wiring.links if link.source in losses.dead_nics or link.target in losses.dead_nics
+    ]
     missing_links = [
         link
-        for link in cut
+        for link in dead_links
         if not losses.is_removable(link) and (wiring.simplex or link.source < link.target)
     ]
-    lit = frozenset(wiring.link_into)
+    lit_nics = frozenset(wiring.link_into)
     for board in _restore_links(
-        _PatchState.from_wiring(wiring, losses, cut), missing_links, losses, iter(range(_MAX_TRIALS))
+        _PatchState.from_wiring(wiring, losses, dead_links), missing_links, losses, iter(range(_MAX_TRIALS))
     ):
         joined_board = board.join_loose(losses.planes)
-        if not joined_board.silences_any(lit) and count_restored(wiring, losses, joined_board.links):
+        if not joined_board.silences_any(lit_nics) and count_restored(wiring, losses, joined_board.links):
             return joined_board.links
     return None
 
 
 def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
     """Return the lost ring links that `links` restore; links that still worked do not count."""
-    remaining = Counter(end_nodes(link) for link in wiring.links if link not in losses.lost)
-    return losses.ring_links & (Counter(map(end_nodes, links)) - remaining)
+    remaining = Counter(get_end_nodes(link) for link in wiring.links if link not in losses.lost_links)
+    return losses.ring_links & (Counter(map(get_end_nodes, links)) - remaining)
 
 
 def _restore_links(
@@ -273,46 +278,46 @@ def _restore_links(
     link, *later_links = links_to_restore
     for (sender, receiver), _ in zip(board.candidates(link, losses), trials, strict=False):
         yield from _restore_links(board.add_link(sender, receiver), later_links, losses, trials)
-    if link in losses.lost:
+    if link in losses.lost_links:
         yield from _restore_links(board, later_links, losses, trials)
 
 
 @dataclass(frozen=True, slots=True)
 class _PatchState:
-    """Links by transmitter (`out`) and by receiver (`into`), and the loose transmitters and receivers.
+    """Links by transmitter (`targets`) and by receiver (`sources`), and the loose transmitters and receivers.
 
     With duplex links, a loose NIC is in both sets.
     """
 
     duplex: bool
     degree: int
-    out: Mapping[Nic, Nic]
-    into: Mapping[Nic, Nic]
+    targets: Mapping[Nic, Nic]
+    sources: Mapping[Nic, Nic]
     loose_out: frozenset[Nic]
     loose_into: frozenset[Nic]
 
     @classmethod
-    def from_wiring(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _PatchState:
+    def from_wiring(cls, wiring: Wiring, losses: Losses, cut_links: Collection[Link]) -> _PatchState:
         """Return the state of a wiring without the cut links. Their ends are loose, except at dead NICs."""
-        remaining = [link for link in wiring.links if link not in cut]
+        remaining = [link for link in wiring.links if link not in cut_links]
         return cls(
             duplex=not wiring.simplex,
             degree=wiring.degree,
-            out={link.source: link.target for link in remaining},
-            into={link.target: link.source for link in remaining},
-            loose_out=frozenset(link.source for link in cut) - losses.dead,
-            loose_into=frozenset(link.target for link in cut) - losses.dead,
+            targets={link.source: link.target for link in remaining},
+            sources={link.target: link.source for link in remaining},
+            loose_out=frozenset(link.source for link in cut_links) - losses.dead_nics,
+            loose_into=frozenset(link.target for link in cut_links) - losses.dead_nics,
         )
 
     @property
     def links(self) -> tuple[Link, ...]:
-        return tuple(sorted(Link(*pair) for pair in self.out.items()))
+        return tuple(sorted(Link(*pair) for pair in self.targets.items()))
 
-    def find_displaced(self, here: Nic, there: Nic) -> list[Link]:
-        """Return the links that a new link from `here` to `there` would replace, one of each duplex pair."""
-        lost_links = {Link(here, self.out[here])} if here in self.out else set()
-        if there in self.into:
-            lost_links.add(Link(self.into[there], there))
+    def find_displaced(self, sender: Nic, receiver: Nic) -> list[Link]:
+        """Return the links that a new link from `sender` to `receiver` would replace, one of each duplex pair."""
+        lost_links = {Link(sender, self.targets[sender])} if sender in self.targets else set()
+        if receiver in self.sources:
+            lost_links.add(Link(self.sources[receiver], receiver))
         return sorted(lost_links)
 
     def candidates(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
@@ -320,11 +325,11 @@ class _PatchState:
         costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
         for sender, receiver in self._list_places(link, losses):
             lost_links = self.find_displaced(sender, receiver)
-            if not losses.dead & {sender, receiver} and all(map(losses.is_removable, lost_links)):
+            if not losses.dead_nics & {sender, receiver} and all(map(losses.is_removable, lost_links)):
                 costs.append(
                     (
                         len(lost_links),
-                        sum(losses.rank[end_nodes(lost_link)] for lost_link in lost_links),
+                        sum(losses.rank[get_end_nodes(lost_link)] for lost_link in lost_links),
                         (sender, receiver),
                     )
                 )
@@ -346,32 +351,39 @@ class _PatchState:
             [link.target] if link.target in self.loose_into else target_nics,
         )
 
-    def add_link(self, here: Nic, there: Nic) -> _PatchState:
-        """Return the state with a link from `here` to `there`. The other ends of replaced links become loose."""
-        out, into = dict(self.out), dict(self.into)
+    def add_link(self, new_sender: Nic, new_receiver: Nic) -> _PatchState:
+        """Return the state with a link from `new_sender` to `new_receiver`.
+
+        The other ends of replaced links become loose.
+        """
+        targets, sources = dict(self.targets), dict(self.sources)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
-        link_directions = [(here, there), (there, here)] if self.duplex else [(here, there)]
+        link_directions = (
+            [(new_sender, new_receiver), (new_receiver, new_sender)]
+            if self.duplex
+            else [(new_sender, new_receiver)]
+        )
         for sender, receiver in link_directions:
-            if sender in out:
-                loose_into.add(out[sender])
-                del into[out.pop(sender)]
-            if receiver in into:
-                loose_out.add(into[receiver])
-                del out[into.pop(receiver)]
+            if sender in targets:
+                loose_into.add(targets[sender])
+                del sources[targets.pop(sender)]
+            if receiver in sources:
+                loose_out.add(sources[receiver])
+                del targets[sources.pop(receiver)]
         for sender, receiver in link_directions:
-            out[sender], into[receiver] = receiver, sender
-        if here not in into:  # a NIC sends only if its receiver is lit
-            loose_into.add(here)
-        free = frozenset(loose_out - out.keys()), frozenset(loose_into - into.keys())
-        return _PatchState(self.duplex, self.degree, out, into, *free)
+            targets[sender], sources[receiver] = receiver, sender
+        if new_sender not in sources:  # a NIC sends only if its receiver is lit
+            loose_into.add(new_sender)
+        free = frozenset(loose_out - targets.keys()), frozenset(loose_into - sources.keys())
+        return _PatchState(self.duplex, self.degree, targets, sources, *free)
 
     def join_loose(self, planes: int) -> _PatchState:
         """Return the state with as many loose ends joined as possible; NICs that send get light first."""
         if self.duplex:
             pairs = pair_up(self.loose_into, planes)
         else:
-            sending = self.out.keys() | self.loose_out
-            pairs = match(self.loose_out, self.loose_into, planes, first=sending)
+            sending = self.targets.keys() | self.loose_out
+            pairs = match(self.loose_out, self.loose_into, planes, preferred=sending)
         board = self
         for sender, receiver in pairs:
             board = board.add_link(sender, receiver)
@@ -379,7 +391,7 @@ class _PatchState:
 
     def silences_any(self, lit: Collection[Nic]) -> bool:
         """Return whether a NIC that sends, and received light before (`lit`), receives no light in this state."""
-        return any(nic in lit and nic not in self.into for nic in self.out)
+        return any(nic in lit and nic not in self.sources for nic in self.targets)
 
 
 def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
@@ -409,11 +421,11 @@ def match(
     senders: Collection[Nic],
     receivers: Collection[Nic],
     planes: int = 1,
-    first: Collection[Nic] = (),
+    preferred: Collection[Nic] = (),
 ) -> list[Pair]:
     """Return one-way links from senders to receivers, each used at most once: a maximum matching by augmenting paths.
 
-    Receivers in `first` come first, since a receiver that once has a sender keeps one.
+    Receivers in `preferred` come first, since a receiver that once has a sender keeps one.
     """
     receiver_of: dict[Nic, Nic] = {}
 
@@ -427,6 +439,6 @@ def match(
                     return True
         return False
 
-    for receiver in sorted(receivers, key=lambda nic: (nic not in first, nic)):
+    for receiver in sorted(receivers, key=lambda nic: (nic not in preferred, nic)):
         find_sender(receiver, set())
     return sorted(receiver_of.items())

@@ -165,7 +165,7 @@ def _read_source_phases(
             if context.measured is None:
                 raise WorkloadError("no stored runs are available here")
             return context.measured(str(row["run"]), str(row.get("job", row["name"])))
-        from testbed.design.sharing.workload_phases import phases_of_workload
+        from testbed.design.sharing.workload_phases import simulate_phases
         from testbed.design.workloads.choice import WorkloadChoice
 
         settings = row.get("settings") or {}
@@ -177,7 +177,7 @@ def _read_source_phases(
             {str(key): str(value) for key, value in settings.items()},
             str(row.get("device", "")),
         )
-        phases = phases_of_workload(choice, workers, context.rate_gbps, str(row.get("strategy", "default")))
+        phases = simulate_phases(choice, workers, context.rate_gbps, str(row.get("strategy", "default")))
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
         raise document.error(

@@ -22,9 +22,9 @@ def get_selected_lease() -> str:
 @contextmanager
 def use_lease(lease: str) -> Iterator[None]:
     """Make the changes in the block under this lease. With an empty id, each operation gets an implicit lease."""
-    before = get_selected_lease()
+    previous_lease = get_selected_lease()
     select_lease(lease)
     try:
         yield
     finally:
-        select_lease(before)
+        select_lease(previous_lease)

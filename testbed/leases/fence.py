@@ -28,7 +28,7 @@ from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.log_context import about
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import hint_for, reason_of
+from testbed.storage.looking import find_hint, get_database_message
 from testbed.storage.schema import leases, maintenance
 
 _current_fence: ContextVar[Fence | None] = ContextVar("fence", default=None)
@@ -58,7 +58,7 @@ class Fence:
         Raises `LeaseStale`, `UnderMaintenance` or `JournalError` before the block, which then does not run.
         """
         with ExitStack() as stack:
-            with database_errors(self.database):
+            with convert_database_errors(self.database):
                 self.beat()
                 self._hold_lock(stack)
             yield
@@ -112,51 +112,58 @@ def hold_fence(
     An empty `lease` selects an implicit lease. Inside another `hold_fence` that covers the parts, yield its fence.
     Raises `UnderMaintenance`, `LeaseDenied` and its subclasses, and `JournalError` if the database cannot be written.
     """
-    outer = _current_fence.get()
-    if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
-        yield outer
+    current_fence = _current_fence.get()
+    if (
+        current_fence is not None
+        and current_fence.database is database
+        and current_fence.lease.lab == lab
+        and parts <= current_fence.parts
+    ):
+        yield current_fence
         return
-    leases_of_lab, lease_id = (
+    lab_leases, lease_id = (
         (store or LeaseStore)(database, lab),
         get_selected_lease() if lease is None else lease,
     )
-    with database_errors(database):
+    with convert_database_errors(database):
         with database.open_reading() as connection:  # before anything is recorded
             _check_maintenance(connection, lab)
-        granted = leases_of_lab.begin(lease_id, parts) if lease_id else leases_of_lab.request_implicit(parts)
-    fence = Fence(database, granted, granted.parts, Heartbeat(leases_of_lab, granted).beat)
-    mark = _current_fence.set(fence)
+        granted_lease = lab_leases.begin(lease_id, parts) if lease_id else lab_leases.request_implicit(parts)
+    fence = Fence(database, granted_lease, granted_lease.parts, Heartbeat(lab_leases, granted_lease).beat)
+    context_token = _current_fence.set(fence)
     try:
-        with about(lease=granted.id):
+        with about(lease=granted_lease.id):
             yield fence
     finally:
-        _current_fence.reset(mark)
+        _current_fence.reset(context_token)
         # If this fails, the use of the lease ends with this process, or when the lease expires.
-        with suppress(JournalError, ClockError), database_errors(database):
-            leases_of_lab.end(granted.id)
+        with suppress(JournalError, ClockError), convert_database_errors(database):
+            lab_leases.end(granted_lease.id)
 
 
 @contextmanager
-def database_errors(database: Database) -> Iterator[None]:
+def convert_database_errors(database: Database) -> Iterator[None]:
     """Convert errors of the database into `JournalError`. Without a record, nothing may be sent."""
     try:
         yield
     except StorageError as error:
         raise JournalError(str(error)) from error
     except (*DATABASE_ERRORS, OSError) as error:
-        what = f"the journal {database.name} cannot be written ({reason_of(error)})"
-        raise JournalError(f"{what}; {hint_for(error)}") from error
+        problem = f"the journal {database.name} cannot be written ({get_database_message(error)})"
+        raise JournalError(f"{problem}; {find_hint(error)}") from error
 
 
 class Heartbeat:
-    """Heartbeat of one lease. Threads may share it; `steady` returns the seconds of a monotonic clock."""
+    """Heartbeat of one lease. Threads may share it; `monotonic` returns the seconds of a monotonic clock."""
 
-    def __init__(self, store: LeaseStore, lease: Lease, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: LeaseStore, lease: Lease, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._lease = lease
-        self._steady = steady
+        self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._last_s = steady()
+        self._last_s = monotonic()
 
     def beat(self) -> None:
         """Extend the lease if a third of its duration has passed since the last heartbeat.
@@ -165,7 +172,7 @@ class Heartbeat:
         database.
         """
         with self._lock:
-            now_s = self._steady()
+            now_s = self._monotonic()
             if now_s - self._last_s < self._lease.ttl_s / BEATS:
                 return
             self._last_s = now_s

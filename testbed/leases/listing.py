@@ -16,7 +16,7 @@ from testbed.storage.owner import is_running
 _LIST_FIELDS = ("resources", "parts", "allowed")
 
 
-def lease_of(row: Mapping[str, Any]) -> Lease:
+def parse_lease(row: Mapping[str, Any]) -> Lease:
     """Return the lease in a row of the database; lists may be JSON text, as in SQLite."""
     values = {field.name: row[field.name] for field in fields(Lease)}
     for name in _LIST_FIELDS:
@@ -27,7 +27,7 @@ def lease_of(row: Mapping[str, Any]) -> Lease:
 def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
     """Return the leases of a lab in the order of their arrival; with `ended` also those that have ended."""
     rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
-    return tuple(one for one in map(lease_of, rows) if ended or one.state in LIVING)
+    return tuple(lease for lease in map(parse_lease, rows) if ended or lease.state in LIVING)
 
 
 def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
@@ -35,18 +35,18 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
 
     A lease whose time is over is shown as expired, although the database stores that only at the next change.
     """
-    leases = tuple(_predict_state(now_s, one) for one in read_leases(address, lab, ended=ended))
+    leases = tuple(_predict_state(now_s, lease) for lease in read_leases(address, lab, ended=ended))
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
-    living = [one for one in leases if one.state in LIVING]
+    living = [lease for lease in leases if lease.state in LIVING]
     return [
-        lease_json(one)
+        lease_json(lease)
         | {
-            "waits_for": rules.why_waiting(one, living, faults, now_s)
-            if one.state in LIVING and not one.is_held
+            "waits_for": rules.explain_wait(lease, living, faults, now_s)
+            if lease.state in LIVING and not lease.is_held
             else ""
         }
-        for one in leases
+        for lease in leases
     ]
 
 
@@ -56,7 +56,7 @@ def _predict_state(now_s: float, lease: Lease) -> Lease:
         return lease
     if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")
-    return replace(lease, state="expired", reason=lease.reason_of_end("its time is over"))
+    return replace(lease, state="expired", reason=lease.describe_end("its time is over"))
 
 
 def lease_json(lease: Lease) -> dict[str, Any]:

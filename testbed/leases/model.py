@@ -69,9 +69,13 @@ class Lease:
             raise ValueError(f"lease {self.id} is {self.state} and cannot become {state}")
         return replace(self, state=state, **changes)  # type: ignore[arg-type]
 
-    def reason_of_end(self, why: str) -> str:
+    def describe_end(self, end_reason: str) -> str:
         """Return the reason of the end and the reason of the request, each only if it is given."""
-        return f"{why}; it was for: {self.reason}" if why and self.reason else why or self.reason
+        return (
+            f"{end_reason}; it was for: {self.reason}"
+            if end_reason and self.reason
+            else end_reason or self.reason
+        )
 
     @property
     def is_held(self) -> bool:
@@ -83,7 +87,7 @@ class Lease:
         return owner == self.owner or owner in self.allowed or owner.partition("@")[0] in self.allowed
 
 
-def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
+def list_lab_parts(lab: Lab) -> dict[str, frozenset[str]]:
     """Return the parts of each resource of a lab that can be leased, by the name of the resource."""
     resources: dict[str, frozenset[str]] = {}
     for switch in lab.switches:
@@ -96,35 +100,35 @@ def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
         resources |= nics
         resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
     for board in lab.boards:
-        ends = (end for port in board.ports for end in (port.transmit, port.receive))
-        ports = {f"port:{end.switch}/{end.port}" for end in ends}
+        endpoints = (endpoint for port in board.ports for endpoint in (port.transmit, port.receive))
+        ports = {f"port:{endpoint.switch}/{endpoint.port}" for endpoint in endpoints}
         resources[f"board:{board.name}"] = frozenset({f"board:{board.name}"} | ports)
     return resources
 
 
 def _find_nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
-    ends = (nic.transmit, nic.receive)
-    ports = {f"port:{end.switch}/{end.port}" for end in ends if end.switch}
+    endpoints = (nic.transmit, nic.receive)
+    ports = {f"port:{endpoint.switch}/{endpoint.port}" for endpoint in endpoints if endpoint.switch}
     return frozenset({f"nic:{host.name}/{nic.name}"} | ports)
 
 
-def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
+def find_parts(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
     """Return the parts of resources such as `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`.
 
     Without resources, return the parts of the whole lab. A board need not be in the lab file. Raises `LeaseImpossible`
     for any other resource that the lab does not have.
     """
-    known = parts_of_lab(lab)
+    parts_by_resource = list_lab_parts(lab)
     names = tuple(resources)
-    missing = [name for name in names if name not in known and not _is_board(name)]
+    missing = [name for name in names if name not in parts_by_resource and not _is_board(name)]
     if missing:
-        form = "host:NAME, nic:HOST/NIC, port:SWITCH/NUMBER or board:NAME"
+        forms = "host:NAME, nic:HOST/NIC, port:SWITCH/NUMBER or board:NAME"
         raise LeaseImpossible(
-            f"lab '{lab.name}' has no {', '.join(missing)}, so this request can never be granted; name {form}"
+            f"lab '{lab.name}' has no {', '.join(missing)}, so this request can never be granted; name {forms}"
         )
     if not names:
-        return frozenset().union(*known.values())
-    return frozenset().union(*(known.get(name, frozenset({name})) for name in names))
+        return frozenset().union(*parts_by_resource.values())
+    return frozenset().union(*(parts_by_resource.get(name, frozenset({name})) for name in names))
 
 
 def _is_board(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from testbed.leases.listing import lease_of
+from testbed.leases.listing import parse_lease
 from testbed.leases.model import LIVING, Lease
 from testbed.storage.schema import counters, lease_parts, leases, part_checks, reservations
 
@@ -17,7 +17,7 @@ def read_living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
     """Return the leases of a lab that have not ended, by id, in the order of their arrival."""
     query = leases.select().where(leases.c.lab == lab, leases.c.state.in_(sorted(LIVING)))
     rows = connection.execute(query.order_by(leases.c.arrival)).mappings()
-    return {lease.id: lease for lease in (lease_of({**row}) for row in rows)}
+    return {lease.id: lease for lease in (parse_lease({**row}) for row in rows)}
 
 
 def insert(connection: sa.Connection, lease: Lease) -> None:
@@ -28,15 +28,20 @@ def insert(connection: sa.Connection, lease: Lease) -> None:
         connection.execute(reservations.insert(), [values | {"part": part} for part in sorted(lease.parts)])
 
 
-def update(connection: sa.Connection, before: Lease, after: Lease) -> None:
+def update(connection: sa.Connection, previous_lease: Lease, updated_lease: Lease) -> None:
     """Store the new state of a lease and the parts that it holds. The key of `lease_parts` prevents a double grant."""
-    if after.is_held and not before.is_held and after.parts:
-        parts = [{"lab": after.lab, "part": part, "lease": after.id} for part in sorted(after.parts)]
+    if updated_lease.is_held and not previous_lease.is_held and updated_lease.parts:
+        parts = [
+            {"lab": updated_lease.lab, "part": part, "lease": updated_lease.id}
+            for part in sorted(updated_lease.parts)
+        ]
         connection.execute(lease_parts.insert(), parts)
-    if after.state not in LIVING:
-        connection.execute(lease_parts.delete().where(lease_parts.c.lease == after.id))
-        connection.execute(reservations.delete().where(reservations.c.lease == after.id))
-    connection.execute(leases.update().where(leases.c.id == after.id).values(_make_row(after)))
+    if updated_lease.state not in LIVING:
+        connection.execute(lease_parts.delete().where(lease_parts.c.lease == updated_lease.id))
+        connection.execute(reservations.delete().where(reservations.c.lease == updated_lease.id))
+    connection.execute(
+        leases.update().where(leases.c.id == updated_lease.id).values(_make_row(updated_lease))
+    )
 
 
 def _make_row(lease: Lease) -> dict[str, Any]:

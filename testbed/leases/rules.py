@@ -23,9 +23,9 @@ CLOCK_STEP_S = 5.0
 def check_monotonic(now_s: float, newest_s: float) -> float:
     """Return the later of the current and the newest stored time. Raises `ClockError` for a clock that was set back."""
     if newest_s - now_s > CLOCK_STEP_S:
-        behind = newest_s - now_s
+        lag_s = newest_s - now_s
         raise ClockError(
-            f"the clock of this machine is {behind:.0f} s behind the newest entry of the database, so "
+            f"the clock of this machine is {lag_s:.0f} s behind the newest entry of the database, so "
             "leases cannot be judged and nothing may move; correct the clock, or, if it was ahead "
             "before, wait that long"
         )
@@ -34,17 +34,17 @@ def check_monotonic(now_s: float, newest_s: float) -> float:
 
 def sort_requests(waiting: Iterable[Lease]) -> list[Lease]:
     """Return requests in their order of service: reservations first, then by priority, then by arrival."""
-    return sorted(waiting, key=lambda one: (one.starts_s is None, -one.priority, one.arrival))
+    return sorted(waiting, key=lambda lease: (lease.starts_s is None, -lease.priority, lease.arrival))
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The leases of a lab while requests are granted. Leases hold `taken` parts, waiting requests `held_back` parts."""
+    """The leases of a lab while requests are granted. Leases hold `held_parts`, waiting requests `held_back` parts."""
 
     leases: Collection[Lease]
     faults: Mapping[str, str]
     now_s: float
-    taken: frozenset[str] = frozenset()
+    held_parts: frozenset[str] = frozenset()
     held_back: frozenset[str] = frozenset()
 
 
@@ -52,13 +52,13 @@ class Queue:
 class Policy:
     """A condition of a grant.
 
-    `stops` returns True if the condition stops a request. `why` returns a sentence that says what the request waits
-    for, or "" if it does not wait for this condition; it gets a queue without `taken` parts. With `holds_back`, a
+    `stops` returns True if the condition stops a request. `explain` returns a sentence that says what the request waits
+    for, or "" if it does not wait for this condition; it gets a queue without `held_parts`. With `holds_back`, a
     stopped request reserves its parts against later requests.
     """
 
     stops: Callable[[Lease, Queue], bool]
-    why: Callable[[Lease, Queue], str]
+    explain: Callable[[Lease, Queue], str]
     holds_back: bool = False
 
 
@@ -67,32 +67,44 @@ def _has_faulty_part(lease: Lease, queue: Queue) -> bool:
 
 
 def _explain_fault(lease: Lease, queue: Queue) -> str:
-    broken = sorted(part for part in lease.parts if part in queue.faults)
-    return f"{broken[0]} failed its last check ({queue.faults[broken[0]]})" if broken else ""
+    faulty_parts = sorted(part for part in lease.parts if part in queue.faults)
+    return (
+        f"{faulty_parts[0]} failed its last check ({queue.faults[faulty_parts[0]]})" if faulty_parts else ""
+    )
 
 
 def _must_queue(lease: Lease, queue: Queue) -> bool:
-    return not lease.parts.isdisjoint(queue.taken | queue.held_back)
+    return not lease.parts.isdisjoint(queue.held_parts | queue.held_back)
 
 
 def _explain_queue(lease: Lease, queue: Queue) -> str:
-    others = [one for one in queue.leases if one.id != lease.id and not one.parts.isdisjoint(lease.parts)]
-    for one in (*filter(lambda each: each.is_held, others), *sort_requests(others)):
-        if one.is_held:
-            return f"lease {one.id} of {one.owner} holds {_choose_common_part(one, lease)}"
-        if one.state == "queued" and sort_requests((one, lease))[0] is one:
-            return f"request {one.id} of {one.owner} for {_choose_common_part(one, lease)} is served first"
+    competing_leases = [
+        other_lease
+        for other_lease in queue.leases
+        if other_lease.id != lease.id and not other_lease.parts.isdisjoint(lease.parts)
+    ]
+    for other_lease in (
+        *filter(lambda other_lease: other_lease.is_held, competing_leases),
+        *sort_requests(competing_leases),
+    ):
+        if other_lease.is_held:
+            return f"lease {other_lease.id} of {other_lease.owner} holds {_choose_common_part(other_lease, lease)}"
+        if other_lease.state == "queued" and sort_requests((other_lease, lease))[0] is other_lease:
+            return (
+                f"request {other_lease.id} of {other_lease.owner} for "
+                f"{_choose_common_part(other_lease, lease)} is served first"
+            )
     return ""
 
 
 def _meets_reservation(lease: Lease, queue: Queue) -> bool:
-    ahead = [one for one in queue.leases if one.state == "requested"]
-    return _find_latest_end(ahead, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    reservations = [other_lease for other_lease in queue.leases if other_lease.state == "requested"]
+    return _find_latest_end(reservations, lease, queue.now_s) < queue.now_s + lease.ttl_s
 
 
 def _explain_reservation(lease: Lease, queue: Queue) -> str:
-    others = [one for one in queue.leases if one.id != lease.id]
-    overlaps = _find_latest_end(others, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    other_leases = [other_lease for other_lease in queue.leases if other_lease.id != lease.id]
+    overlaps = _find_latest_end(other_leases, lease, queue.now_s) < queue.now_s + lease.ttl_s
     return f"a duration of {lease.ttl_s:.0f} s would overlap a reservation" if overlaps else ""
 
 
@@ -101,48 +113,50 @@ POLICIES = (
     Policy(_must_queue, _explain_queue, holds_back=True),
     Policy(_meets_reservation, _explain_reservation),
 )
-"""Every condition of a grant. The reason of a pending request is the first sentence of `why` that is not empty."""
+"""Every condition of a grant. The reason of a pending request is the first sentence of `explain` that is not empty."""
 
 
 def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
     """Return the requests that can be granted now, in order."""
-    taken = frozenset[str]().union(*(one.parts for one in leases if one.is_held))
-    queue = Queue(leases, faults, now_s, taken)
+    held_parts = frozenset[str]().union(*(lease.parts for lease in leases if lease.is_held))
+    queue = Queue(leases, faults, now_s, held_parts)
     granted = []
-    for one in sort_requests(one for one in leases if one.state == "queued"):
-        stopping = [policy for policy in POLICIES if policy.stops(one, queue)]
-        if any(policy.holds_back for policy in stopping):
+    for one in sort_requests(request for request in leases if request.state == "queued"):
+        blocking_policies = [policy for policy in POLICIES if policy.stops(one, queue)]
+        if any(policy.holds_back for policy in blocking_policies):
             queue = replace(queue, held_back=queue.held_back | one.parts)
-        elif not stopping:
+        elif not blocking_policies:
             granted.append(one)
-            queue = replace(queue, taken=queue.taken | one.parts)
+            queue = replace(queue, held_parts=queue.held_parts | one.parts)
     return granted
 
 
-def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
+def explain_wait(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
     """Return a sentence that says what a request waits for, or "" if nothing stops it."""
     if lease.state == "requested":
         return "its start has not come"
     queue = Queue(leases, faults, now_s)
-    return next((why for policy in POLICIES if (why := policy.why(lease, queue))), "")
+    return next((explanation for policy in POLICIES if (explanation := policy.explain(lease, queue))), "")
 
 
-def _find_latest_end(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
+def _find_latest_end(reservations: Iterable[Lease], lease: Lease, now_s: float) -> float:
     """Return the time by which a lease must end: the start of the next reservation of one of its parts.
 
     The time is at least `now_s`, and infinite without such a reservation.
     """
     starts = [
-        one.starts_s
-        for one in ahead
-        if one.id != lease.id and one.starts_s is not None and not one.parts.isdisjoint(lease.parts)
+        reservation.starts_s
+        for reservation in reservations
+        if reservation.id != lease.id
+        and reservation.starts_s is not None
+        and not reservation.parts.isdisjoint(lease.parts)
     ]
     return max(now_s, min(starts, default=float("inf")))
 
 
-def _choose_common_part(one: Lease, other: Lease) -> str:
+def _choose_common_part(lease: Lease, other_lease: Lease) -> str:
     """Return a part that both leases have, a host if possible."""
-    return min(one.parts & other.parts, key=lambda part: (not part.startswith("host:"), part))
+    return min(lease.parts & other_lease.parts, key=lambda part: (not part.startswith("host:"), part))
 
 
 def is_due(lease: Lease, now_s: float) -> bool:
@@ -165,23 +179,24 @@ def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) 
     """Return the lease extended to `ttl_s` from now, but at most to the next reservation. Raises `LeaseDenied`."""
     if lease.state not in ("granted", "queued"):
         raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")
-    ahead = [one for one in leases if one.state == "requested"]
-    until_s = min(now_s + ttl_s, _find_latest_end(ahead, lease, now_s))
+    reservations = [other_lease for other_lease in leases if other_lease.state == "requested"]
+    until_s = min(now_s + ttl_s, _find_latest_end(reservations, lease, now_s))
     return replace(lease, ttl_s=ttl_s, expires_s=max(lease.expires_s if lease.starts_s else 0.0, until_s))
 
 
 def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
     """Raise `LeaseDenied` if a reservation overlaps another reservation or a held lease that ends after its start."""
     assert lease.starts_s is not None
-    for one in leases:
-        if one.id == lease.id or one.parts.isdisjoint(lease.parts):
+    for other_lease in leases:
+        if other_lease.id == lease.id or other_lease.parts.isdisjoint(lease.parts):
             continue
-        if one.starts_s is not None:
-            is_free = one.expires_s <= lease.starts_s or lease.expires_s <= one.starts_s
+        if other_lease.starts_s is not None:
+            is_free = other_lease.expires_s <= lease.starts_s or lease.expires_s <= other_lease.starts_s
         else:
-            is_free = not one.is_held or one.expires_s <= lease.starts_s
+            is_free = not other_lease.is_held or other_lease.expires_s <= lease.starts_s
         if not is_free:
             raise LeaseDenied(
-                f"{_choose_common_part(one, lease)} is reserved then by lease {one.id} of {one.owner}; choose another "
+                f"{_choose_common_part(other_lease, lease)} is reserved then by lease {other_lease.id} of "
+                f"{other_lease.owner}; choose another "
                 "time (--at)"
             )

@@ -22,7 +22,7 @@ from testbed.leases import locks, rows, rules
 from testbed.leases.model import LIVING, Lease, State
 from testbed.storage.address import Address
 from testbed.storage.database import Database
-from testbed.storage.owner import asking_person, is_running, this_process
+from testbed.storage.owner import get_current_process, get_requester, is_running
 from testbed.storage.schema import leases as leases_table
 from testbed.storage.schema import maintenance
 
@@ -34,14 +34,14 @@ MIN_TTL_S = 1.0
 
 @dataclass
 class Change:
-    """One transaction on the leases of a lab that have not ended; `held` releases locks after the commit."""
+    """One transaction on the leases of a lab that have not ended; `lock_stack` releases locks after the commit."""
 
     connection: sa.Connection
     address: Address
     now_s: float
     leases: dict[str, Lease]
     faults: Mapping[str, str]
-    held: ExitStack
+    lock_stack: ExitStack
     _locked: dict[int, bool] = field(default_factory=dict)
 
     def put(self, lease: Lease) -> Lease:
@@ -64,8 +64,8 @@ class Change:
         )
         if row is None:
             raise LeaseDenied(f"there is no lease {lease_id}; list them with `testbed lease list`")
-        why = f" ({row['reason']})" if row["reason"] else ""
-        raise LeaseDenied(f"lease {lease_id} is {row['state']}{why}; request a new one")
+        reason = f" ({row['reason']})" if row["reason"] else ""
+        raise LeaseDenied(f"lease {lease_id} is {row['state']}{reason}; request a new one")
 
     def lock(self, lease: Lease) -> bool:
         """Take the lock of a lease until after the commit; return False if somebody is sending under it."""
@@ -74,15 +74,17 @@ class Change:
             return True
         if token not in self._locked:
             if isinstance(self.address, Path):
-                self._locked[token] = self.held.enter_context(locks.lock_exclusively(self.address, token))
+                self._locked[token] = self.lock_stack.enter_context(
+                    locks.lock_exclusively(self.address, token)
+                )
             else:
                 self._locked[token] = locks.take_on_server(self.connection, token)
         return self._locked[token]
 
 
-def this_owner() -> str:
+def get_default_owner() -> str:
     """Return the requesting person, or else `user@machine` of this process."""
-    return asking_person() or f"{getpass.getuser()}@{os.uname().nodename}"
+    return get_requester() or f"{getpass.getuser()}@{os.uname().nodename}"
 
 
 class LeaseStore:
@@ -102,7 +104,7 @@ class LeaseStore:
     ) -> None:
         self.database = database
         self.lab = lab
-        self.owner = owner or this_owner()
+        self.owner = owner or get_default_owner()
         self._now = now
         self._is_alive = is_alive
 
@@ -139,14 +141,15 @@ class LeaseStore:
         """Request parts for one operation of this process. Raises `LeaseDenied` unless granted at once."""
         with self._open_change() as change:
             lease = self._make_lease(
-                change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=this_process()
+                change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=get_current_process()
             )
             self._add(change, lease)
             lease = change.leases[lease.id]
             if lease.state != "granted":
-                why = rules.why_waiting(lease, change.leases.values(), change.faults, change.now_s)
+                explanation = rules.explain_wait(lease, change.leases.values(), change.faults, change.now_s)
                 raise LeaseDenied(
-                    f"{why}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed lease request"
+                    f"{explanation}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed "
+                    "lease request"
                 )
             return lease
 
@@ -171,12 +174,16 @@ class LeaseStore:
             if not parts <= lease.parts:
                 missing = ", ".join(sorted(parts - lease.parts)[:3])
                 raise LeaseDenied(f"lease {lease_id} does not cover {missing}; request one that does")
-            if lease.operation and lease.operation != this_process() and self._is_alive(lease.operation):
+            if (
+                lease.operation
+                and lease.operation != get_current_process()
+                and self._is_alive(lease.operation)
+            ):
                 raise LeaseDenied(
                     f"another process is using lease {lease_id} (process {lease.operation.split()[0]})"
                 )
             lease = rules.extend(lease, change.leases.values(), change.now_s, lease.ttl_s)
-            return change.put(replace(lease, operation=this_process()))
+            return change.put(replace(lease, operation=get_current_process()))
 
     def end(self, lease_id: str) -> None:
         """Store that the operation under a lease has ended; an implicit lease is released."""
@@ -194,7 +201,9 @@ class LeaseStore:
         with self._open_change() as change:
             lease = self._check_owner(change.find(lease_id))
             if self._is_in_flight(lease):
-                raise LeaseHeld(f"an operation is using lease {lease_id} ({process_of(lease)}); wait for it")
+                raise LeaseHeld(
+                    f"an operation is using lease {lease_id} ({describe_process(lease)}); wait for it"
+                )
             return self._end_or_refuse(change, lease, "released")
 
     def break_(self, lease_id: str, reason: str) -> Lease:
@@ -227,7 +236,9 @@ class LeaseStore:
     def senders(self) -> tuple[Lease, ...]:
         """Return the leases under which somebody is sending to a device now."""
         with self._open_change() as change:
-            return tuple(one for one in change.leases.values() if one.is_held and not change.lock(one))
+            return tuple(
+                lease for lease in change.leases.values() if lease.is_held and not change.lock(lease)
+            )
 
     def write_checks(self, checks: Mapping[str, str]) -> None:
         """Store the last check of parts, with the fault of each. Faulty parts are not granted until they pass."""
@@ -235,13 +246,18 @@ class LeaseStore:
             rows.write_checks(change.connection, self.lab, checks, change.now_s)
 
     def _make_lease(
-        self, change: Change, resources: Collection[str], parts: frozenset[str], ttl_s: float, **more: object
+        self,
+        change: Change,
+        resources: Collection[str],
+        parts: frozenset[str],
+        ttl_s: float,
+        **fields: object,
     ) -> Lease:
         return Lease(
             id=f"{datetime.fromtimestamp(change.now_s, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
             lab=self.lab,
             owner=self.owner,
-            process=this_process(),
+            process=get_current_process(),
             state="queued",
             arrival=rows.increment_counter(change.connection, "arrival"),
             resources=tuple(resources),
@@ -249,7 +265,7 @@ class LeaseStore:
             ttl_s=ttl_s,
             requested_s=change.now_s,
             expires_s=change.now_s + ttl_s,
-            **({"priority": 0} | more),  # type: ignore[arg-type]
+            **({"priority": 0} | fields),  # type: ignore[arg-type]
         )
 
     def _add(self, change: Change, lease: Lease) -> None:
@@ -260,13 +276,16 @@ class LeaseStore:
     @contextmanager
     def _open_change(self) -> Iterator[Change]:
         """Open a transaction, and apply due changes before and after the block. Locks outlast the transaction."""
-        with ExitStack() as held, self.database.transaction() as connection:
+        with ExitStack() as lock_stack, self.database.transaction() as connection:
             newest_s = rows.read_counter(connection, "newest_ms") / 1000
             now_s = rules.check_monotonic(self._now(), newest_s)
             if now_s > newest_s:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
-            living, faults = rows.read_living(connection, self.lab), rows.read_faults(connection, self.lab)
-            change = Change(connection, self.database.address, now_s, living, faults, held)
+            living_leases, faults = (
+                rows.read_living(connection, self.lab),
+                rows.read_faults(connection, self.lab),
+            )
+            change = Change(connection, self.database.address, now_s, living_leases, faults, lock_stack)
             self._apply_due_changes(change)
             yield change
             self._apply_due_changes(change)
@@ -300,7 +319,7 @@ class LeaseStore:
     def _end_or_refuse(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
         if not change.lock(lease):
             raise LeaseHeld(
-                f"{process_of(lease)} is sending to a device under lease {lease.id}, and may be suspended: "
+                f"{describe_process(lease)} is sending to a device under lease {lease.id}, and may be suspended: "
                 "what it will still send is unknown. Let it continue, or end that process (kill -9), then "
                 "run this again"
             )
@@ -308,7 +327,7 @@ class LeaseStore:
 
     def _end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
         return change.put(
-            lease.become(state, ended_s=change.now_s, operation=None, reason=lease.reason_of_end(reason))
+            lease.become(state, ended_s=change.now_s, operation=None, reason=lease.describe_end(reason))
         )
 
     def _check_owner(self, lease: Lease) -> Lease:
@@ -317,10 +336,10 @@ class LeaseStore:
         return lease
 
 
-def process_of(lease: Lease) -> str:
+def describe_process(lease: Lease) -> str:
     """Return text for people that names the process that uses a lease, or else the process that requested it."""
-    owner = (lease.operation or lease.process).split(" ")
-    return f"process {owner[0]}" + (f" on {owner[2]}" if len(owner) > 2 else "")
+    process_words = (lease.operation or lease.process).split(" ")
+    return f"process {process_words[0]}" + (f" on {process_words[2]}" if len(process_words) > 2 else "")
 
 
 def _check_ttl(ttl_s: float | None) -> None:
@@ -329,15 +348,16 @@ def _check_ttl(ttl_s: float | None) -> None:
 
 
 def wait_until_still(
-    store: LeaseStore, at_most_s: float, sleep: Callable[[float], None] = time.sleep
+    store: LeaseStore, max_wait_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `at_most_s`."""
-    deadline = time.monotonic() + at_most_s
+    """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `max_wait_s`."""
+    deadline = time.monotonic() + max_wait_s
     while senders := store.senders():
         if time.monotonic() >= deadline:
-            who = ", ".join(f"{process_of(one)} under lease {one.id}" for one in senders)
+            descriptions = ", ".join(f"{describe_process(lease)} under lease {lease.id}" for lease in senders)
             raise LeaseHeld(
-                f"lab '{store.lab}' is still changing: {who} is sending, and no new change can start. Do not touch "
+                f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. "
+                "Do not touch "
                 "the devices until this command succeeds: repeat it, or end that process first"
             )
         sleep(POLL_S)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from lightbed.wording import count_noun
 from testbed.design.model import RingOrder
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
 from testbed.measure.collectives.ranks import (
@@ -51,7 +51,7 @@ def make_node_configurations(
     design: Design, sizes: tuple[int, ...], *, with_all_rings: bool = True
 ) -> tuple[Configuration, ...]:
     """Return the AllReduces over all nodes: on one ring, and on all rings of the topology if it has several."""
-    rings = rings_of(design.topology)
+    rings = list_rings(design.topology)
     one_ring = Configuration(ONE_RING, rings[:1], sizes)
     has_several_rings = with_all_rings and len(rings) > 1
     return (
@@ -150,7 +150,7 @@ def measure_nccl_tests(
     if session.fleet is None:
         raise CollectiveError("nccl-tests need hosts with GPUs; the hosts of this lab are only modelled")
     check_in_force(session, design)
-    rings = rings_of(design.topology)
+    rings = list_rings(design.topology)
     nccl_run = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
     run.add_nccl(f"{design.name}-{test.program}", make_table_document(nccl_run.table))
     return NcclTestsResult(nccl_run.table, find_ring_differences(rings, nccl_run.rings))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from lightbed.wording import count_noun
-from testbed.design.topology.circulants import as_json
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.circulants import render_topology
+from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, VerifyFailed
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
@@ -32,8 +32,8 @@ from testbed.measure.results.store import RunStore
 from testbed.measure.second_topology import SecondTopology, plan_second
 from testbed.measure.stall import Stall, run_tcp_stream
 from testbed.operate.apply import check_permission
-from testbed.operate.design import Design, design_for, lay_out
-from testbed.operate.journal import journal_in
+from testbed.operate.design import Design, build_design, lay_out
+from testbed.operate.journal import open_journal
 from testbed.operate.session import BringUpReport, LabSession, open_lab
 
 # Groups reduce large tensors, so small messages are not measured.
@@ -89,7 +89,7 @@ class MainJob:
 
     def run(self) -> MainJobOutcome:
         """Patch and measure both topologies, one after the other."""
-        first_design = design_for(self.lab, name="all-nodes rings")
+        first_design = build_design(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first_design.topology, first_design.routes, self.lab.link.represents_gbps)
         groups = self.list_group_sizes(planned)
@@ -119,7 +119,7 @@ class MainJob:
     def bring_up(self, design: Design, reason: str) -> BringUpReport:
         """Apply a design, verify it and record it. Raise `VerifyFailed` if the verification has findings."""
         self.narrator.phase(f"Patching topology '{design.name}'")
-        topology = as_json(design.topology)
+        topology = render_topology(design.topology)
         self.narrator.note(
             f"strides {', '.join(map(str, topology['strides']))}: {count_noun(len(topology['links']), 'link')}, "
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
@@ -204,7 +204,7 @@ class MainJob:
         yield from make_node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
-            yield Configuration(make_group_name(group), rings_of(design.topology, group), sizes)
+            yield Configuration(make_group_name(group), list_rings(design.topology, group), sizes)
 
     def repatch(self, second_design: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
         """Apply the second design while a TCP stream runs between two hosts that stay neighbours."""
@@ -225,7 +225,7 @@ class MainJob:
             target=report.design.name,
             reason=planned.reason,
             circuits_moved=sum(
-                len(switch_plan.target.pairs - switch_plan.seen.connections.pairs)
+                len(switch_plan.target.pairs - switch_plan.snapshot.connections.pairs)
                 for switch_plan in report.plan.switches
             ),
             outage_s=report.apply.outage_s,
@@ -316,7 +316,7 @@ def run_job(
                 "with --hosts kernel"
             )
         store = RunStore(runs_dir)
-        with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
+        with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, open_journal(runs_dir) as journal:
             (run.directory / "lab.yaml").write_text(render_lab(opened_lab), encoding="utf-8")
             if link_rate:
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from lightbed.wording import count_noun
-from testbed.design.evaluation.host_job import HostJob, host_job, scripts
-from testbed.design.evaluation.job import graph_of
+from testbed.design.evaluation.host_job import HostJob, make_host_job, scripts
+from testbed.design.evaluation.job import build_plan_graph
 from testbed.design.model import Wiring
 from testbed.design.plans.file import Plan
 from testbed.errors import CollectiveError, HostError
@@ -150,8 +150,8 @@ def run_plan(
         )
     check_in_force(session, design)
     link = session.lab.link
-    job = host_job(
-        graph_of(plan),
+    job = make_host_job(
+        build_plan_graph(plan),
         design.sets,
         link.rate_mbps,
         stretch=plan.rate_gbps * 1000 / link.rate_mbps,

@@ -17,7 +17,7 @@ from testbed.design.model import Routes, Topology
 from testbed.design.search import optimise
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import traffic_of
+from testbed.design.workloads.iteration.totals import sum_graph_traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 
@@ -73,12 +73,12 @@ def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) ->
         )
     )
     before_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
-    demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
+    demands = sorted(sum_graph_traffic(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
     after_ms = plan.predicted.iteration_s * 1e3
     reasons = (
         f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
-        *plan.why[:2],
+        *plan.reasons[:2],
         f"Predicted time of an iteration: {before_ms:.1f} ms on the current topology, {after_ms:.1f} ms here.",
     )
     return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reasons))

@@ -100,11 +100,13 @@ def format_exposition(samples: Iterable[Sample]) -> str:
     # TYPE testbed_epoch gauge
     testbed_epoch{lab="a \"lab\""} 3
     """
-    by_metric: dict[str, list[Sample]] = {}
+    samples_by_metric: dict[str, list[Sample]] = {}
     for sample in samples:
-        by_metric.setdefault(sample.metric, []).append(sample)
+        samples_by_metric.setdefault(sample.metric, []).append(sample)
     return "".join(
-        line for metric in METRICS for line in _format_lines(metric.name, by_metric.get(metric.name, []))
+        line
+        for metric in METRICS
+        for line in _format_lines(metric.name, samples_by_metric.get(metric.name, []))
     )
 
 
@@ -113,7 +115,7 @@ def _format_lines(name: str, samples: list[Sample]) -> Iterator[str]:
         return
     metric = BY_NAME[name]
     yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
-    for sample in sorted(samples, key=lambda one: one.labels):
+    for sample in sorted(samples, key=lambda item: item.labels):
         labels = (
             f'{label}="{_escape(value)}"' for label, value in zip(metric.labels, sample.labels, strict=True)
         )

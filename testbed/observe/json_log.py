@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Write the logs of the testbed and of its drivers to a stream; return the handler, for `stop`."""
+    """Write the logs of the testbed and of its drivers to a stream; return the handler, for `remove_handler`."""
     return _add_handler(logging.StreamHandler(stream), level)
 
 
@@ -49,20 +49,24 @@ def _add_handler(handler: logging.Handler, level: int) -> logging.Handler:
     return handler
 
 
-def stop(handler: logging.Handler) -> None:
+def remove_handler(handler: logging.Handler) -> None:
     """Remove and close a handler that `log_to` returned."""
     for name in LOGGERS:
         logging.getLogger(name).removeHandler(handler)
     handler.close()
 
 
-def log_as_asked() -> logging.Handler | None:
+def log_from_environment() -> logging.Handler | None:
     """Write logs as `LIGHTBED_LOG` says, once per process. Raises `OSError` for a file that cannot be written."""
-    place = os.environ.get(VARIABLE, "")
-    if not place or any(handler.name == place for handler in logging.getLogger(LOGGERS[0]).handlers):
+    destination = os.environ.get(VARIABLE, "")
+    if not destination or any(
+        handler.name == destination for handler in logging.getLogger(LOGGERS[0]).handlers
+    ):
         return None
     handler = (
-        logging.StreamHandler(sys.stderr) if place == "-" else logging.FileHandler(place, encoding="utf-8")
+        logging.StreamHandler(sys.stderr)
+        if destination == "-"
+        else logging.FileHandler(destination, encoding="utf-8")
     )
-    handler.set_name(place)
+    handler.set_name(destination)
     return _add_handler(handler, logging.INFO)

@@ -13,8 +13,8 @@ from testbed.leases.listing import read_leases
 from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows as read_parquet
 from testbed.observe.exposition import Sample
-from testbed.storage.address import Address, address_in
-from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+from testbed.storage.address import Address, get_database_address
+from testbed.storage.looking import explain_unreadable, is_database_error, read_rows
 
 Row = Mapping[str, Any]
 NEWEST_STEPS = 200
@@ -23,7 +23,7 @@ QUANTILES = (0.5, 0.95)
 
 def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
     """Return the samples of a directory of runs. Raises `ResultsError` if the database cannot be read."""
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
 
     def read(query: str, *values: object) -> Sequence[Row]:
         return read_rows(address, query, values)
@@ -33,7 +33,7 @@ def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
     except Exception as error:
         if not is_database_error(error):
             raise
-        raise ResultsError(f"no metrics: {why_unreadable(address, error)}") from error
+        raise ResultsError(f"no metrics: {explain_unreadable(address, error)}") from error
 
 
 Read = Callable[..., Sequence[Row]]
@@ -98,13 +98,13 @@ def _sample_epoch(lab: str, read: Read) -> Iterator[Sample]:
 
 def _sample_leases(lab: str, address: Address, read: Read) -> Iterator[Sample]:
     now_s = time.time()
-    states = [one.state for one in read_leases(address, lab) if one.expires_s > now_s or one.is_held]
+    states = [lease.state for lease in read_leases(address, lab) if lease.expires_s > now_s or lease.is_held]
     for state in ("requested", "queued", "granted", "draining"):
         yield Sample("testbed_leases", (lab, state), states.count(state))
-    stopped = read("select count(*) as number from maintenance where lab = ?", lab)
-    faulty = read("select count(*) as number from part_checks where lab = ? and fault <> ''", lab)
-    yield Sample("testbed_maintenance", (lab,), _get_count(stopped))
-    yield Sample("testbed_faulty_parts", (lab,), _get_count(faulty))
+    maintenance_rows = read("select count(*) as number from maintenance where lab = ?", lab)
+    faulty_rows = read("select count(*) as number from part_checks where lab = ? and fault <> ''", lab)
+    yield Sample("testbed_maintenance", (lab,), _get_count(maintenance_rows))
+    yield Sample("testbed_faulty_parts", (lab,), _get_count(faulty_rows))
 
 
 def _get_count(rows: Sequence[Row]) -> float:
@@ -125,7 +125,7 @@ def _sample_newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]
 
 
 def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
-    newest = {
+    newest_rows = {
         (
             lab,
             str(row.simulated).lower(),
@@ -136,17 +136,15 @@ def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
         ): row
         for row in timings
     }
-    for labels, row in newest.items():
+    for labels, row in newest_rows.items():
         yield Sample("testbed_bus_bandwidth_mbps", labels, row.busbw_mbps)
         yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
 
 
 def _sample_light(lab: str, read: Read) -> Iterator[Sample]:
     """Yield only the newest reading, so that fibre sections that no longer exist disappear."""
-    newest = (
-        "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
-    )
-    rows = read(newest, lab, lab)
+    query = "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
+    rows = read(query, lab, lab)
     for row in rows:
         labels = (lab, row["place"])
         yield Sample("testbed_optical_power_dbm", labels, row["power_dbm"])

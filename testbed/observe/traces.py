@@ -66,7 +66,7 @@ def trace_to(provider: TracerProvider) -> Callable[[], None]:
 @contextmanager
 def _open_span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
     """Wrap a block in a span if `SPANS` has one of `subjects`. Its attributes are all subjects of the log context."""
-    name = next((SPANS[one] for one in subjects if one in SPANS), "")
+    name = next((SPANS[subject] for subject in subjects if subject in SPANS), "")
     if not name:
         yield
         return
@@ -87,9 +87,9 @@ class Exchanges:
         attributes = {"lightbed.address": device, "lightbed.sent": text[:_SENT_CHARACTERS]}
         span = self._tracer.start_span(EXCHANGE, attributes=attributes)
         with self._lock:
-            before, self._open[device] = self._open.get(device), span
-        if before is not None:
-            before.end()
+            previous_span, self._open[device] = self._open.get(device), span
+        if previous_span is not None:
+            previous_span.end()
 
     def on_received(self, device: str) -> None:
         """End the span of the device, if one is open."""

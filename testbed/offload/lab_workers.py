@@ -16,7 +16,7 @@ from testbed.leases.listing import read_leases
 from testbed.offload.configuration import RUNS, Tls
 from testbed.offload.dask_engine import DaskEngine
 from testbed.offload.local_workers import scheduler_command, tls_options, worker_command
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.looking import is_database_error
 
 PORT = 8786
@@ -31,7 +31,7 @@ def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
     The function excludes implicit leases of single operations. While the database cannot be read, it returns its last
     result.
     """
-    address, names = address_in(runs), frozenset[str]()
+    address, names = get_database_address(runs), frozenset[str]()
 
     def find_leases() -> frozenset[str]:
         nonlocal names

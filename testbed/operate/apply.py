@@ -34,13 +34,13 @@ from testbed.errors import (
 from testbed.lab.hosts.forwarding import HostForwarding, install
 from testbed.lab.hosts.kernel_state import KernelState, plan_state, read_kernels
 from testbed.lab.model import Lab
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.log_context import about, logger
 from testbed.operate.engine.consent import EmergencyStop, SendCheck, is_interrupted
-from testbed.operate.engine.planned import ROUTES, PlannedStep, goal_text
+from testbed.operate.engine.planned import ROUTES, PlannedStep, render_goal
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
-from testbed.operate.plan import pair_label, port_owners
+from testbed.operate.plan import find_port_owners, label_pair
 from testbed.operate.proof.host_findings import judge_host
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def apply_plan(
     journal: Journal,
     on_begin: Callable[[str], object] = lambda _operation: None,
     *,
-    within: str | None = None,
+    open_operation: str | None = None,
     on_step_done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
-    """Bring every switch to its target, in a new operation or `within` an open one.
+    """Bring every switch to its target, in a new operation or in `open_operation`.
 
     `on_begin` is called with the operation's id before anything is sent, and `on_step_done` with a switch's name after
     each of its steps.
@@ -87,10 +87,12 @@ def apply_plan(
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
-    opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
-    lease, begin = hold_fence(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
+    operation_context: AbstractContextManager[str] = (
+        nullcontext(open_operation) if open_operation else journal.operation(lab.name)
+    )
+    lease, begin = hold_fence(journal.database, lab.name, find_plan_parts(lab, plan)), time.monotonic()
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
-    with _lock_switches(plan, switches), lease as fence, opened as operation:
+    with _lock_switches(plan, switches), lease as fence, operation_context as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
         work = _Work(journal, operation, consent, fence, on_step_done)
         on_begin(operation)
@@ -120,7 +122,7 @@ def _check_unchanged(
     snapshots = _call_each(plan, lambda part: switches[part.switch].read())
     for name, snapshot in snapshots.items():
         journal.settle(lab.name, switches[name].address, snapshot)
-    check_no_drift(lab, {part.switch: part.seen for part in plan.switches}, snapshots)
+    check_no_drift(lab, {part.switch: part.snapshot for part in plan.switches}, snapshots)
     return snapshots
 
 
@@ -146,7 +148,7 @@ def _check_complete(lab: Lab, result: ApplyResult, consent: SendCheck) -> None:
     raise ApplyFailed(_describe_outcomes(lab, result.reports), result=result)
 
 
-def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
+def find_plan_parts(lab: Lab, plan: LabPlan) -> frozenset[str]:
     """Return the parts to lease for a plan: hosts and boards of its circuits, and every port whose circuit changes."""
     boards = {board.name for board in lab.boards}
     names = {lab.hosts[nic.node].name for circuit in plan.circuits for nic in circuit.link}
@@ -158,7 +160,7 @@ def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
         for pair in step.before.pairs ^ step.after.pairs
         for port in pair
     }
-    return parts_of(lab, hosts | ports) if hosts | ports else frozenset()
+    return find_parts(lab, hosts | ports) if hosts | ports else frozenset()
 
 
 @contextmanager
@@ -208,53 +210,55 @@ def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict
     return {name: results[name] for name in items}
 
 
-def check_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
+def check_no_drift(
+    lab: Lab, planned_snapshots: Mapping[str, Snapshot], current_snapshots: Mapping[str, Snapshot]
+) -> None:
     """Raise `DriftError` unless each switch holds the circuits that it held when the plan was made."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     drifts = []
-    for name, before in planned.items():
-        expected, actual = before.connections.pairs, now[name].connections.pairs
-        words = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - actual)]
-        words += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(actual - expected)]
-        if words:
-            drifts.append(f"{name}: {', '.join(words)}")
+    for name, planned_snapshot in planned_snapshots.items():
+        expected, actual = planned_snapshot.connections.pairs, current_snapshots[name].connections.pairs
+        changes = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - actual)]
+        changes += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(actual - expected)]
+        if changes:
+            drifts.append(f"{name}: {', '.join(changes)}")
     if drifts:
-        what = f"changed since the plan was made: {'; '.join(drifts)}"
-        raise DriftError(f"{what}; nothing was sent. Find out who changed them, then run `testbed plan`")
+        problem = f"changed since the plan was made: {'; '.join(drifts)}"
+        raise DriftError(f"{problem}; nothing was sent. Find out who changed them, then run `testbed plan`")
 
 
 def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    return f"{pair[0]}->{pair[1]} ({pair_label(owners, switch, pair)})"
+    return f"{pair[0]}->{pair[1]} ({label_pair(owners, switch, pair)})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """An operation in progress. `first` maps each switch to the number of its first step in the operation."""
+    """An operation in progress. `first_ordinals` maps each switch to the number of its first step in the operation."""
 
     journal: Journal
     operation: str
     consent: SendCheck
     fence: Fence
     on_step_done: Callable[[str], object]
-    first: dict[str, int] = field(default_factory=dict)
+    first_ordinals: dict[str, int] = field(default_factory=dict)
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
-        planned = []
+        planned_steps = []
         first_ordinals = self.journal.steps.next_ordinals(self.operation)
         for part in plan.switches:
-            self.first[part.switch] = first_ordinals.get(part.switch, 0)
+            self.first_ordinals[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
-            for ordinal, step in enumerate(part.steps, self.first[part.switch]):
-                planned.append(PlannedStep.from_step(part.switch, ordinal, address, step))
+            for ordinal, step in enumerate(part.steps, self.first_ordinals[part.switch]):
+                planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
-        self.journal.begin(self.operation, planned, goal_text(goal))
+        self.journal.begin(self.operation, planned_steps, render_goal(goal))
 
 
 def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
     """Execute the steps of one switch until a step is not done or Ctrl-C is pressed, and return its report."""
     outcomes: list[Outcome] = []
-    for ordinal, step in enumerate(plan.steps, work.first[plan.switch]):
+    for ordinal, step in enumerate(plan.steps, work.first_ordinals[plan.switch]):
         if is_interrupted():
             break
         outcomes.append(_execute_step(plan.switch, ordinal, step, switch, work))
@@ -301,17 +305,18 @@ def _execute_step(name: str, ordinal: int, step: Step, switch: OpticalSwitch, wo
 
 
 def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
-    done = sum(len(report.outcomes) for report in reports.values())
-    remaining = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
+    done_count = sum(len(report.outcomes) for report in reports.values())
+    remaining_count = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
     return (
-        f"stopped by Ctrl-C between two steps: {count_noun(done, 'step')} done and read back, {remaining} not started; "
+        f"stopped by Ctrl-C between two steps: {count_noun(done_count, 'step')} done and read back, "
+        f"{remaining_count} not started; "
         "run `testbed resume` to continue"
     )
 
 
 def _describe_outcomes(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
     """Return a text with the outcomes of all circuits, switch by switch, and the next command."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     parts = [_describe_switch(owners, name, report) for name, report in reports.items()]
     return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"
 
@@ -340,7 +345,7 @@ def install_hosts(
     journal: Journal,
     operation: str,
     *,
-    again: bool = False,
+    is_resumed: bool = False,
 ) -> None:
     """Configure hosts in parallel. A host is done when its kernel holds the planned state.
 
@@ -350,14 +355,14 @@ def install_hosts(
     """
     from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
-    if again:
+    if is_resumed:
         parts = _settle_hosts(lab, fleet, parts, journal, operation)
     first_ordinals = journal.steps.next_ordinals(operation)
     if not parts:
         return
     steps = [_make_host_step(lab, part, first_ordinals.get(name, 0)) for name, part in parts.items()]
     failure: HostError | None = None
-    lease = hold_fence(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
+    lease = hold_fence(journal.database, lab.name, find_parts(lab, (f"host:{name}" for name in parts)))
     with lease as fence, fence.sending():
         EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
@@ -388,14 +393,14 @@ def _settle_hosts(
     return {name: part for name, part in parts.items() if outcomes[name][0] is not Status.DONE}
 
 
-def digest_of(part: HostForwarding) -> str:
+def compute_digest(part: HostForwarding) -> str:
     """Return 16 hexadecimal digits that identify the configuration of one host."""
     return hashlib.sha256(f"{part.command}\n{part.text}".encode()).hexdigest()[:16]
 
 
 def _make_host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
     management = next(str(host.management) for host in lab.hosts if host.name == part.host)
-    return PlannedStep(part.host, ordinal, management, "configure", "", digest_of(part), ROUTES)
+    return PlannedStep(part.host, ordinal, management, "configure", "", compute_digest(part), ROUTES)
 
 
 def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
@@ -410,8 +415,8 @@ def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> 
     if state is None:
         return Status.UNKNOWN, None
     host = next(host for host in lab.hosts if host.name == part.host)
-    planned = plan_state(part)
-    findings = judge_host(lab, host, planned, state)
+    planned_state = plan_state(part)
+    findings = judge_host(lab, host, planned_state, state)
     if findings:
         return Status.FAILED, "; ".join(f"{finding.kind}: {finding.subject}" for finding in findings[:4])
-    return Status.DONE, digest_of(part)
+    return Status.DONE, compute_digest(part)

@@ -15,13 +15,13 @@ from lightbed.wording import count_noun
 from testbed.design.model import Link, Nic, Wiring
 from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.model import Lab, LabBoard, LabHost, LabNic
-from testbed.leases.model import parts_of
-from testbed.operate.apply import parts_of_plan
+from testbed.leases.model import find_parts
+from testbed.operate.apply import find_plan_parts
 from testbed.operate.boards import BoardLink, set_board_routes
 from testbed.operate.confirmation import check_none_pending
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import ApplyResult, Circuit
-from testbed.operate.plan import pair_label, plan_lab, port_owners, select_in_scope
+from testbed.operate.plan import find_port_owners, label_pair, plan_lab, select_in_scope
 
 if TYPE_CHECKING:
     from testbed.operate.session import LabSession
@@ -78,21 +78,21 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
     check_none_pending(journal.directory, lab.name)
     plan = plan_lab(shard, _WIRING, session.switches, take_over=True)
     to_board, to_host = plan.circuits
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     replaced = tuple(
-        pair_label(owners, part.switch, pair)
+        label_pair(owners, part.switch, pair)
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
     note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
-    parts = parts_of(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
-    parts |= parts_of_plan(shard, plan)
+    parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
+    parts |= find_plan_parts(shard, plan)
     with (
         hold_fence(journal.database, lab.name, parts),
         session.operation("attach", attachment.labels[0]) as operation,
     ):
         start = time.monotonic()
-        applied = session.apply(plan, lab=shard)
+        apply_result = session.apply(plan, lab=shard)
         _check_light(session, shard, plan.circuits)
         dark_s = time.monotonic() - start if plan.has_changes else 0.0
         journal.note(operation, stage="routes")
@@ -101,7 +101,7 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
             set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.prove(operation, is_proven=True)
     note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
-    return AttachReport((to_board, to_host), replaced, applied, dark_s)
+    return AttachReport((to_board, to_host), replaced, apply_result, dark_s)
 
 
 def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
@@ -121,9 +121,13 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         )
     board = next(candidate for candidate in lab.boards if candidate.name == attachment.board)
     other_nics = tuple(nic for nic in host.nics if nic.name != attachment.nic)
-    others = [replace(host, nics=other_nics), *(other for other in hosts.values() if other is not host)]
-    others += [
-        _make_board_host(each, host, without=attachment.port if each is board else "") for each in lab.boards
+    other_nodes = [
+        replace(host, nics=other_nics),
+        *(other_host for other_host in hosts.values() if other_host is not host),
+    ]
+    other_nodes += [
+        _make_board_host(other_board, host, omitted_port=attachment.port if other_board is board else "")
+        for other_board in lab.boards
     ]
     node = LabHost(
         board.name,
@@ -132,14 +136,14 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         (LabNic(port.name, port.address, port.transmit, port.receive),),
         "",
     )
-    return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(others))
+    return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(other_nodes))
 
 
-def _make_board_host(board: LabBoard, template: LabHost, *, without: str) -> LabHost:
+def _make_board_host(board: LabBoard, template: LabHost, *, omitted_port: str) -> LabHost:
     nics = tuple(
         LabNic(port.name, port.address, port.transmit, port.receive)
         for port in board.ports
-        if port.name != without
+        if port.name != omitted_port
     )
     address = board.ports[0].address
     return LabHost(board.name, template.management, address, nics, "")

@@ -33,16 +33,16 @@ class BoardLink:
     @property
     def pairs(self) -> frozenset[tuple[str, int, int]]:
         """Both circuits, as switch, input and output."""
-        there, back = self.nic.transmit, self.port.transmit
+        to_board, to_host = self.nic.transmit, self.port.transmit
         return frozenset(
             {
-                (there.switch, there.port, self.port.receive.port),
-                (back.switch, back.port, self.nic.receive.port),
+                (to_board.switch, to_board.port, self.port.receive.port),
+                (to_host.switch, to_host.port, self.nic.receive.port),
             }
         )
 
 
-def find_board_links(lab: Lab, held: Mapping[str, CrossConnects]) -> tuple[BoardLink, ...]:
+def find_board_links(lab: Lab, circuits_by_switch: Mapping[str, CrossConnects]) -> tuple[BoardLink, ...]:
     """Return the NICs of the lab's hosts that the switches connect with a port of a board, in both directions."""
     transmitters = {
         (nic.transmit.switch, nic.transmit.port): (host, nic) for host in lab.hosts for nic in host.nics
@@ -50,13 +50,18 @@ def find_board_links(lab: Lab, held: Mapping[str, CrossConnects]) -> tuple[Board
     links = []
     for board in lab.boards:
         for port in board.ports:
-            here = held.get(port.receive.switch)
-            source = here.inputs_of.get(port.receive.port) if here is not None else None
+            receive_circuits = circuits_by_switch.get(port.receive.switch)
+            source = (
+                receive_circuits.inputs_of.get(port.receive.port) if receive_circuits is not None else None
+            )
             if source is None or (port.receive.switch, source) not in transmitters:
                 continue
             host, nic = transmitters[port.receive.switch, source]
-            back = held.get(port.transmit.switch)
-            is_duplex = back is not None and back.get(port.transmit.port) == nic.receive.port
+            transmit_circuits = circuits_by_switch.get(port.transmit.switch)
+            is_duplex = (
+                transmit_circuits is not None
+                and transmit_circuits.get(port.transmit.port) == nic.receive.port
+            )
             if is_duplex and nic.receive.switch == port.transmit.switch:
                 links.append(BoardLink(host, nic, board.name, port))
     return tuple(links)
@@ -72,11 +77,13 @@ def find_free_links(links: Iterable[BoardLink], used: Collection[tuple[str, int]
 
 
 def find_free_circuits(
-    lab: Lab, held: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
+    lab: Lab, circuits_by_switch: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
 ) -> frozenset[tuple[str, int, int]]:
     """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
     return frozenset(
-        pair for link in find_free_links(find_board_links(lab, held), used) for pair in link.pairs
+        pair
+        for link in find_free_links(find_board_links(lab, circuits_by_switch), used)
+        for pair in link.pairs
     )
 
 
@@ -95,11 +102,11 @@ def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None
             f"route replace {board}/32 dev {nic.name} scope link src {nic.address} proto {ROUTE_PROTOCOL}",
         ]
     stdin = {host: "".join(f"{line}\n" for line in lines) for host, lines in batches.items()}
-    done = fleet.run(dict.fromkeys(stdin, "ip -batch -"), stdin=stdin) if stdin else {}
-    for host, result in done.items():
+    results = fleet.run(dict.fromkeys(stdin, "ip -batch -"), stdin=stdin) if stdin else {}
+    for host, result in results.items():
         if result.exit_status:
-            last = (result.stderr.strip() or "no message").splitlines()[-1]
-            raise HostError(f"the route to a board cannot be set on {host}: {last}", host=host)
+            last_line = (result.stderr.strip() or "no message").splitlines()[-1]
+            raise HostError(f"the route to a board cannot be set on {host}: {last_line}", host=host)
 
 
 def ping_boards(fleet: Fleet, links: Iterable[BoardLink]) -> dict[str, bool]:
@@ -107,11 +114,15 @@ def ping_boards(fleet: Fleet, links: Iterable[BoardLink]) -> dict[str, bool]:
 
     Raises `HostError`.
     """
-    reached = {host.name for host in fleet.hosts}
-    here = {link.label: link for link in links if link.host.name in reached}
+    reachable_hosts = {host.name for host in fleet.hosts}
+    reachable_links = {link.label: link for link in links if link.host.name in reachable_hosts}
     commands: defaultdict[str, list[str]] = defaultdict(list)
-    for label, link in here.items():
+    for label, link in reachable_links.items():
         ping = f"ping -n -q -c 3 -i 0.2 -W 1 {link.port.address}"
         commands[link.host.name].append(f"{ping} >/dev/null 2>&1 && echo {label}")
-    done = fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands.items()}) if here else {}
-    return {label: label in done[link.host.name].stdout.split() for label, link in here.items()}
+    results = (
+        fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands.items()})
+        if reachable_links
+        else {}
+    )
+    return {label: label in results[link.host.name].stdout.split() for label, link in reachable_links.items()}

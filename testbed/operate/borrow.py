@@ -18,16 +18,16 @@ from testbed.design.model import Wiring
 from testbed.errors import HostError, LeaseDenied, LeaseImpossible, UnderMaintenance, VerifyFailed
 from testbed.lab.model import Lab, make_shard
 from testbed.leases.listing import read_leases, read_maintenance
-from testbed.leases.model import Lease, parts_of
+from testbed.leases.model import Lease, find_parts
 from testbed.leases.store import LeaseStore
-from testbed.operate.design import design_of_intent
-from testbed.operate.engine.planned import as_text, from_text, goal_text, now
+from testbed.operate.design import build_intent_design
+from testbed.operate.engine.planned import now, parse_circuits, render_circuits, render_goal
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.light import find_held_circuits
 from testbed.operate.model import LabPlan, SwitchPlan
-from testbed.operate.plan import scope_of
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.plan import find_scope
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.session import Change, LabSession, open_lab
 from testbed.storage.looking import read_rows
 
@@ -68,33 +68,33 @@ class Candidates:
         unknown = [name for name in needs.names if name not in self.nics]
         if unknown:
             return f"it has no host {', '.join(unknown)}: its hosts are {', '.join(self.nics)}"
-        wanted = self._count_wanted(needs)
-        fitting = [host for host in self.nics if self._is_fitting(host, needs)]
-        if len(fitting) < wanted or not set(needs.names) <= set(fitting):
-            what = f"{wanted} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
-            return f"it does not have {what}: {len(fitting)} of {len(self.nics)} hosts fit"
-        usable = {host for group in self._find_usable_groups(needs) for host in group}
-        if usable.issuperset(needs.names) and len(usable) >= wanted:
+        host_count = self._count_wanted(needs)
+        fitting_hosts = [host for host in self.nics if self._is_fitting(host, needs)]
+        if len(fitting_hosts) < host_count or not set(needs.names) <= set(fitting_hosts):
+            description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
+            return f"it does not have {description}: {len(fitting_hosts)} of {len(self.nics)} hosts fit"
+        usable_hosts = {host for group in self._find_usable_groups(needs) for host in group}
+        if usable_hosts.issuperset(needs.names) and len(usable_hosts) >= host_count:
             return ""
-        broken = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.faults.items()))
-        if broken:
-            return f"it is marked broken ({broken}); `testbed apply` proves it again"
-        return f"no {wanted} hosts that fit can be moved without taking light from others"
+        faults = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.faults.items()))
+        if faults:
+            return f"it is marked broken ({faults}); `testbed apply` proves it again"
+        return f"no {host_count} hosts that fit can be moved without taking light from others"
 
-    def choose(self, needs: HostNeeds, held: Collection[str]) -> tuple[str, ...]:
+    def choose(self, needs: HostNeeds, held_hosts: Collection[str]) -> tuple[str, ...]:
         """Return free hosts that meet the needs, in whole groups, or () if the borrower must wait.
 
         Small groups come first, so that a borrower takes few hosts that it does not need.
         """
-        usable = self._find_usable_groups(needs)
+        usable_groups = self._find_usable_groups(needs)
         if needs.names:
-            required_groups = [group for group in usable if not set(group).isdisjoint(needs.names)]
+            required_groups = [group for group in usable_groups if not set(group).isdisjoint(needs.names)]
             hosts = tuple(host for group in required_groups for host in group)
-            is_free = set(hosts).isdisjoint(held) and set(hosts).issuperset(needs.names)
+            is_free = set(hosts).isdisjoint(held_hosts) and set(hosts).issuperset(needs.names)
             return hosts if is_free else ()
         selection: list[str] = []
-        for group in usable:
-            if set(group).isdisjoint(held):
+        for group in usable_groups:
+            if set(group).isdisjoint(held_hosts):
                 selection += group
                 if len(selection) >= self._count_wanted(needs):
                     return tuple(selection)
@@ -126,11 +126,11 @@ def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[
     """
     group_of = {host: [host] for host in hosts}
     order = list(group_of)
-    for one, other in pairs:
-        first, second = group_of[one], group_of[other]
-        if first is not second:
-            first += second
-            group_of.update(dict.fromkeys(second, first))
+    for host_name, peer_name in pairs:
+        host_group, peer_group = group_of[host_name], group_of[peer_name]
+        if host_group is not peer_group:
+            host_group += peer_group
+            group_of.update(dict.fromkeys(peer_group, host_group))
     unique = {id(group): group for group in (group_of[host] for host in order)}
     return tuple(tuple(sorted(group, key=order.index)) for group in unique.values())
 
@@ -149,7 +149,9 @@ class HostRequest:
     reads_gpus: bool = False
     """Count the GPUs of each host, over SSH."""
 
-    def acquire(self, on_wait: Callable[[str], object] = lambda _why: None) -> tuple[Lease, tuple[str, ...]]:
+    def acquire(
+        self, on_wait: Callable[[str], object] = lambda _hosts: None
+    ) -> tuple[Lease, tuple[str, ...]]:
         """Wait for a lease; return it with its hosts in the lab's order. Hosts that are free earlier are preferred.
 
         `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
@@ -157,7 +159,7 @@ class HostRequest:
         """
         deadline = time.monotonic() + self.wait_s
         request: Lease | None = None
-        chosen: tuple[str, ...] = ()
+        chosen_hosts: tuple[str, ...] = ()
         pause_s = POLL_S[0]
         try:
             while True:
@@ -166,24 +168,28 @@ class HostRequest:
                 if lack:
                     raise LeaseImpossible(f"lab '{self.lab.name}': {lack}")
                 self._check_maintenance()
-                wanted = candidates.choose(self.needs, self._find_held(request)) or chosen
-                wanted = wanted or candidates.choose(self.needs, ())
+                preferred_hosts = (
+                    candidates.choose(self.needs, self._find_held_hosts(request)) or chosen_hosts
+                )
+                preferred_hosts = preferred_hosts or candidates.choose(self.needs, ())
                 # A request keeps its place in the queue as long as it names the same hosts.
-                if request is not None and wanted != chosen:
+                if request is not None and preferred_hosts != chosen_hosts:
                     self.store.release(request.id)
                     request = None
                 is_new = request is None
-                request = self.store.extend(request.id) if request else self._request_lease(wanted)
-                chosen = wanted
+                request = self.store.extend(request.id) if request else self._request_lease(preferred_hosts)
+                chosen_hosts = preferred_hosts
                 # A host may have failed while the request waited.
-                if request.is_held and self._read_candidates().is_whole(chosen):
-                    granted, request = request, None
-                    return granted, tuple(host.name for host in self.lab.hosts if host.name in chosen)
+                if request.is_held and self._read_candidates().is_whole(chosen_hosts):
+                    granted_lease, request = request, None
+                    return granted_lease, tuple(
+                        host.name for host in self.lab.hosts if host.name in chosen_hosts
+                    )
                 if time.monotonic() > deadline:
-                    what = f"hosts {', '.join(chosen)} of lab '{self.lab.name}' were not granted"
-                    raise LeaseDenied(f"{what} within {self.wait_s:g} s; see `testbed lease list`")
+                    problem = f"hosts {', '.join(chosen_hosts)} of lab '{self.lab.name}' were not granted"
+                    raise LeaseDenied(f"{problem} within {self.wait_s:g} s; see `testbed lease list`")
                 if is_new:
-                    on_wait(", ".join(chosen))
+                    on_wait(", ".join(chosen_hosts))
                 time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
                 pause_s = min(1.5 * pause_s, POLL_S[1])
         finally:
@@ -193,7 +199,7 @@ class HostRequest:
 
     def _request_lease(self, hosts: tuple[str, ...]) -> Lease:
         resources = (*(f"host:{name}" for name in hosts), *self.boards)
-        parts = parts_of(self.lab, resources)
+        parts = find_parts(self.lab, resources)
         return self.store.request(resources, parts, ttl_s=self.ttl_s, reason=self.reason)
 
     def _check_maintenance(self) -> None:
@@ -204,30 +210,30 @@ class HostRequest:
                 "`testbed maintenance off`"
             )
 
-    def _find_held(self, own_request: Lease | None) -> frozenset[str]:
+    def _find_held_hosts(self, own_request: Lease | None) -> frozenset[str]:
         """Return the hosts of which another lease holds a part or waits for one."""
         other_leases = [
-            each
-            for each in read_leases(self.store.database.address, self.lab.name)
-            if own_request is None or each.id != own_request.id
+            lease
+            for lease in read_leases(self.store.database.address, self.lab.name)
+            if own_request is None or lease.id != own_request.id
         ]
-        parts = frozenset[str]().union(*(each.parts for each in other_leases))
+        parts = frozenset[str]().union(*(lease.parts for lease in other_leases))
         return frozenset(
             host.name
             for host in self.lab.hosts
-            if not parts.isdisjoint(parts_of(self.lab, [f"host:{host.name}"]))
+            if not parts.isdisjoint(find_parts(self.lab, [f"host:{host.name}"]))
         )
 
     def _read_candidates(self) -> Candidates:
         """Read the switches, the last checks and, if needed, the GPUs. Raises what drivers raise."""
         lab = self.lab
         with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
-            seen = {name: switch.read() for name, switch in session.switches.items()}
+            snapshots = {name: switch.read() for name, switch in session.switches.items()}
             gpus = _count_gpus(session) if session.fleet else {}
         names = [host.name for host in lab.hosts]
         pairs = [
-            (names[each.link.source.node], names[each.link.target.node])
-            for each in find_held_circuits(lab, seen)
+            (names[circuit.link.source.node], names[circuit.link.target.node])
+            for circuit in find_held_circuits(lab, snapshots)
         ]
         return Candidates(
             groups=join_hosts(names, pairs),
@@ -243,7 +249,7 @@ class HostRequest:
         fault_of = {row["part"]: row["fault"] for row in rows}
         faults = {}
         for host in self.lab.hosts:
-            parts = parts_of(self.lab, [f"host:{host.name}"]) & fault_of.keys()
+            parts = find_parts(self.lab, [f"host:{host.name}"]) & fault_of.keys()
             if parts:
                 faults[host.name] = fault_of[min(parts)]
         return faults
@@ -252,10 +258,11 @@ class HostRequest:
 def _count_gpus(session: LabSession) -> dict[str, int]:
     """Return the number of GPUs of each host that answers, which is 0 without NVIDIA's driver."""
     assert session.fleet is not None
-    hosts = [host.name for host in session.lab.hosts if host.name not in session.off]
-    done = session.fleet.run(dict.fromkeys(hosts, "nvidia-smi --list-gpus 2>/dev/null; true"))
+    hosts = [host.name for host in session.lab.hosts if host.name not in session.unreachable]
+    results = session.fleet.run(dict.fromkeys(hosts, "nvidia-smi --list-gpus 2>/dev/null; true"))
     return {
-        host: sum(line.startswith("GPU ") for line in each.stdout.splitlines()) for host, each in done.items()
+        host: sum(line.startswith("GPU ") for line in result.stdout.splitlines())
+        for host, result in results.items()
     }
 
 
@@ -270,21 +277,24 @@ class LabState:
     def read(cls, session: LabSession) -> LabState:
         """Return the state of the hosts of a session. Raises what drivers raise, and `JournalError`."""
         lab, runs_dir = session.lab, session.writable.directory
-        seen = {name: switch.read().connections for name, switch in session.switches.items()}
+        circuits_by_switch = {name: switch.read().connections for name, switch in session.switches.items()}
         names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
-        epochs = (each for each in intents if names.issuperset(each.hosts) and each.state in _APPLIED)
-        return cls({name: _select_in_scope(lab, name, held) for name, held in seen.items()}, tuple(epochs))
+        epochs = (intent for intent in intents if names.issuperset(intent.hosts) and intent.state in _APPLIED)
+        return cls(
+            {name: _select_in_scope(lab, name, circuits) for name, circuits in circuits_by_switch.items()},
+            tuple(epochs),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as a JSON object, which holds the numbers of the epochs."""
-        circuits = {switch: as_text(held) for switch, held in self.circuits.items()}
+        circuits = {switch: render_circuits(connections) for switch, connections in self.circuits.items()}
         return {"circuits": circuits, "epochs": [intent.epoch for intent in self.epochs]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], runs_dir: Path, lab: str) -> LabState:
         """Return the state of a JSON object. Raises `JournalError`."""
-        circuits = {switch: from_text(text) for switch, text in document["circuits"].items()}
+        circuits = {switch: parse_circuits(text) for switch, text in document["circuits"].items()}
         intents = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
         return cls(circuits, tuple(intents[epoch] for epoch in document["epochs"]))
 
@@ -299,19 +309,19 @@ class LabState:
         if owner:
             _conclude_operations(session, owner, reason)
         parts = (
-            _plan_restore(session, name, held)
-            for name, held in self.circuits.items()
+            _plan_restore(session, name, circuits)
+            for name, circuits in self.circuits.items()
             if name in session.switches
         )
         no_links = Wiring(len(lab.hosts), 1, simplex=False, links=())  # the plan has circuits, but no links
         plan = LabPlan(no_links, (), tuple(parts))
         if plan.has_changes:
             addresses = {name: switch.address for name, switch in session.switches.items()}
-            goal = goal_text({part.switch: (addresses[part.switch], part) for part in plan.switches})
+            goal = render_goal({part.switch: (addresses[part.switch], part) for part in plan.switches})
             with session.operation("trial", reason, goal=goal):
                 session.apply(plan)
         in_force = {
-            each.epoch for each in select_in_force(load_intents(session.writable.directory, lab.name))
+            intent.epoch for intent in select_in_force(load_intents(session.writable.directory, lab.name))
         }
         for intent in reversed(self.epochs):
             if (intent.epoch in in_force) == bool(owner):
@@ -320,12 +330,12 @@ class LabState:
 
 def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
     whole_lab = make_shard(lab, [host.name for host in (*lab.hosts, *lab.others)])
-    epoch_lab, design = design_of_intent(whole_lab, intent)
+    epoch_lab, design = build_intent_design(whole_lab, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
     with reopen(epoch_lab) as session:
-        if session.off:
-            what = "; ".join(f"{name}: {why}" for name, why in session.off.items())
-            raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {what}")
+        if session.unreachable:
+            problem = "; ".join(f"{name}: {reason}" for name, reason in session.unreachable.items())
+            raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {problem}")
         result = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
     if intent.state == "verified" and not result.verified.ok:
         details = "; ".join(finding.detail for finding in result.verified.findings)
@@ -341,7 +351,7 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
     """
     journal, lab = session.writable, session.lab
     with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
-    for record in operations_of(journal.directory, lab.name):
+    for record in load_operations(journal.directory, lab.name):
         if record.row["owner"] != owner or record.state in ("running", "done") or record.id in with_epoch:
             continue
         for switch in session.switches.values():
@@ -352,13 +362,13 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
             journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
 
 
-def _select_in_scope(lab: Lab, switch: str, held: CrossConnects) -> CrossConnects:
-    scope = scope_of(lab, lab.switch(switch))
-    return held if scope is None else CrossConnects({i: o for i, o in held.pairs if i in scope})
+def _select_in_scope(lab: Lab, switch: str, circuits: CrossConnects) -> CrossConnects:
+    scope = find_scope(lab, lab.switch(switch))
+    return circuits if scope is None else CrossConnects({i: o for i, o in circuits.pairs if i in scope})
 
 
 def _plan_restore(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
     """Return the steps that restore earlier circuits of a switch."""
-    switch, scope = session.switches[name], scope_of(session.lab, session.lab.switch(name))
-    seen = switch.read()
-    return SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))
+    switch, scope = session.switches[name], find_scope(session.lab, session.lab.switch(name))
+    snapshot = switch.read()
+    return SwitchPlan(name, target, scope, snapshot, switch.plan(target, snapshot, scope))

@@ -17,7 +17,7 @@ from lightbed.output_file import write_output
 from testbed.errors import PlanFileError, PlanStale
 from testbed.lab.model import Lab
 from testbed.operate.design import Design
-from testbed.operate.intent import Intent, TopologySource, intent_of, topology_text
+from testbed.operate.intent import Intent, TopologySource, parse_intent, render_topology
 from testbed.operate.model import LabPlan
 from testbed.operate.plan import select_in_scope
 
@@ -43,7 +43,7 @@ def _render_value(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedState:
     """State of a lab when a plan was made for it.
 
     `circuits` maps inputs to outputs by switch. It holds only circuits that the plan may change, because other users
@@ -60,20 +60,22 @@ class Observed:
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that identify the circuits and epochs: `--expect` compares them.
 
-        >>> Observed({"ocs1": {1: 49}}, (3,)).fingerprint == Observed({"ocs1": {1: 49}}, (4,)).fingerprint
+        >>> ObservedState({"ocs1": {1: 49}}, (3,)).fingerprint == ObservedState(
+        ...     {"ocs1": {1: 49}}, (4,)
+        ... ).fingerprint
         False
         """
-        held = {name: sorted(circuits.items()) for name, circuits in self.circuits.items()}
-        text = json.dumps([sorted(held.items()), self.epochs])
+        sorted_circuits = {name: sorted(circuits.items()) for name, circuits in self.circuits.items()}
+        text = json.dumps([sorted(sorted_circuits.items()), self.epochs])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def differences(self, now: Observed) -> tuple[Difference, ...]:
-        """Return every field in which `now` differs, the lab file and the lease first."""
-        return tuple(_find_differences(self, now))
+    def differences(self, current_state: ObservedState) -> tuple[Difference, ...]:
+        """Return every field in which `current_state` differs, the lab file and the lease first."""
+        return tuple(_find_differences(self, current_state))
 
     def json(self) -> dict[str, Any]:
         """Return the state for JSON documents and change files."""
-        circuits = {name: sorted(held.items()) for name, held in self.circuits.items()}
+        circuits = {name: sorted(pairs.items()) for name, pairs in self.circuits.items()}
         return {
             "circuits": circuits,
             "epochs": list(self.epochs),
@@ -82,32 +84,37 @@ class Observed:
         }
 
 
-def parse_observed(document: Mapping[str, Any]) -> Observed:
-    """Return the state in the output of `Observed.json`."""
+def parse_observed_state(document: Mapping[str, Any]) -> ObservedState:
+    """Return the state in the output of `ObservedState.json`."""
     circuits = {name: {int(i): int(o) for i, o in pairs} for name, pairs in document["circuits"].items()}
-    return Observed(circuits, tuple(document["epochs"]), document["revision"], document["token"])
+    return ObservedState(circuits, tuple(document["epochs"]), document["revision"], document["token"])
 
 
 def observe_plan(
     plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", token: int | None = None
-) -> Observed:
+) -> ObservedState:
     """Return the state for which a plan was made: the circuits that it may change, and the given other fields."""
     circuits = {part.switch: dict(sorted(select_in_scope(part))) for part in plan.switches}
-    return Observed(circuits, tuple(epochs), revision, token)
+    return ObservedState(circuits, tuple(epochs), revision, token)
 
 
-def _find_differences(earlier: Observed, now: Observed) -> Iterator[Difference]:
-    if earlier.revision != now.revision:
-        yield Difference("lab file revision", earlier.revision, now.revision)
-    if earlier.token != now.token:
-        yield Difference("lease token", earlier.token, now.token)
-    if earlier.epochs != now.epochs:
-        yield Difference("epochs in force", list(earlier.epochs), list(now.epochs))
-    for switch in sorted({*earlier.circuits, *now.circuits}):
-        planned, found = earlier.circuits.get(switch, {}), now.circuits.get(switch, {})
-        for port in sorted({*planned, *found}):
-            if planned.get(port) != found.get(port):
-                yield Difference(f"{switch} input {port}", planned.get(port), found.get(port))
+def _find_differences(planned_state: ObservedState, current_state: ObservedState) -> Iterator[Difference]:
+    if planned_state.revision != current_state.revision:
+        yield Difference("lab file revision", planned_state.revision, current_state.revision)
+    if planned_state.token != current_state.token:
+        yield Difference("lease token", planned_state.token, current_state.token)
+    if planned_state.epochs != current_state.epochs:
+        yield Difference("epochs in force", list(planned_state.epochs), list(current_state.epochs))
+    for switch in sorted({*planned_state.circuits, *current_state.circuits}):
+        planned_circuits, current_circuits = (
+            planned_state.circuits.get(switch, {}),
+            current_state.circuits.get(switch, {}),
+        )
+        for port in sorted({*planned_circuits, *current_circuits}):
+            if planned_circuits.get(port) != current_circuits.get(port):
+                yield Difference(
+                    f"{switch} input {port}", planned_circuits.get(port), current_circuits.get(port)
+                )
 
 
 FORMAT = "lightbed change 1"
@@ -122,13 +129,13 @@ class ChangeFile:
 
     path: Path
     intent: Intent
-    observed: Observed
+    observed: ObservedState
     steps: Mapping[str, list[dict[str, Any]]]
     take_over: bool
 
-    def check_current(self, plan: LabPlan, now: Observed) -> None:
+    def check_current(self, plan: LabPlan, current_state: ObservedState) -> None:
         """Raise `PlanStale` if the lab has changed, or if `plan`, made now, has other steps than the file."""
-        differences = self.observed.differences(now)
+        differences = self.observed.differences(current_state)
         if not differences:
             differences = tuple(
                 Difference(f"{name} steps", self.steps.get(name), steps)
@@ -139,10 +146,10 @@ class ChangeFile:
             raise PlanStale(f"{self.path} was made for another state", differences=differences)
 
 
-def check_expected(revision: str, now: Observed) -> None:
+def check_expected(revision: str, current_state: ObservedState) -> None:
     """Raise `PlanStale` unless the state of the lab still has the revision that `testbed plan` printed."""
-    if revision != now.fingerprint:
-        difference = Difference("revision", revision, now.fingerprint)
+    if revision != current_state.fingerprint:
+        difference = Difference("revision", revision, current_state.fingerprint)
         raise PlanStale("the lab is not in the state that --expect names", differences=(difference,))
 
 
@@ -151,7 +158,7 @@ def change_document(
     design: Design,
     stated: TopologySource,
     plan: LabPlan,
-    observed: Observed,
+    observed: ObservedState,
     *,
     take_over: bool = False,
 ) -> dict[str, Any]:
@@ -160,7 +167,7 @@ def change_document(
         "lab": lab.name,
         "lab_file": str(lab.path.absolute()),
         "name": design.name,
-        "topology": json.loads(topology_text(design.topology, design.wiring, lab)),
+        "topology": json.loads(render_topology(design.topology, design.wiring, lab)),
         "hosts": [host.name for host in lab.hosts],
         "words": stated.words,
         "plan_text": stated.plan_text,
@@ -189,12 +196,12 @@ def read_change(path: str | Path) -> ChangeFile:
         raise PlanFileError(f"{path} is not a change file of this release ({FORMAT!r}); {_AGAIN}")
     if document.pop("digest", None) != _compute_digest(document):
         raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
-    observed = parse_observed(document["observed"])
+    observed = parse_observed_state(document["observed"])
     row = document["intent"]
     row |= {"topology": json.dumps(row["topology"]), "hosts": json.dumps(row["hosts"])}
     row |= {"epoch": 0, "state": "intended", "operation": "", "owner": "", "revision": observed.revision}
     row |= {"intended_at": "", "applied_at": None, "error": ""}
-    return ChangeFile(Path(path), intent_of(row), observed, document["steps"], document["take_over"])
+    return ChangeFile(Path(path), parse_intent(row), observed, document["steps"], document["take_over"])
 
 
 _AGAIN = "make it again with `testbed plan LAB --out FILE`"

@@ -13,10 +13,10 @@ from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab, make_shard
 from testbed.lab.simulated.lifecycle import find_running
-from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
+from testbed.operate.design import Design, build_design, build_intent_design, build_plan_design, find_plan_lab
 from testbed.operate.intent import Intent, TopologySource, load_intents, select_in_force
 from testbed.operate.named_topology import NamedTopology
-from testbed.operate.unfinished import Unfinished, find_unfinished_or_error
+from testbed.operate.unfinished import IncompleteOperation, find_unfinished_or_error
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
@@ -28,8 +28,8 @@ class DesignChoice:
     """The design that a command works on, for the hosts in `lab`.
 
     `intent` is the stored epoch of the design, or None if it has none. `stored` is the epoch in force on these hosts,
-    even if another design was chosen. `beside` holds the epochs in force on other hosts. `note` says why no stored
-    topology was used. `left` holds the unfinished operations.
+    even if another design was chosen. `parallel_intents` holds the epochs in force on other hosts. `note` says why no
+    stored topology was used. `unfinished` holds the unfinished operations.
     """
 
     lab: Lab
@@ -37,9 +37,9 @@ class DesignChoice:
     stated: TopologySource
     intent: Intent | None = None
     stored: Intent | None = None
-    beside: tuple[Intent, ...] = ()
+    parallel_intents: tuple[Intent, ...] = ()
     note: str = ""
-    left: tuple[Unfinished, ...] = ()
+    unfinished: tuple[IncompleteOperation, ...] = ()
 
     @property
     def lab_file_changed(self) -> bool:
@@ -76,12 +76,12 @@ class DesignChoice:
             "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
-            "unfinished": [unfinished.json() for unfinished in self.left],
+            "unfinished": [unfinished.json() for unfinished in self.unfinished],
         }
 
     def describe_unfinished(self) -> list[str]:
         """Return a line for each unfinished operation."""
-        return [unfinished.line() for unfinished in self.left]
+        return [unfinished.line() for unfinished in self.unfinished]
 
     def heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
@@ -108,7 +108,8 @@ class DesignChoice:
         if self.intent and self.lab_file_changed:
             lines.append(self._describe_change(self.intent))
         lines += [
-            f"{intent.describe()} is also in force, on {', '.join(intent.hosts)}" for intent in self.beside
+            f"{intent.describe()} is also in force, on {', '.join(intent.hosts)}"
+            for intent in self.parallel_intents
         ]
         if self.intent and self.intent.is_under_way:
             lines.append(
@@ -118,9 +119,14 @@ class DesignChoice:
 
     def _describe_change(self, intent: Intent) -> str:
         same_file = intent.lab_file == str(self.lab.path.absolute())
-        what = "has changed since" if same_file else f"is not {intent.lab_file}, with which"
-        was = f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
-        return f"lab file {self.lab.path} {what} {was}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
+        problem = "has changed since" if same_file else f"is not {intent.lab_file}, with which"
+        application = (
+            f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
+        )
+        return (
+            f"lab file {self.lab.path} {problem} {application}; see `testbed plan`, then `testbed "
+            f"apply --epoch {intent.epoch}`"
+        )
 
     def plan(self) -> Plan | None:
         """Return the plan file of the design, or None if the design comes from options or the default."""
@@ -154,35 +160,45 @@ def choose_design(
     if intent is not None:
         if before_repair and intent.stated.repairs is not None:
             intent = _find_epoch(lab, intent.stated.repairs, stored, runs_dir)
-        job_lab, design = design_of_intent(lab, intent)
-        beside = tuple(
-            other for other in select_in_force(stored) if set(other.hosts).isdisjoint(intent.hosts)
+        job_lab, design = build_intent_design(lab, intent)
+        parallel_intents = tuple(
+            other_intent
+            for other_intent in select_in_force(stored)
+            if set(other_intent.hosts).isdisjoint(intent.hosts)
         )
         unfinished = find_unfinished_or_error(runs_dir, lab)
         return DesignChoice(
-            job_lab, design, intent.stated, intent, _find_current(stored, job_lab), beside, left=unfinished
+            job_lab,
+            design,
+            intent.stated,
+            intent,
+            _find_current(stored, job_lab),
+            parallel_intents,
+            unfinished=unfinished,
         )
     job_lab, design, stated = state_design(lab, named)
     if not (named.has_topology or note):
-        whose = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
-        note = f"no topology of {whose}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
+        hosts_text = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
+        note = f"no topology of {hosts_text}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current = _find_current(stored, job_lab)
-    repaired = current.stated.repairs if current else None
-    candidates = [candidate for candidate in stored if candidate is current or candidate.epoch == repaired]
+    repaired_epoch = current.stated.repairs if current else None
+    candidates = [
+        candidate for candidate in stored if candidate is current or candidate.epoch == repaired_epoch
+    ]
     match = next((candidate for candidate in candidates if _is_same(candidate, job_lab, design)), None)
     return DesignChoice(
         job_lab, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
     )
 
 
-def running_design(
+def find_running_design(
     lab_file: Path, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> DesignChoice:
     """Load a lab file, find its running lab, and return `choose_design` for it. Raises also `LabFileError`."""
     return choose_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
 
 
-def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> DesignChoice:
+def choose_apply_design(lab_file: Path, named: NamedTopology, runs_dir: Path) -> DesignChoice:
     """Return the design to apply: the named design, or else the stored design, or else the default design.
 
     Raises what `choose_design` raises, and `JournalError` even if a topology is named.
@@ -199,8 +215,8 @@ def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: 
     """Return a line that says which epoch an apply installs again or replaces, or no line if it does neither."""
     current = _find_current(load_intents(runs_dir, choice.lab.name), choice.lab)
     if choice.intent and not named.has_topology:
-        another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
-        return [f"installs {choice.intent.describe()} again, since no topology is named; {another}"]
+        option_hint = "another one is named by --epoch, --method, --simplex, --demand or --plan"
+        return [f"installs {choice.intent.describe()} again, since no topology is named; {option_hint}"]
     if current is None or _is_same(current, choice.lab, choice.design):
         return []
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
@@ -212,14 +228,14 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, TopologyS
         method: Method = named.method or "geometric"
         demands = parse_demands(named.demand)
         job_lab = make_shard(lab, named.hosts) if named.hosts else lab
-        design = design_for(job_lab, simplex=named.simplex, method=method, demands=demands)
+        design = build_design(job_lab, simplex=named.simplex, method=method, demands=demands)
         return job_lab, design, TopologySource(named.words)
     from testbed.design.plans.file import read_plan  # imports all workloads
 
     plan = read_plan(named.plan_file)
-    job_lab = lab_of_plan(lab, plan)
+    job_lab = find_plan_lab(lab, plan)
     text = named.plan_file.read_text(encoding="utf-8")
-    return job_lab, design_of_plan(job_lab, plan), TopologySource(named.words, plan_text=text)
+    return job_lab, build_plan_design(job_lab, plan), TopologySource(named.words, plan_text=text)
 
 
 def _find_stored(lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], runs_dir: Path) -> Intent | None:
@@ -238,9 +254,9 @@ def _find_epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path
     """Return the epoch with this number. Raises `IntentError`."""
     intent = next((candidate for candidate in stored if candidate.epoch == epoch), None)
     if intent is None:
-        known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
+        known_epochs = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
         hint = "leave out --epoch, or give the --runs-dir of its apply"
-        raise IntentError(f"lab '{lab.name}' has no epoch {epoch} in {runs_dir}: {known}; {hint}")
+        raise IntentError(f"lab '{lab.name}' has no epoch {epoch} in {runs_dir}: {known_epochs}; {hint}")
     return intent
 
 

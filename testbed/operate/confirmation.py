@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from testbed.operate.intent import load_intents, read_journal
-from testbed.operation_errors import ConfirmPending, NotArmed, NothingToConfirm
-from testbed.storage.owner import is_running, this_person, this_process
+from testbed.operation_errors import ConfirmPending, NoPendingConfirmation, WatcherNotArmed
+from testbed.storage.owner import get_current_person, get_current_process, is_running
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
@@ -57,17 +57,17 @@ class Confirmation:
         return self.state in ("requested", "armed", "firing")
 
 
-def confirmations_of(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ...]:
+def load_confirmations(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ...]:
     """Return the confirmations of a lab, the newest first. Raises `JournalError`."""
     rows = read_journal(runs_dir, "select * from confirmations where lab = ? order by epoch desc", lab)
     keys = ("epoch", "back_to", "within_s", "state", "watcher", "due_at", "reason")
     return tuple(Confirmation(**{key: row[key] for key in keys}) for row in rows)
 
 
-def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
+def find_pending_confirmation(runs_dir: str | Path, lab: str) -> Confirmation | None:
     """Return the pending confirmation: armed or firing, or requested by an apply that is verified or running."""
     states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
-    for confirmation in confirmations_of(runs_dir, lab):
+    for confirmation in load_confirmations(runs_dir, lab):
         intent = states.get(confirmation.epoch)
         may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
         if confirmation.state == "requested" and not may_be_armed:
@@ -79,11 +79,11 @@ def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
 
 def check_none_pending(runs_dir: str | Path, lab: str) -> None:
     """Raise `ConfirmPending` if an apply awaits confirmation."""
-    pending = pending_of(runs_dir, lab)
+    pending = find_pending_confirmation(runs_dir, lab)
     if pending:
-        due = f" until {pending.due_at[:19].replace('T', ' ')} UTC" if pending.due_at else ""
-        what = f"epoch {pending.epoch} of lab '{lab}' awaits confirmation{due}"
-        raise ConfirmPending(f"{what}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
+        deadline_text = f" until {pending.due_at[:19].replace('T', ' ')} UTC" if pending.due_at else ""
+        problem = f"epoch {pending.epoch} of lab '{lab}' awaits confirmation{deadline_text}"
+        raise ConfirmPending(f"{problem}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
 
 
 class Confirmations:
@@ -98,25 +98,26 @@ class Confirmations:
         from testbed.storage.schema import confirmations
 
         values = {"lab": self._lab, "epoch": epoch, "back_to": back_to, "within_s": within_s}
-        values |= {"state": "requested", "who": this_person(), "requested_at": _now()}
+        values |= {"state": "requested", "who": get_current_person(), "requested_at": _format_now()}
         with self._journal.transaction() as connection:
             connection.execute(confirmations.insert().values(values))
 
-    def change(self, epoch: int, former: tuple[State, ...], state: State, **known: str) -> bool:
-        """Set the state of an epoch's confirmation if its state is one of `former`; return whether it was.
+    def change(self, epoch: int, expected_states: tuple[State, ...], state: State, **values: str) -> bool:
+        """Set the state of an epoch's confirmation if its state is one of `expected_states`; return whether it was.
 
         Compare-and-set in one transaction, so that of two processes only one succeeds.
         """
         from testbed.storage.schema import confirmations as table
 
-        condition = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(former)
+        condition = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(expected_states)
         with self._journal.transaction() as connection:
             return (
-                connection.execute(table.update().where(condition).values(state=state, **known)).rowcount == 1
+                connection.execute(table.update().where(condition).values(state=state, **values)).rowcount
+                == 1
             )
 
     def arm(self, start_watcher: Callable[[], object], epoch: int) -> Confirmation:
-        """Start the watcher and wait until it has armed itself. Raises `NotArmed`."""
+        """Start the watcher and wait until it has armed itself. Raises `WatcherNotArmed`."""
         start_watcher()
         deadline = time.monotonic() + ARMING_S
         while time.monotonic() < deadline:
@@ -125,26 +126,26 @@ class Confirmations:
                 return confirmation
             time.sleep(POLL_S)
         self.change(epoch, ("requested",), "ended", reason="its watcher did not start")
-        what = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
-        raise NotArmed(f"{what} within {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
+        problem = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
+        raise WatcherNotArmed(f"{problem} within {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
 
     def confirm(self) -> Confirmation:
-        """Confirm the pending epoch and return its confirmation. Raises `NothingToConfirm`."""
-        pending = pending_of(self._journal.directory, self._lab)
+        """Confirm the pending epoch and return its confirmation. Raises `NoPendingConfirmation`."""
+        pending = find_pending_confirmation(self._journal.directory, self._lab)
         if pending is None or not self.change(
-            pending.epoch, ("requested", "armed"), "confirmed", ended_at=_now()
+            pending.epoch, ("requested", "armed"), "confirmed", ended_at=_format_now()
         ):
-            raise NothingToConfirm(
+            raise NoPendingConfirmation(
                 f"no apply of lab '{self._lab}' awaits confirmation; see `testbed history`"
             )
         return pending
 
     def end(self, reason: str) -> None:
         """End every confirmation that is requested or armed, because a person has rolled back."""
-        for confirmation in confirmations_of(self._journal.directory, self._lab):
+        for confirmation in load_confirmations(self._journal.directory, self._lab):
             if confirmation.state in ("requested", "armed"):
                 self.change(
-                    confirmation.epoch, ("requested", "armed"), "ended", ended_at=_now(), reason=reason
+                    confirmation.epoch, ("requested", "armed"), "ended", ended_at=_format_now(), reason=reason
                 )
 
     def watch(self, epoch: int, go_back: Callable[[int], str]) -> State:
@@ -155,8 +156,8 @@ class Confirmations:
         """
         confirmation = self._read(epoch)
         deadline = time.monotonic() + confirmation.within_s
-        due = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
-        watcher = {"watcher": this_process(), "due_at": due.isoformat(timespec="seconds")}
+        due_at = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
+        watcher = {"watcher": get_current_process(), "due_at": due_at.isoformat(timespec="seconds")}
         if not self.change(epoch, ("requested",), "armed", **watcher):
             return self._read(epoch).state
         while time.monotonic() < deadline:
@@ -168,32 +169,40 @@ class Confirmations:
             return self._read(epoch).state
         reason = go_back(confirmation.back_to)
         state = "failed" if reason else "fired"
-        self.change(epoch, ("firing",), state, ended_at=_now(), reason=reason)
+        self.change(epoch, ("firing",), state, ended_at=_format_now(), reason=reason)
         return state
 
     def _read(self, epoch: int) -> Confirmation:
-        return next(one for one in confirmations_of(self._journal.directory, self._lab) if one.epoch == epoch)
+        return next(
+            confirmation
+            for confirmation in load_confirmations(self._journal.directory, self._lab)
+            if confirmation.epoch == epoch
+        )
 
 
 def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
     """Yield operation, detail and hint of a pending apply without a watcher and of a failed automatic rollback."""
-    pending = pending_of(runs_dir, lab)
+    pending = find_pending_confirmation(runs_dir, lab)
     states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
-    for latest in confirmations_of(runs_dir, lab)[:1]:
+    for latest in load_confirmations(runs_dir, lab)[:1]:
         intent = states.get(latest.epoch)
         operation = intent.operation if intent else ""
         if latest == pending and not latest.is_watched and not (intent and intent.is_under_way):
-            what = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
-            detail = f"epoch {latest.epoch} awaits confirmation, but {what}: there is no automatic rollback"
+            problem = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
+            detail = (
+                f"epoch {latest.epoch} awaits confirmation, but {problem}: there is no automatic rollback"
+            )
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
-        later = [
-            other for other in states.values() if other.epoch > latest.epoch and other.state == "verified"
+        later_intents = [
+            intent_later
+            for intent_later in states.values()
+            if intent_later.epoch > latest.epoch and intent_later.state == "verified"
         ]
-        if latest.state == "failed" and not later:
-            what = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
-            detail = f"epoch {latest.epoch} was not confirmed; {what}"
+        if latest.state == "failed" and not later_intents:
+            problem = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
+            detail = f"epoch {latest.epoch} was not confirmed; {problem}"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 class Design:
     """A topology, laid onto the lab's NICs, with routes between all nodes.
 
-    If a plan spreads pairs over several sets of routes, `further` holds the sets after the first, and `sets` holds all
-    sets with the weights of the plan.
+    If a plan spreads pairs over several sets of routes, `further_routes` holds the sets after the first, and `sets`
+    holds all sets with the weights of the plan.
     """
 
     name: str
     topology: Topology
     wiring: Wiring
     routes: Routes
-    further: tuple[Routes, ...] = ()
+    further_routes: tuple[Routes, ...] = ()
     sets: RouteSets | None = None
 
 
-def design_for(
+def build_design(
     lab: Lab,
     *,
     name: str = "default",
@@ -47,13 +47,13 @@ def design_for(
 
     Raises `TopologyError`.
     """
-    degree = degree_of(lab)
+    degree = count_usable_nics(lab)
     return lay_out(
         lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
     )
 
 
-def degree_of(lab: Lab) -> int:
+def count_usable_nics(lab: Lab) -> int:
     """Return the number of NICs that every host can use: the smallest count of NICs that are not `unused`.
 
     Raises `TopologyError` if hosts have different numbers of NICs in the lab file.
@@ -67,7 +67,7 @@ def degree_of(lab: Lab) -> int:
     return min(len(host.nics) for host in lab.hosts)
 
 
-def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
+def find_plan_lab(lab: Lab, plan: Plan) -> Lab:
     """Return the shard of the lab that a plan is for, with hosts in the order of the plan.
 
     Raises `PlanFileError` if the plan is for another lab, or does not fit this one.
@@ -78,37 +78,40 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
         )
     try:
         job_lab = make_shard(lab, plan.hosts) if plan.hosts else lab
-        degree = degree_of(job_lab)
+        degree = count_usable_nics(job_lab)
     except TopologyError as error:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
     size = (plan.topology.nodes, plan.topology.degree)
     if size[0] != len(job_lab.hosts) or size[1] > degree:
-        what = f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(job_lab.hosts)} with {degree}"
-        raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
+        description = (
+            f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has "
+            f"{len(job_lab.hosts)} with {degree}"
+        )
+        raise PlanFileError(f"the plan is for {description}: make one with --lab {lab.path}")
     return job_lab
 
 
-def design_of_plan(lab: Lab, plan: Plan) -> Design:
+def build_plan_design(lab: Lab, plan: Plan) -> Design:
     """Return the topology of a plan, laid onto the NICs of a lab, with its routes. Raises `TopologyError`.
 
-    `lab` is the result of `lab_of_plan`. If the plan has no routes, they are computed for its workload. If that is
+    `lab` is the result of `find_plan_lab`. If the plan has no routes, they are computed for its workload. If that is
     unknown too, shortest paths are used.
     """
-    from testbed.design.evaluation.job import routes_of  # imports all workloads
+    from testbed.design.evaluation.job import make_plan_routes  # imports all workloads
 
-    design, routes = lay_out(lab, plan.workload.name, plan.topology), routes_of(plan)
-    return design if routes is None else with_routes(design, routes)
+    design, routes = lay_out(lab, plan.workload.name, plan.topology), make_plan_routes(plan)
+    return design if routes is None else replace_routes(design, routes)
 
 
-def with_routes(design: Design, routes: RouteSets) -> Design:
+def replace_routes(design: Design, routes: RouteSets) -> Design:
     """Return the design with these sets of routes, mapped to its links. Raises `TopologyError`."""
-    from testbed.design.routing.route_sets import routes_on  # numpy: only for plans that spread pairs
+    from testbed.design.routing.route_sets import map_routes  # numpy: only for plans that spread pairs
 
-    first, *further = routes_on(routes, design.wiring)
-    return replace(design, routes=first, further=tuple(further), sets=routes)
+    first_routes, *further_routes = map_routes(routes, design.wiring)
+    return replace(design, routes=first_routes, further_routes=tuple(further_routes), sets=routes)
 
 
-def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
+def build_intent_design(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
     """Return the shard of a stored epoch and its design with the stored links. Raises `IntentError`."""
     intent.check_fits(lab)
     return make_shard(lab, intent.hosts), load_design(intent)
@@ -118,7 +121,7 @@ def load_design(intent: Intent) -> Design:
     """Return the design of a stored epoch, with the routes of its plan, or else with shortest paths."""
     design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
     routes = _find_plan_routes(intent)
-    return design if routes is None else with_routes(design, routes)
+    return design if routes is None else replace_routes(design, routes)
 
 
 def _find_plan_routes(intent: Intent) -> RouteSets | None:
@@ -130,13 +133,13 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
         return None
     import json
 
-    from testbed.design.evaluation.job import routes_for, routes_of
+    from testbed.design.evaluation.job import find_routes_for, make_plan_routes
     from testbed.design.plans.file import parse_plan
 
     plan = parse_plan(json.loads(intent.stated.plan_text), intent.stated.words)
     if intent.stated.repairs is not None:
-        return routes_for(plan, intent.topology)
-    routes = routes_of(plan)
+        return find_routes_for(plan, intent.topology)
+    routes = make_plan_routes(plan)
     return routes if routes and routes.topology.edges == intent.topology.edges else None
 
 
@@ -148,7 +151,7 @@ def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
 
 def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
     """Raise `TopologyError` unless connected topologies of this degree can be patched in the lab."""
-    nodes, nics = len(lab.hosts), degree_of(lab)
+    nodes, nics = len(lab.hosts), count_usable_nics(lab)
     if degree > nics:
         raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
     if nodes > 1:

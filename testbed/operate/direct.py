@@ -18,8 +18,8 @@ from testbed.errors import JournalError, LeaseDenied
 from testbed.leases.choice import get_selected_lease
 from testbed.leases.listing import read_leases
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.storage.address import address_in
-from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+from testbed.storage.address import get_database_address
+from testbed.storage.looking import explain_unreadable, is_database_error, read_rows
 
 _SWITCH_ADDRESSES = (
     "select distinct o.lab, s.switch, s.address from steps s join operations o on o.id = s.operation "
@@ -34,14 +34,16 @@ def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator
     Uses the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its subclasses, `OperationStopped`, and
     `JournalError` if the database cannot be read or written: then nothing may be sent.
     """
-    labs = labs_with(runs_dir, address)
+    labs = find_labs_with(runs_dir, address)
     if not labs:
         if get_selected_lease():
-            what = (
+            problem = (
                 f"no lab of the database in {runs_dir} has changed {address}, "
                 f"so lease {get_selected_lease()} does not hold it"
             )
-            raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
+            raise LeaseDenied(
+                f"{problem}; leave out --lease, or give the --runs-dir or --database of its lab"
+            )
         yield
         return
     for lab in labs:
@@ -58,13 +60,15 @@ def _hold_fences(
     from testbed.leases.fence import hold_fence  # SQLAlchemy: not imported for a switch of no lab
     from testbed.storage.database import Database
 
-    database = Database(address_in(runs_dir))
+    database = Database(get_database_address(runs_dir))
     stack.callback(database.close)
     lab_of_lease = next(
         (
             lab
             for lab in labs
-            if any(lease.id == get_selected_lease() for lease in read_leases(address_in(runs_dir), lab))
+            if any(
+                lease.id == get_selected_lease() for lease in read_leases(get_database_address(runs_dir), lab)
+            )
         ),
         min(labs),
     )
@@ -74,16 +78,16 @@ def _hold_fences(
         stack.enter_context(stack.enter_context(fence).sending())
 
 
-def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
+def find_labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
     """Return the labs that have changed the switch at an address, with its names in each. Raises `JournalError`."""
-    database = address_in(runs_dir)
+    database = get_database_address(runs_dir)
     try:
         rows = read_rows(database, _SWITCH_ADDRESSES, ("",))
     except Exception as error:
         if not is_database_error(error):
             raise
-        what = f"cannot find out whether {address} is part of a lab: {why_unreadable(database, error)}"
-        raise JournalError(f"{what}; nothing was sent. Give another --runs-dir") from error
+        problem = f"cannot find out whether {address} is part of a lab: {explain_unreadable(database, error)}"
+        raise JournalError(f"{problem}; nothing was sent. Give another --runs-dir") from error
     labs: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if is_same_device(address, row["address"]):
@@ -91,7 +95,7 @@ def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
     return dict(labs)
 
 
-def is_same_device(one: str, other: str) -> bool:
+def is_same_device(address: str, other_address: str) -> bool:
     """Return whether two addresses name one device: the same endpoint, or two protocols of one vendor on one host.
 
     >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+scpi://127.0.0.1:5025")
@@ -99,12 +103,12 @@ def is_same_device(one: str, other: str) -> bool:
     >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+tl1://127.0.0.1:3083")
     False
     """
-    if not set(make_lock_names(one)).isdisjoint(make_lock_names(other)):
+    if not set(make_lock_names(address)).isdisjoint(make_lock_names(other_address)):
         return True
     try:
-        first, second = parse_address(one), parse_address(other)
+        parsed, other_parsed = parse_address(address), parse_address(other_address)
     except AddressError:
         return False
-    if first.scheme == second.scheme or not (first.host and first.host == second.host):
+    if parsed.scheme == other_parsed.scheme or not (parsed.host and parsed.host == other_parsed.host):
         return False
-    return first.scheme.partition("+")[0] == second.scheme.partition("+")[0]
+    return parsed.scheme.partition("+")[0] == other_parsed.scheme.partition("+")[0]

@@ -34,7 +34,7 @@ order by s.intent_at desc limit 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedDuration:
     """Expected duration of steps: the median, and the 95th percentile.
 
     `samples` is the number of journal steps behind it, or 0 for a driver's estimate.
@@ -55,47 +55,57 @@ class Durations:
 
     seconds: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
 
-    def step(self, switch: str, step: Step) -> Expected:
+    def step(self, switch: str, step: Step) -> ExpectedDuration:
         """Return the expected duration of a step: learned, or the driver's estimate if too few are known.
 
         >>> from ocs_drivers.model import CrossConnects
         >>> none = CrossConnects()
         >>> Durations({("ocs1", "add"): [59.0, 60.0, 70.0]}).step("ocs1", Step("add", none, none, none, 1.0))
-        Expected(median_s=60.0, p95_s=70.0, samples=3)
+        ExpectedDuration(median_s=60.0, p95_s=70.0, samples=3)
         """
-        past_s = self.seconds.get((switch, step.kind), ())
-        if len(past_s) < MIN_SAMPLES:
-            return Expected(step.estimated_s, step.estimated_s)
-        return Expected(statistics.median(past_s), _compute_percentile_95(past_s), len(past_s))
+        durations_s = self.seconds.get((switch, step.kind), ())
+        if len(durations_s) < MIN_SAMPLES:
+            return ExpectedDuration(step.estimated_s, step.estimated_s)
+        return ExpectedDuration(
+            statistics.median(durations_s), _compute_percentile_95(durations_s), len(durations_s)
+        )
 
-    def switch(self, switch: str, steps: Iterable[Step]) -> Expected:
+    def switch(self, switch: str, steps: Iterable[Step]) -> ExpectedDuration:
         """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
-        parts = [self.step(switch, step) for step in steps]
-        samples = min((part.samples for part in parts), default=0)
-        return Expected(sum(part.median_s for part in parts), sum(part.p95_s for part in parts), samples)
+        step_durations = [self.step(switch, step) for step in steps]
+        samples = min((duration.samples for duration in step_durations), default=0)
+        return ExpectedDuration(
+            sum(duration.median_s for duration in step_durations),
+            sum(duration.p95_s for duration in step_durations),
+            samples,
+        )
 
-    def plan(self, plan: LabPlan) -> Expected:
+    def plan(self, plan: LabPlan) -> ExpectedDuration:
         """Return the expected duration of a plan: switches work in parallel, so the slowest one counts."""
-        parts = [self.switch(part.switch, part.steps) for part in plan.switches if part.steps]
-        if not parts:
-            return Expected(0.0, 0.0)
-        samples = min(part.samples for part in parts)
-        return Expected(max(part.median_s for part in parts), max(part.p95_s for part in parts), samples)
+        switch_durations = [self.switch(part.switch, part.steps) for part in plan.switches if part.steps]
+        if not switch_durations:
+            return ExpectedDuration(0.0, 0.0)
+        samples = min(duration.samples for duration in switch_durations)
+        return ExpectedDuration(
+            max(duration.median_s for duration in switch_durations),
+            max(duration.p95_s for duration in switch_durations),
+            samples,
+        )
 
 
 def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
     """Return the durations of a lab's steps in the journal. They are empty without a journal. Raises `JournalError`."""
-    return durations_of(read_journal(runs_dir, _DONE_STEPS, lab))
+    return parse_durations(read_journal(runs_dir, _DONE_STEPS, lab))
 
 
-def durations_of(rows: Iterable[Mapping[str, Any]]) -> Durations:
+def parse_durations(rows: Iterable[Mapping[str, Any]]) -> Durations:
     """Return durations from rows of the journal, newest first. Negative durations are left out: the clock moved."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
-        took_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()
-        past_s = seconds[row["switch"], row["kind"]]
-        if took_s >= 0 and len(past_s) < MAX_SAMPLES:
-            past_s.append(took_s)
+        duration_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()
+        durations_s = seconds[row["switch"], row["kind"]]
+        if duration_s >= 0 and len(durations_s) < MAX_SAMPLES:
+            durations_s.append(duration_s)
     return Durations(dict(seconds))
 
 
@@ -137,14 +147,14 @@ class Forecast:
     @property
     def left_s(self) -> float:
         """Expected seconds until the last switch is done."""
-        return max((sum(left) for left in self._left_s.values()), default=0.0)
+        return max((sum(steps_s) for steps_s in self._left_s.values()), default=0.0)
 
     def finish_step(self, switch: str) -> tuple[int, str]:
         """Record that a switch has done its next step; return the progress in percent of time, and as text."""
         with self._lock:
             self._left_s[switch][:1] = []
-            share = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
-            done = self._total_steps - self._steps_left
+            time_share = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
+            done_count = self._total_steps - self._steps_left
             return round(
-                100 * share
-            ), f"{done} of {self._total_steps} steps, about {format_seconds(self.left_s)} left"
+                100 * time_share
+            ), f"{done_count} of {self._total_steps} steps, about {format_seconds(self.left_s)} left"

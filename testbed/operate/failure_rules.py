@@ -73,10 +73,10 @@ def parse_gpu(lab: Lab, label: str) -> Gpu:
         if host.name == name and number.isascii() and number.isdigit() and int(number) < count_gpus(host):
             return Gpu(node, int(number))
         if host.name == name:
-            last = count_gpus(host) - 1
-            known = f"{name}/gpu0" + (f" to {name}/gpu{last}" if last else "")
+            last_number = count_gpus(host) - 1
+            known_gpus = f"{name}/gpu0" + (f" to {name}/gpu{last_number}" if last_number else "")
             raise TopologyError(
-                f"the lab has no GPU '{label}': {name} has {known}. `gpus` of the lab file is their number"
+                f"the lab has no GPU '{label}': {name} has {known_gpus}. `gpus` of the lab file is their number"
             )
     names = list_some([host.name for host in lab.hosts])
     raise TopologyError(f"the lab has no GPU '{label}': write HOST/gpuN with one of the hosts {names}")
@@ -84,12 +84,12 @@ def parse_gpu(lab: Lab, label: str) -> Gpu:
 
 def find_nics_lost(lab: Lab, failed: Collection[Gpu]) -> frozenset[Nic]:
     """Return the NICs that serve only failed GPUs."""
-    beside: dict[Nic, set[Gpu]] = {}
+    gpus_by_nic: dict[Nic, set[Gpu]] = {}
     for node, host in enumerate(lab.hosts):
         for number in range(count_gpus(host)):
             for index in host.nics_beside(number):
-                beside.setdefault(Nic(node, index), set()).add(Gpu(node, number))
-    return frozenset(nic for nic, gpus in beside.items() if gpus <= set(failed))
+                gpus_by_nic.setdefault(Nic(node, index), set()).add(Gpu(node, number))
+    return frozenset(nic for nic, gpus in gpus_by_nic.items() if gpus <= set(failed))
 
 
 def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
@@ -104,9 +104,9 @@ def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
 
 def find_gpu_losses(lab: Lab, wiring: Wiring, failed: Collection[Gpu]) -> Iterator[Loss]:
     """Yield the losses that failed GPUs cause: one for each of their NICs that has a link."""
-    into, out = wiring.link_into, wiring.link_from
+    incoming_links, outgoing_links = wiring.link_into, wiring.link_from
     for nic in sorted(find_nics_lost(lab, failed)):
-        link = out.get(nic) or into.get(nic)
+        link = outgoing_links.get(nic) or incoming_links.get(nic)
         if link is not None:
             yield Loss(nic, "gpu", link)
 
@@ -116,34 +116,34 @@ def advise_on_failures(
     wiring: Wiring,
     failed: Collection[Gpu],
     *,
-    seen: Mapping[str, Snapshot],
+    snapshots: Mapping[str, Snapshot],
     losses: Iterable[Loss] = (),
-    off: Collection[str] = (),
+    unreachable: Collection[str] = (),
     links: Iterable[Link] | None = None,
 ) -> Iterator[FailureAdvice]:
     """Yield the rule for each failure, in the order of the rules.
 
-    `losses` are lost fibres. `off` names hosts and switches that do not answer. `links` are the links after the planned
-    repair, or None if no repair is planned because a device is off. A host is idle if it has no link in the topology,
-    and the switches (`seen`) hold no circuit at its ports. No rule applies to a failed GPU without a link, because it
-    takes nothing from a rail.
+    `losses` are lost fibres. `unreachable` names hosts and switches that do not answer. `links` are the links after the
+    planned repair, or None if no repair is planned because a device is off. A host is idle if it has no link in the
+    topology, and the switches (`snapshots`) hold no circuit at its ports. No rule applies to a failed GPU without a
+    link, because it takes nothing from a rail.
     """
-    linked = {nic for link in wiring.links for nic in link}
-    failed = {gpu for gpu in failed if not _find_nics(lab, gpu).isdisjoint(linked)}
-    hosts_lost = {lab.hosts[gpu.node].name for gpu in failed} | set(off)
+    linked_nics = {nic for link in wiring.links for nic in link}
+    failed = {gpu for gpu in failed if not _find_nics(lab, gpu).isdisjoint(linked_nics)}
+    hosts_lost = {lab.hosts[gpu.node].name for gpu in failed} | set(unreachable)
     targets = _Targets(
-        lab, [host for host in _list_idle_hosts(lab, wiring, seen) if host.name not in hosts_lost]
+        lab, [host for host in _list_idle_hosts(lab, wiring, snapshots) if host.name not in hosts_lost]
     )
     yield from _advise_on_fibres(lab, [loss for loss in losses if loss.fibre != "gpu"])
     for switch in lab.switches:
-        if switch.name in off:
+        if switch.name in unreachable:
             yield _advise_on_switch(lab, switch.name)
     for node, host in enumerate(lab.hosts):
-        if host.name in off and count_gpus(host) > 1 and node in {nic.node for nic in linked}:
+        if host.name in unreachable and count_gpus(host) > 1 and node in {nic.node for nic in linked_nics}:
             labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
             text = f"{host.name} is off: {targets.describe_move(host)}; the rails keep their circuits"
             yield _make_advice(2, host.name, labels, "migrate", targets.choose(host), text)
-    spares = _find_spares(lab, linked, failed, links)
+    spares = _find_spares(lab, linked_nics, failed, links)
     advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), targets) for gpu in sorted(failed)]
     yield from sorted(advice, key=lambda item: item.rule)
 
@@ -151,17 +151,19 @@ def advise_on_failures(
 class _Targets:
     """Idle hosts to which the work of other hosts can move. Each is used once."""
 
-    def __init__(self, lab: Lab, idle: Iterable[LabHost]) -> None:
+    def __init__(self, lab: Lab, idle_hosts: Iterable[LabHost]) -> None:
         self._lab = lab
-        self._idle = list(idle)
+        self._idle = list(idle_hosts)
         self._chosen: dict[str, str] = {}
 
     def choose(self, host: LabHost) -> str:
         """Return the idle host with enough GPUs that takes the work of a host, or "" if none is left."""
         if host.name not in self._chosen:
-            fits = [idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)]
-            self._chosen[host.name] = fits[0].name if fits else ""
-            self._idle = [idle_host for idle_host in self._idle if idle_host not in fits[:1]]
+            fitting_hosts = [
+                idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)
+            ]
+            self._chosen[host.name] = fitting_hosts[0].name if fitting_hosts else ""
+            self._idle = [idle_host for idle_host in self._idle if idle_host not in fitting_hosts[:1]]
         return self._chosen[host.name]
 
     def describe_move(self, host: LabHost) -> str:
@@ -173,41 +175,43 @@ class _Targets:
 
 def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvice]:
     """Yield rule 1 for each NIC with a lost fibre in a host of several GPUs."""
-    dead = dict.fromkeys(loss.nic for loss in losses)
-    for nic in dead:
+    dead_nics = dict.fromkeys(loss.nic for loss in losses)
+    for nic in dead_nics:
         host = lab.hosts[nic.node]
         if count_gpus(host) == 1:
             continue
         gpus = [Gpu(nic.node, n) for n in range(count_gpus(host)) if nic.index in host.nics_beside(n)]
-        labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead.keys())
-        beside = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
+        labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead_nics.keys())
+        gpu_names = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
         effect = (
-            f"{' and '.join(labels)} cannot use the rail" if labels else f"{beside} has one rail link fewer"
+            f"{' and '.join(labels)} cannot use the rail"
+            if labels
+            else f"{gpu_names} has one rail link fewer"
         )
         text = f"a fibre of {lab.nic_label(nic)} is lost, so {effect}: see the detours and new circuits"
         yield _make_advice(1, lab.nic_label(nic), labels, "detour", "", text)
 
 
 def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
-    lost = {
+    lost_nics = {
         Nic(node, index)
         for node, host in enumerate(lab.hosts)
         for index, nic in enumerate(host.nics)
         if name in (nic.transmit.switch, nic.receive.switch)
     }
     gpus = [Gpu(node, number) for node, host in enumerate(lab.hosts) for number in range(count_gpus(host))]
-    labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= lost)
-    words = f"{count_noun(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
-    text = f"{name} is off: {words} cannot use the rail until it answers"
+    labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= lost_nics)
+    gpu_text = f"{count_noun(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
+    text = f"{name} is off: {gpu_text} cannot use the rail until it answers"
     return _make_advice(1, name, labels, "wait", "", text)
 
 
 def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _Targets) -> FailureAdvice:
     label, host = label_gpu(lab, gpu), lab.hosts[gpu.node]
     if spare is not None:
-        ends = [lab.nic_label(Nic(gpu.node, index)) for index in host.nics_beside(spare.number)]
+        nic_labels = [lab.nic_label(Nic(gpu.node, index)) for index in host.nics_beside(spare.number)]
         name = label_gpu(lab, spare)
-        text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(ends)}"
+        text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(nic_labels)}"
         return _make_advice(3, label, (label,), "move", name, text)
     if count_gpus(host) <= MAX_MIGRATED:
         text = f"{label} has failed and no other GPU of {host.name} can take its place: {targets.describe_move(host)}"
@@ -234,19 +238,19 @@ def _make_advice(
 
 
 def _find_spares(
-    lab: Lab, linked: Collection[Nic], failed: Collection[Gpu], links: Iterable[Link] | None
+    lab: Lab, linked_nics: Collection[Nic], failed: Collection[Gpu], links: Iterable[Link] | None
 ) -> dict[Gpu, Gpu]:
     """Return an idle GPU of the same host whose NICs get links, for each failed GPU that has one.
 
     Without `links`, any idle GPU of the host counts, because a repair could use it.
     """
-    ends = None if links is None else {nic for link in links for nic in link}
+    new_nics = None if links is None else {nic for link in links for nic in link}
     spares: dict[Gpu, Gpu] = {}
     for gpu in sorted(failed):
         for number in range(count_gpus(lab.hosts[gpu.node])):
             spare = Gpu(gpu.node, number)
             nics = _find_nics(lab, spare)
-            is_idle = nics.isdisjoint(linked) and (ends is None or not nics.isdisjoint(ends))
+            is_idle = nics.isdisjoint(linked_nics) and (new_nics is None or not nics.isdisjoint(new_nics))
             if is_idle and spare not in failed and spare not in spares.values():
                 spares[gpu] = spare
                 break
@@ -257,17 +261,20 @@ def _find_nics(lab: Lab, gpu: Gpu) -> frozenset[Nic]:
     return frozenset(Nic(gpu.node, index) for index in lab.hosts[gpu.node].nics_beside(gpu.number))
 
 
-def _list_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> Iterator[LabHost]:
+def _list_idle_hosts(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> Iterator[LabHost]:
     """Yield the hosts of all jobs without a link in the topology and without a circuit, in order of name."""
-    linked = {nic.node for link in wiring.links for nic in link}
-    used = {
+    linked_nodes = {nic.node for link in wiring.links for nic in link}
+    used_ports = {
         (name, port)
-        for name, snapshot in seen.items()
+        for name, snapshot in snapshots.items()
         for pair in snapshot.connections.pairs
         for port in pair
     }
-    candidates = [host for node, host in enumerate(lab.hosts) if node not in linked]
+    candidates = [host for node, host in enumerate(lab.hosts) if node not in linked_nodes]
     for host in sorted((*candidates, *lab.others), key=lambda candidate: candidate.name):
-        ends = [end for nic in host.nics for end in (nic.transmit, nic.receive)]
-        if all(end.switch in seen and (end.switch, end.port) not in used for end in ends):
+        fibre_ends = [fibre_end for nic in host.nics for fibre_end in (nic.transmit, nic.receive)]
+        if all(
+            fibre_end.switch in snapshots and (fibre_end.switch, fibre_end.port) not in used_ports
+            for fibre_end in fibre_ends
+        ):
             yield host

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.errors import IntentError, JournalError
 from testbed.lab.model import Lab
-from testbed.storage.address import address_in
-from testbed.storage.looking import hint_for, is_database_error, read_rows, why_unreadable
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.address import get_database_address
+from testbed.storage.looking import explain_unreadable, find_hint, is_database_error, read_rows
+from testbed.storage.owner import get_current_process, is_running
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
@@ -98,8 +98,8 @@ class Intent:
 
     def describe(self) -> str:
         """Return `epoch 3 (verified, 2026-03-01 10:20 UTC): --simplex`."""
-        when = self.intended_at[:16].replace("T", " ")
-        return f"epoch {self.epoch} ({self.status}, {when} UTC): {self.stated.words or self.name}"
+        time_text = self.intended_at[:16].replace("T", " ")
+        return f"epoch {self.epoch} ({self.status}, {time_text} UTC): {self.stated.words or self.name}"
 
     def check_fits(self, lab: Lab) -> None:
         """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
@@ -113,9 +113,9 @@ class Intent:
     def _raise_difference(
         self, lab: Lab, host: str, current_nics: tuple[str, ...], stored_nics: tuple[str, ...]
     ) -> NoReturn:
-        what = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
+        problem = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
         if current_nics and current_nics[: len(stored_nics)] != stored_nics:
-            what = (
+            problem = (
                 f"lists {', '.join(current_nics)} for host '{host}', but epoch {self.epoch} connects "
                 f"{', '.join(stored_nics)}"
             )
@@ -124,25 +124,28 @@ class Intent:
             f"(revision {self.revision}, now {lab.revision})"
         )
         hint = "name a topology for the current hosts and NICs (--method, --simplex, --plan)"
-        raise IntentError(f"{lab.path} {what}: {difference}; {hint}, or correct the lab file")
+        raise IntentError(f"{lab.path} {problem}: {difference}; {hint}, or correct the lab file")
 
 
 def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
     """Return the epochs of a lab, newest first. Raises `JournalError`."""
     return tuple(
-        map(intent_of, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
+        map(
+            parse_intent,
+            read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab),
+        )
     )
 
 
 def select_in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
     """Return the epochs that no newer epoch replaces, newest first. Jobs on separate hosts have one each."""
     newer_hosts: set[str] = set()
-    current = []
+    current_intents = []
     for intent in intents:
         if newer_hosts.isdisjoint(intent.hosts):
-            current.append(intent)
+            current_intents.append(intent)
         newer_hosts.update(intent.hosts)
-    return tuple(current)
+    return tuple(current_intents)
 
 
 def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
@@ -150,34 +153,34 @@ def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ..
 
     For each host, these are the earlier epochs back to the last complete one.
     """
-    hosts, replaced = set(intent.hosts), []
-    for earlier in intents:
-        if earlier.epoch < intent.epoch and not hosts.isdisjoint(earlier.hosts):
-            replaced.append(earlier)
-            if earlier.applied_at is not None:
-                hosts.difference_update(earlier.hosts)
-    return tuple(replaced)
+    hosts, replaced_intents = set(intent.hosts), []
+    for earlier_intent in intents:
+        if earlier_intent.epoch < intent.epoch and not hosts.isdisjoint(earlier_intent.hosts):
+            replaced_intents.append(earlier_intent)
+            if earlier_intent.applied_at is not None:
+                hosts.difference_update(earlier_intent.hosts)
+    return tuple(replaced_intents)
 
 
 def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
     """Return the rows of a query with one parameter, the lab's name. Raises `JournalError`."""
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     try:
         return read_rows(address, query, (lab,))
     except Exception as error:
         if not is_database_error(error):
             raise
-        what = why_unreadable(address, error)
-        hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --plan)"
-        raise JournalError(f"cannot read the stored topology of lab '{lab}': {what}; {hint}") from error
+        problem = explain_unreadable(address, error)
+        hint = f"{find_hint(error)}, or name the topology (--method, --simplex, --demand, --plan)"
+        raise JournalError(f"cannot read the stored topology of lab '{lab}': {problem}; {hint}") from error
 
 
-def intent_of(row: Mapping[str, Any]) -> Intent:
+def parse_intent(row: Mapping[str, Any]) -> Intent:
     """Return the epoch in a row of the table, or in a mapping with the same keys."""
-    stored = json.loads(row["topology"])
-    nodes, degree, simplex = stored["nodes"], stored["degree"], stored["simplex"]
-    edges = tuple((a, b) for a, b in stored["edges"])
-    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in stored["links"])
+    document = json.loads(row["topology"])
+    nodes, degree, simplex = document["nodes"], document["degree"], document["simplex"]
+    edges = tuple((a, b) for a, b in document["edges"])
+    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in document["links"])
     copied_keys = (
         "lab",
         "epoch",
@@ -191,10 +194,10 @@ def intent_of(row: Mapping[str, Any]) -> Intent:
     )
     return Intent(
         **{key: row[key] for key in copied_keys},
-        topology=Topology(nodes, degree, simplex, tuple(stored["strides"]), edges),
+        topology=Topology(nodes, degree, simplex, tuple(document["strides"]), edges),
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
-        nics={host: tuple(nics) for host, nics in stored.get("nics", {}).items()},
+        nics={host: tuple(nics) for host, nics in document.get("nics", {}).items()},
         stated=TopologySource(row["words"], row["plan_text"], row["repairs"]),
         applied_at=row["applied_at"],
         error=row["error"],
@@ -238,27 +241,27 @@ class IntentLog:
             "lab": self._lab.name,
             "state": state,
             "operation": operation,
-            "owner": this_process(),
+            "owner": get_current_process(),
             "lab_file": str(self._lab.path.absolute()),
             "revision": self._lab.revision,
             "name": name,
-            "topology": topology_text(topology, wiring, self._lab),
+            "topology": render_topology(topology, wiring, self._lab),
             "hosts": json.dumps([host.name for host in self._lab.hosts]),
             "words": stated.words,
             "plan_text": stated.plan_text,
             "repairs": stated.repairs,
-            "intended_at": _now(),
-            "applied_at": None if state == "intended" else _now(),
+            "intended_at": _format_now(),
+            "applied_at": None if state == "intended" else _format_now(),
         }
         import sqlalchemy as sa  # imported late: a plan needs no SQLAlchemy
 
         from testbed.storage.schema import intents
 
         with self._journal.transaction() as connection:
-            newest = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(
+            newest_epoch = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(
                 intents.c.lab == self._lab.name
             )
-            epoch = int(connection.execute(newest).scalar_one()) + 1
+            epoch = int(connection.execute(newest_epoch).scalar_one()) + 1
             connection.execute(intents.insert().values(epoch=epoch, **values))
         return epoch
 
@@ -266,7 +269,7 @@ class IntentLog:
         """Take over an unfinished epoch for this process. Raises `JournalError`."""
         from testbed.storage.schema import intents
 
-        values = {"state": "intended", "error": "", "owner": this_process()}
+        values = {"state": "intended", "error": "", "owner": get_current_process()}
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
         with self._journal.transaction() as connection:
             connection.execute(intents.update().where(*conditions).values(values))
@@ -276,7 +279,7 @@ class IntentLog:
         from testbed.storage.schema import intents
 
         time_column = "applied_at" if state == "applied" else "ended_at"
-        values = {"state": state, "error": error, time_column: _now()}
+        values = {"state": state, "error": error, time_column: _format_now()}
         with self._journal.transaction() as connection:
             connection.execute(
                 intents.update()
@@ -290,10 +293,10 @@ class IntentLog:
 
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
         with self._journal.transaction() as connection:
-            changed = connection.execute(
-                intents.update().where(*conditions).values({"state": "verified", "ended_at": _now()})
+            result = connection.execute(
+                intents.update().where(*conditions).values({"state": "verified", "ended_at": _format_now()})
             )
-            if changed.rowcount != 1:
+            if result.rowcount != 1:
                 raise JournalError(
                     f"another process changed epoch {epoch} meanwhile: check it with `testbed history`"
                 )
@@ -337,7 +340,7 @@ class NoRecord:
         """Store nothing."""
 
 
-def topology_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
+def render_topology(topology: Topology, wiring: Wiring, lab: Lab) -> str:
     """Return a topology and its links between NICs as JSON text, as the table stores it."""
     return json.dumps(
         {
@@ -352,5 +355,5 @@ def topology_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
     )
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -20,14 +20,14 @@ import sqlalchemy as sa
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.log_context import about, logger
-from testbed.operate.engine.planned import ROUTES, PlannedStep, as_text, from_text, now
+from testbed.operate.engine.planned import ROUTES, PlannedStep, now, parse_circuits, render_circuits
 from testbed.operate.engine.step_log import SETTLED_LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import hint_for, reason_of
-from testbed.storage.owner import is_running, this_person, this_process, this_run
+from testbed.storage.looking import find_hint, get_database_message
+from testbed.storage.owner import get_current_person, get_current_process, get_current_run, is_running
 from testbed.storage.schema import operations, steps
 
 
@@ -89,8 +89,8 @@ class Journal:
         except StorageError as error:
             raise JournalError(str(error)) from error
         except DATABASE_ERRORS as error:
-            what = f"the journal {self.database.name} cannot be written ({reason_of(error)})"
-            raise JournalError(f"{what}; {hint_for(error)}") from error
+            problem = f"the journal {self.database.name} cannot be written ({get_database_message(error)})"
+            raise JournalError(f"{problem}; {find_hint(error)}") from error
 
     def close(self) -> None:
         """Close the database. The journal stays usable: the database is opened again when needed."""
@@ -98,14 +98,22 @@ class Journal:
 
     @contextmanager
     def operation(
-        self, lab: str, kind: str = "apply", *, why: str = "", goal: str = "", again: str | None = None
+        self,
+        lab: str,
+        kind: str = "apply",
+        *,
+        reason: str = "",
+        goal: str = "",
+        resumed_operation: str | None = None,
     ) -> Iterator[str]:
         """Open an operation and provide its id. It ends as `done`, or after an error as `failed` or `interrupted`.
 
-        Pass `again` (an operation id) to resume an unfinished operation. Raises `OperationRunning` if another process
-        runs it, and `JournalError`.
+        Pass `resumed_operation` (an operation id) to resume an unfinished operation. Raises `OperationRunning` if
+        another process runs it, and `JournalError`.
         """
-        operation = self._reopen(again) if again else self._begin(lab, kind, why, goal)
+        operation = (
+            self._reopen(resumed_operation) if resumed_operation else self._begin(lab, kind, reason, goal)
+        )
         with about(operation=operation):
             logger.info("%s of lab %s started", kind, lab)
             try:
@@ -118,10 +126,22 @@ class Journal:
                 raise
             self._finish(operation, "done", "")
 
-    def _begin(self, lab: str, kind: str, why: str, goal: str) -> str:
+    def _begin(self, lab: str, kind: str, reason: str, goal: str) -> str:
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        values = {"id": operation, "lab": lab, "owner": this_process(), "started": now(), "state": "running"}
-        values |= {"kind": kind, "who": this_person(), "why": why, "goal": goal, "run": this_run()}
+        values = {
+            "id": operation,
+            "lab": lab,
+            "owner": get_current_process(),
+            "started": now(),
+            "state": "running",
+        }
+        values |= {
+            "kind": kind,
+            "who": get_current_person(),
+            "why": reason,
+            "goal": goal,
+            "run": get_current_run(),
+        }
         self._commit(sa.insert(operations).values(values))
         return operation
 
@@ -132,7 +152,7 @@ class Journal:
             row = connection.execute(query).one()
             if row.state == "running" and is_running(row.owner):
                 raise OperationRunning(f"operation {operation} is running in process {row.owner.split()[0]}")
-            values = {"owner": this_process(), "state": "running", "finished": None, "reason": ""}
+            values = {"owner": get_current_process(), "state": "running", "finished": None, "reason": ""}
             connection.execute(sa.update(operations).where(operations.c.id == operation).values(values))
         return operation
 
@@ -140,9 +160,9 @@ class Journal:
         logger.info("operation ended: %s%s", state, f" ({reason})" if reason else "")
         self.note(operation, finished=now(), state=state, reason=reason)
 
-    def note(self, operation: str, **known: str) -> None:
+    def note(self, operation: str, **values: str) -> None:
         """Set columns of an operation, such as its `stage` or its `goal`. Raises `JournalError`."""
-        self._commit(sa.update(operations).where(operations.c.id == operation).values(known))
+        self._commit(sa.update(operations).where(operations.c.id == operation).values(values))
 
     def prove(self, operation: str, *, is_proven: bool) -> None:
         """Record the end of a proof. If `is_proven`, every observed step becomes verified."""
@@ -150,14 +170,14 @@ class Journal:
         if is_proven:
             self.steps.for_all(operation, StepEvent.PROVE, [StepState.OBSERVED])
 
-    def begin(self, operation: str, planned: Iterable[PlannedStep], goal: str) -> None:
+    def begin(self, operation: str, planned_steps: Iterable[PlannedStep], goal: str) -> None:
         """Store the planned steps of an operation, and the goal unless it has one, before anything is sent."""
-        ours = operations.c.id == operation
+        is_this_operation = operations.c.id == operation
         with self.transaction() as connection:
-            connection.execute(sa.update(operations).where(ours).values(stage="circuits"))
-            without_goal = ours & (operations.c.goal == "")
+            connection.execute(sa.update(operations).where(is_this_operation).values(stage="circuits"))
+            without_goal = is_this_operation & (operations.c.goal == "")
             connection.execute(sa.update(operations).where(without_goal).values(goal=goal))
-            self.steps.plan_in(connection, operation, planned)
+            self.steps.plan_in(connection, operation, planned_steps)
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
         """Store the intent of a step; it is on disk when this returns. Raises `JournalError`."""
@@ -171,8 +191,8 @@ class Journal:
         """Mark `running` operations as killed if their process has ended."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
         with self._convert_errors(), self.database.open_reading() as connection:
-            running = connection.execute(query).all()
-        for row in running:
+            running_rows = connection.execute(query).all()
+        for row in running_rows:
             if not is_running(row.owner):
                 self.note(row.id, state="killed", finished=now(), reason="its process is gone")
 
@@ -197,11 +217,11 @@ class Journal:
 
         Unknown steps are stored with the read-back and not judged again, because the next plan reads the switch.
         """
-        ours = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
-        outcomes = tuple((step, _judge(step, read_back.connections)) for step in ours)
+        open_steps = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
+        outcomes = tuple((step, _judge(step, read_back.connections)) for step in open_steps)
         for step, status in outcomes:
-            key, read = (step.switch, step.ordinal), as_text(read_back.connections)
-            self.steps.close(step.operation, {key: (status, read)}, reason=SETTLED_LATER)
+            key, read_text = (step.switch, step.ordinal), render_circuits(read_back.connections)
+            self.steps.close(step.operation, {key: (status, read_text)}, reason=SETTLED_LATER)
         return outcomes
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
@@ -234,9 +254,9 @@ class Journal:
             yield connection
 
 
-def journal_in(runs_dir: str | Path) -> Journal:
+def open_journal(runs_dir: str | Path) -> Journal:
     """Return the journal of a runs directory. It shares its database with the results of the runs."""
-    return Journal(address_in(runs_dir), runs_dir)
+    return Journal(get_database_address(runs_dir), runs_dir)
 
 
 def _judge(step: OpenStep, current: CrossConnects) -> Status:
@@ -251,6 +271,6 @@ def _parse_open_step(row: Mapping[str, Any]) -> OpenStep:
     copied_keys = ("operation", "lab", "switch", "ordinal", "address", "kind", "intent_at")
     return OpenStep(
         **{key: row[key] for key in copied_keys},
-        before=from_text(row["before"]),
-        after=from_text(row["after"]),
+        before=parse_circuits(row["before"]),
+        after=parse_circuits(row["after"]),
     )

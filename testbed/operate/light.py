@@ -28,7 +28,7 @@ from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.boards import find_free_circuits
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
-from testbed.operate.plan import own_ports, pair_label, port_owners, ports_of
+from testbed.operate.plan import find_port_owners, label_pair, list_lab_ports, list_used_ports
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -78,7 +78,7 @@ class Budget:
     receiver_dbm: float
 
 
-def budget_of(lab: Lab, circuit: Circuit) -> Budget:
+def compute_budget(lab: Lab, circuit: Circuit) -> Budget:
     """Return the expected power along a circuit: the transmit power of the lab file minus the losses on the way."""
     input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
     output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
@@ -89,7 +89,7 @@ def read_light(
     circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> dict[str, SwitchReading]:
     """Read every switch: its configuration, then the power at every port that a circuit uses."""
-    return read_ports(ports_of(circuits), switches)
+    return read_ports(list_used_ports(circuits), switches)
 
 
 def read_ports(
@@ -98,23 +98,25 @@ def read_ports(
     """Read every switch: its configuration, then the power at these ports, given as pairs of switch and number."""
     readings = {}
     for name, switch in switches.items():
-        own = sorted({port for owner, port in ports if owner == name})
+        switch_ports = sorted({port for owner, port in ports if owner == name})
         snapshot = switch.read()
-        power = switch.power(own) if own and switch.capabilities.power_monitor else {}
+        power = switch.power(switch_ports) if switch_ports and switch.capabilities.power_monitor else {}
         readings[name] = SwitchReading(snapshot, power)
     return readings
 
 
-def find_held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
+def find_held_circuits(lab: Lab, snapshots: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
     """Return the circuits that switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
     transmitters = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
     receivers = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
     return tuple(
-        Circuit(Link(transmitters[name, here], receivers[name, there]), name, here, there)
-        for name, snapshot in seen.items()
-        for here, there in sorted(snapshot.connections.pairs)
-        if (name, here) in transmitters and (name, there) in receivers
+        Circuit(
+            Link(transmitters[name, input_port], receivers[name, output_port]), name, input_port, output_port
+        )
+        for name, snapshot in snapshots.items()
+        for input_port, output_port in sorted(snapshot.connections.pairs)
+        if (name, input_port) in transmitters and (name, output_port) in receivers
     )
 
 
@@ -122,40 +124,50 @@ def judge_circuits(
     lab: Lab,
     circuits: Collection[Circuit],
     readings: Mapping[str, SwitchReading],
-    silent: Collection[Nic] = (),
-    explained: Mapping[str, Collection[str]] = MappingProxyType({}),
+    silent_nics: Collection[Nic] = (),
+    explained_subjects: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[LinkFinding, ...]:
     """Return findings about circuits that are missing or extra, and about light that is missing or weak.
 
-    Other findings cover switches without a reading, the light of `silent` NICs, and the subjects in `explained` (by
-    kind), so these are skipped. More than five circuits of one switch, or all of its planned circuits, become one
-    finding.
+    Other findings cover switches without a reading, the light of `silent_nics`, and the subjects in
+    `explained_subjects` (by kind), so these are skipped. More than five circuits of one switch, or all of its planned
+    circuits, become one finding.
     """
     findings: list[LinkFinding] = []
     for name, reading in readings.items():
-        planned = tuple(circuit for circuit in circuits if circuit.switch == name)
-        missing, extra = (
-            [finding for finding in kind_findings if finding.subject not in explained.get(finding.kind, ())]
+        planned_circuits = tuple(circuit for circuit in circuits if circuit.switch == name)
+        missing_findings, extra_findings = (
+            [
+                finding
+                for finding in kind_findings
+                if finding.subject not in explained_subjects.get(finding.kind, ())
+            ]
             for kind_findings in (
-                _judge_missing(lab, reading, planned),
-                _judge_extra(lab, name, reading, planned),
+                _judge_missing(lab, reading, planned_circuits),
+                _judge_extra(lab, name, reading, planned_circuits),
             )
         )
-        is_all_missing = 1 < len(missing) == len(planned)
+        is_all_missing = 1 < len(missing_findings) == len(planned_circuits)
         findings += (
-            _merge_findings(MISSING_CIRCUIT, name, missing)
-            if is_all_missing or len(missing) > SHOWN
-            else missing
+            _merge_findings(MISSING_CIRCUIT, name, missing_findings)
+            if is_all_missing or len(missing_findings) > SHOWN
+            else missing_findings
         )
-        findings += _merge_findings(EXTRA_CIRCUIT, name, extra) if len(extra) > SHOWN else extra
-        for circuit in planned:
-            if circuit.link.source not in silent:
+        findings += (
+            _merge_findings(EXTRA_CIRCUIT, name, extra_findings)
+            if len(extra_findings) > SHOWN
+            else extra_findings
+        )
+        for circuit in planned_circuits:
+            if circuit.link.source not in silent_nics:
                 findings += _judge_light(lab, circuit, reading)
     return tuple(findings)
 
 
-def _judge_missing(lab: Lab, reading: SwitchReading, planned: Iterable[Circuit]) -> Iterator[LinkFinding]:
-    for circuit in planned:
+def _judge_missing(
+    lab: Lab, reading: SwitchReading, planned_circuits: Iterable[Circuit]
+) -> Iterator[LinkFinding]:
+    for circuit in planned_circuits:
         if not _is_held(circuit, reading):
             detail = _describe_missing(circuit, reading.snapshot)
             yield MISSING_CIRCUIT.report(lab.link_label(circuit.link), detail)
@@ -164,13 +176,13 @@ def _judge_missing(lab: Lab, reading: SwitchReading, planned: Iterable[Circuit])
 def _merge_findings(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
     """Return one finding instead of many of one kind at one switch. It was probably reset, or used by others."""
     parts = tuple(finding.subject for finding in findings)
-    words = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
-    detail = f"{len(parts)} {words} at {switch}: {list_some(parts)}; run `testbed apply`"
+    problem = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
+    detail = f"{len(parts)} {problem} at {switch}: {list_some(parts)}; run `testbed apply`"
     return [kind.report(switch, detail, parts=parts)]
 
 
 def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
-    budget = budget_of(lab, circuit)
+    budget = compute_budget(lab, circuit)
     input_power = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, input_power, budget)
     if _is_held(circuit, reading) and not _is_dark(input_power):
@@ -192,14 +204,14 @@ def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
 
 def _describe_missing(circuit: Circuit, snapshot: Snapshot) -> str:
     """Return the detail of a `missing_circuit` finding, with the circuits that hold its ports."""
-    held = snapshot.connections.get(circuit.input_port)
-    holder = snapshot.connections.inputs_of.get(circuit.output_port)
-    text = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
-    if held is not None:
-        text += f"; input {circuit.input_port} goes to output {held}"
-    if holder is not None:
-        text += f"; output {circuit.output_port} is fed by input {holder}"
-    return text + "; run `testbed apply`"
+    held_output = snapshot.connections.get(circuit.input_port)
+    held_input = snapshot.connections.inputs_of.get(circuit.output_port)
+    detail = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
+    if held_output is not None:
+        detail += f"; input {circuit.input_port} goes to output {held_output}"
+    if held_input is not None:
+        detail += f"; output {circuit.output_port} is fed by input {held_input}"
+    return detail + "; run `testbed apply`"
 
 
 def _judge_input(
@@ -212,9 +224,9 @@ def _judge_input(
         detail = f"no light enters {place}: {nic} does not send, or its transmit fibre is cut"
         yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
     elif budget.input_dbm - input_power.dbm > TOLERANCE_DB:
-        what = f"the transmit fibre from {nic} to {place}"
+        subject = f"the transmit fibre from {nic} to {place}"
         yield _report_excess(
-            lab, circuit, what, budget.input_dbm - input_power.dbm, input_power.dbm, budget.input_dbm
+            lab, circuit, subject, budget.input_dbm - input_power.dbm, input_power.dbm, budget.input_dbm
         )
 
 
@@ -231,65 +243,67 @@ def _judge_output(
     # The transmit fibre causes the loss at the input, which has its own finding.
     expected_dbm = budget.output_dbm - (budget.input_dbm - input_power.dbm if input_power else 0.0)
     if expected_dbm - output_power.dbm > TOLERANCE_DB:
-        where = "the cross-connect" if input_power else "the transmit fibre or the cross-connect"
+        subject = "the cross-connect" if input_power else "the transmit fibre or the cross-connect"
         yield _report_excess(
-            lab, circuit, f"{where} {pair}", expected_dbm - output_power.dbm, output_power.dbm, expected_dbm
+            lab, circuit, f"{subject} {pair}", expected_dbm - output_power.dbm, output_power.dbm, expected_dbm
         )
 
 
 def _report_excess(
-    lab: Lab, circuit: Circuit, what: str, excess_db: float, found_dbm: float, expected_dbm: float
+    lab: Lab, circuit: Circuit, subject: str, excess_db: float, measured_dbm: float, expected_dbm: float
 ) -> LinkFinding:
-    detail = (
-        f"{what} loses {excess_db:.1f} dB more than planned ({found_dbm:.1f} dBm, not {expected_dbm:.1f})"
-    )
+    detail = f"{subject} loses {excess_db:.1f} dB more than planned ({measured_dbm:.1f} dBm, not {expected_dbm:.1f})"
     return EXCESS_LOSS.report(lab.link_label(circuit.link), detail)
 
 
 def _judge_extra(
-    lab: Lab, switch: str, reading: SwitchReading, planned: Iterable[Circuit]
+    lab: Lab, switch: str, reading: SwitchReading, planned_circuits: Iterable[Circuit]
 ) -> Iterator[LinkFinding]:
     """Yield findings about unplanned cross-connects at ports of the lab's hosts. Other ports have other users.
 
     Circuits between boards and NICs that the plan leaves free are expected.
     """
-    owners, lab_ports = port_owners(lab), own_ports(lab)
-    planned = tuple(planned)
-    pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
-    held = {switch: reading.snapshot.connections}
-    attached = {circuit[1:] for circuit in find_free_circuits(lab, held, ports_of(planned))}
-    for pair in sorted(reading.snapshot.connections.pairs - pairs - attached):
+    owners, lab_ports = find_port_owners(lab), list_lab_ports(lab)
+    planned_circuits = tuple(planned_circuits)
+    pairs = {(circuit.input_port, circuit.output_port) for circuit in planned_circuits}
+    circuits_by_switch = {switch: reading.snapshot.connections}
+    board_pairs = {
+        circuit[1:]
+        for circuit in find_free_circuits(lab, circuits_by_switch, list_used_ports(planned_circuits))
+    }
+    for pair in sorted(reading.snapshot.connections.pairs - pairs - board_pairs):
         if any((switch, port) in lab_ports for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
-            yield EXTRA_CIRCUIT.report(pair_label(owners, switch, pair), detail)
+            yield EXTRA_CIRCUIT.report(label_pair(owners, switch, pair), detail)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A lost fibre: the NIC at its end, the part that the NIC lost (`fibre`), and the link that used it.
 
-    Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `sure` False. `fibre`
-    is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
+    Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `is_certain` False.
+    `fibre` is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
     """
 
     nic: Nic
     fibre: Part
     link: Link
-    sure: bool = True
+    is_certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class LossObservation:
     """One observation of a lab: lost fibres, links that carry data, and circuits that are missing or pass no light.
 
-    `held` contains all links that the switches hold between the lab's NICs. `seen` holds the switches' snapshots.
+    `held_links` contains all links that the switches hold between the lab's NICs. `snapshots` holds the switches'
+    snapshots.
     """
 
     losses: tuple[Loss, ...]
-    carrying: frozenset[Link]
-    held: frozenset[Link]
-    unpatched: tuple[Circuit, ...]
-    seen: Mapping[str, Snapshot]
+    carrying_links: frozenset[Link]
+    held_links: frozenset[Link]
+    unpatched_circuits: tuple[Circuit, ...]
+    snapshots: Mapping[str, Snapshot]
 
 
 def observe_losses(
@@ -302,39 +316,40 @@ def observe_losses(
     """
     carriers = read_carriers(fleet, lab) if fleet else {}
     # Read light last: if a transmit fibre is cut between the reads, the monitor shows it and overrules the carrier.
-    readings = read_ports(own_ports(lab), switches)
-    held = find_held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
-    planned_read, held_read = (
-        _select_readable(lab, circuit_group, readings, fleet) for circuit_group in (circuits, held)
+    readings = read_ports(list_lab_ports(lab), switches)
+    held_circuits = find_held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
+    readable_planned, readable_held = (
+        _select_readable(lab, circuit_group, readings, fleet) for circuit_group in (circuits, held_circuits)
     )
-    return judge_losses(planned_read, held_read, readings, carriers)
+    return judge_losses(readable_planned, readable_held, readings, carriers)
 
 
 def _select_readable(
     lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading], fleet: Fleet | None
 ) -> tuple[Circuit, ...]:
     """Return the circuits whose switch was read and whose two hosts answer: a host that is off sends no light."""
-    reached = {host.name for host in fleet.hosts} if fleet else {host.name for host in lab.hosts}
+    reachable_hosts = {host.name for host in fleet.hosts} if fleet else {host.name for host in lab.hosts}
     return tuple(
         circuit
         for circuit in circuits
-        if circuit.switch in readings and reached.issuperset(lab.hosts[nic.node].name for nic in circuit.link)
+        if circuit.switch in readings
+        and reachable_hosts.issuperset(lab.hosts[nic.node].name for nic in circuit.link)
     )
 
 
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
     """Return whether each NIC of the reached hosts has carrier, as its kernel reports. Raises `HostError`."""
-    done = fleet.run({host.name: _make_carrier_command(host) for host in fleet.hosts})
+    results = fleet.run({host.name: _make_carrier_command(host) for host in fleet.hosts})
     carriers: dict[Nic, bool] = {}
     for node, host in enumerate(lab.hosts):
-        if host.name not in done:
+        if host.name not in results:
             continue
-        words = done[host.name].stdout.split()
-        if len(words) != len(host.nics):
-            reason = done[host.name].stderr.strip() or "no answer"
-            what = f"the carriers of {host.name} cannot be read ({reason})"
-            raise HostError(f"{what}; does it have the NICs of the lab file?", host=host.name)
-        carriers |= {Nic(node, index): word == "1" for index, word in enumerate(words)}
+        flags = results[host.name].stdout.split()
+        if len(flags) != len(host.nics):
+            reason = results[host.name].stderr.strip() or "no answer"
+            problem = f"the carriers of {host.name} cannot be read ({reason})"
+            raise HostError(f"{problem}; does it have the NICs of the lab file?", host=host.name)
+        carriers |= {Nic(node, index): flag == "1" for index, flag in enumerate(flags)}
     return carriers
 
 
@@ -345,8 +360,8 @@ def _make_carrier_command(host: LabHost) -> str:
 
 
 def judge_losses(
-    planned: tuple[Circuit, ...],
-    held: tuple[Circuit, ...],
+    planned_circuits: tuple[Circuit, ...],
+    held_circuits: tuple[Circuit, ...],
     readings: Mapping[str, SwitchReading],
     carriers: Carriers,
 ) -> LossObservation:
@@ -354,29 +369,29 @@ def judge_losses(
 
     A NIC whose receiver is dark does not send. Its own link then carries nothing, but is not lost.
     """
-    circuits = tuple(dict.fromkeys((*planned, *held)))
+    circuits = tuple(dict.fromkeys((*planned_circuits, *held_circuits)))
     verdicts = {circuit: _judge_circuit(circuit, readings[circuit.switch], carriers) for circuit in circuits}
-    lit = {circuit.link.target for circuit in held if verdicts[circuit] == "lit"}
-    without_light = {circuit.link.target for circuit in circuits} - lit
+    lit_nics = {circuit.link.target for circuit in held_circuits if verdicts[circuit] == "lit"}
+    dark_nics = {circuit.link.target for circuit in circuits} - lit_nics
     return LossObservation(
         losses=tuple(
             loss for circuit, verdict in verdicts.items() for loss in _make_losses(circuit.link, verdict)
         ),
-        carrying=frozenset(
+        carrying_links=frozenset(
             circuit.link
-            for circuit in held
-            if verdicts[circuit] == "lit" and circuit.link.source not in without_light
+            for circuit in held_circuits
+            if verdicts[circuit] == "lit" and circuit.link.source not in dark_nics
         ),
-        held=frozenset(circuit.link for circuit in held),
-        unpatched=tuple(circuit for circuit in planned if verdicts[circuit] == "unpatched"),
-        seen={name: reading.snapshot for name, reading in readings.items()},
+        held_links=frozenset(circuit.link for circuit in held_circuits),
+        unpatched_circuits=tuple(circuit for circuit in planned_circuits if verdicts[circuit] == "unpatched"),
+        snapshots={name: reading.snapshot for name, reading in readings.items()},
     )
 
 
 def _make_losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
     transmit, receive = Loss(link.source, "transmit", link), Loss(link.target, "receive", link)
     if verdict == "either":
-        return replace(transmit, sure=False), replace(receive, sure=False)
+        return replace(transmit, is_certain=False), replace(receive, is_certain=False)
     return {"transmit": (transmit,), "receive": (receive,)}.get(verdict, ())
 
 

@@ -22,7 +22,7 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """Target of one switch, the snapshot from which the plan was made (`seen`), and the steps between them.
+    """Target of one switch, the snapshot from which the plan was made (`snapshot`), and the steps between them.
 
     `scope` holds the input ports that the lab may change; None means every port.
     """
@@ -30,7 +30,7 @@ class SwitchPlan:
     switch: str
     target: CrossConnects
     scope: frozenset[int] | None
-    seen: Snapshot
+    snapshot: Snapshot
     steps: tuple[Step, ...]
 
 
@@ -69,19 +69,20 @@ class FindingKind:
     """Kind of a finding: its meaning, a default hint, and its effect on the verdict.
 
     The module of a check defines the kinds that it reports. A finding with `stops_packets` explains why hosts do not
-    reach each other, so no finding of reachability repeats it. A lab with only `only_informs` findings is as planned.
+    reach each other, so no finding of reachability repeats it. A lab with only `is_informational` findings is as
+    planned.
     """
 
     name: str
     meaning: str
     hint: str
     stops_packets: bool = True
-    only_informs: bool = False
+    is_informational: bool = False
 
     def report(self, subject: str, detail: str, hint: str = "", parts: tuple[str, ...] = ()) -> LinkFinding:
         """Return a finding of this kind. The default `hint` is the hint of the kind."""
         return LinkFinding(
-            self.name, subject, detail, hint or self.hint, parts, self.stops_packets, self.only_informs
+            self.name, subject, detail, hint or self.hint, parts, self.stops_packets, self.is_informational
         )
 
 
@@ -98,7 +99,7 @@ class LinkFinding:
     hint: str = ""
     parts: tuple[str, ...] = ()
     stops_packets: bool = True
-    only_informs: bool = False
+    is_informational: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return kind, subject, detail, hint and parts for a JSON document."""
@@ -132,4 +133,4 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         """True if all findings only inform."""
-        return all(finding.only_informs for finding in self.findings)
+        return all(finding.is_informational for finding in self.findings)

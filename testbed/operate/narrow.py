@@ -25,10 +25,10 @@ from testbed.design.model import Link, Nic
 from testbed.lab.hosts.receivers import ReceiverReading, read_receivers
 from testbed.lab.model import FibreEnd, Lab
 from testbed.operate.design import Design
-from testbed.operate.engine.planned import goal_text
+from testbed.operate.engine.planned import render_goal
 from testbed.operate.light import find_held_circuits, read_carriers
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, SwitchPlan, VerifyReport
-from testbed.operate.probe_findings import Fibre, fibre_end
+from testbed.operate.probe_findings import Fibre, locate_fibre_end
 from testbed.operate.session import LabSession, Note
 
 _ADVICE = "; `testbed verify --narrow`"
@@ -49,18 +49,18 @@ def narrow(
     if session.fleet is None:
         return report
     labels = {session.lab.link_label(link): link for link in design.wiring.links}
-    dark = DarkFibres(session, design, note)
+    dark_fibres = DarkFibres(session, design, note)
     findings = []
     for finding in report.findings:
         names = finding.subject.split(" and ")
         links = [labels[name] for name in names if name in labels]
         if finding.kind != "swapped":
-            findings.append(dark.narrow(finding))
+            findings.append(dark_fibres.narrow(finding))
             continue
-        narrowed = finding
+        narrowed_finding = finding
         if len(links) == len(names):
-            narrowed = _narrow_swapped(session, design, finding, links, note)
-        findings.append(replace(narrowed, hint=narrowed.hint.partition(_ADVICE)[0]))
+            narrowed_finding = _narrow_swapped(session, design, finding, links, note)
+        findings.append(replace(narrowed_finding, hint=narrowed_finding.hint.partition(_ADVICE)[0]))
     return replace(report, findings=tuple(findings))
 
 
@@ -71,24 +71,28 @@ def _narrow_swapped(
     first_link = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
     circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == first_link), None)
-    dark = _find_dark_nic(session, design, circuit, links, note) if circuit else None
-    if dark is None:
+    dark_nic = _find_dark_nic(session, design, circuit, links, note) if circuit else None
+    if dark_nic is None:
         return finding
     lab = session.lab
-    at_source = dark == first_link.target
-    side: Fibre = "transmit" if at_source else "receive"
-    evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark)} went dark"
+    is_target_dark = dark_nic == first_link.target
+    side: Fibre = "transmit" if is_target_dark else "receive"
+    evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark_nic)} went dark"
     if len(links) == 1:
-        nic = first_link.source if at_source else first_link.target
-        place = f"the {side} fibre at {fibre_end(lab, nic, side)}"
-        belongs = f"is not that of {lab.nic_label(nic)}" if at_source else f"leads to {lab.nic_label(dark)}"
-        return replace(finding, detail=f"{place} {belongs}: {evidence}")
-    nics = [link.source if at_source else link.target for link in links[:2]]
+        nic = first_link.source if is_target_dark else first_link.target
+        location = f"the {side} fibre at {locate_fibre_end(lab, nic, side)}"
+        conclusion = (
+            f"is not that of {lab.nic_label(nic)}"
+            if is_target_dark
+            else f"leads to {lab.nic_label(dark_nic)}"
+        )
+        return replace(finding, detail=f"{location} {conclusion}: {evidence}")
+    nics = [link.source if is_target_dark else link.target for link in links[:2]]
     names = " and ".join(lab.nic_label(nic) for nic in nics)
     if len(links) == 4:
         return replace(finding, detail=f"the whole cables of {names} are exchanged: {evidence}")
-    places = " and ".join(fibre_end(lab, nic, side) for nic in nics)
-    return replace(finding, detail=f"the {side} fibres at {places} ({names}) are swapped: {evidence}")
+    locations = " and ".join(locate_fibre_end(lab, nic, side) for nic in nics)
+    return replace(finding, detail=f"the {side} fibres at {locations} ({names}) are swapped: {evidence}")
 
 
 def _find_dark_nic(
@@ -99,46 +103,56 @@ def _find_dark_nic(
     For two or more links, only their targets are watched. For a single link, every NIC with light is watched.
     """
     assert session.fleet is not None
-    before = read_carriers(session.fleet, session.lab)
+    earlier_carriers = read_carriers(session.fleet, session.lab)
     targets = (
-        [link.target for link in links[:2]] if len(links) > 1 else [nic for nic, lit in before.items() if lit]
+        [link.target for link in links[:2]]
+        if len(links) > 1
+        else [nic for nic, lit in earlier_carriers.items() if lit]
     )
     # A NIC that is already dark cannot go dark, so this trial would show nothing.
-    if not all(before.get(nic, False) for nic in targets):
+    if not all(earlier_carriers.get(nic, False) for nic in targets):
         return None
     outputs = {circuit.input_port: None}
     with change_circuits(session, design, circuit.switch, outputs, note):
         carriers = wait_for_carriers(
             session, lambda carriers_now: not all(carriers_now[nic] for nic in targets)
         )
-    dark = [nic for nic in targets if not carriers[nic]]
-    return dark[0] if len(dark) == 1 else None
+    dark_nics = [nic for nic in targets if not carriers[nic]]
+    return dark_nics[0] if len(dark_nics) == 1 else None
 
 
 @contextmanager
 def change_circuits(
-    session: LabSession, design: Design, switch: str, wanted: Mapping[int, int | None], note: Note
+    session: LabSession, design: Design, switch: str, new_outputs: Mapping[int, int | None], note: Note
 ) -> Iterator[None]:
-    """Connect inputs of one switch to the `wanted` outputs (None for no output) within the block, then restore them.
+    """Connect inputs of one switch to `new_outputs` (None for no output) within the block, then restore them.
 
     Circuits that end at these outputs are removed during the block; other circuits are not touched. Both changes are
     one operation, whose goal is the earlier state. If it is killed, commands report it until `testbed resume` restores
     the circuits. Raises the errors of `LabSession.apply`.
     """
-    before = session.switches[switch].read().connections
-    outputs = {output for output in wanted.values() if output is not None}
-    scope = frozenset(wanted) | {before.inputs_of[output] for output in outputs if output in before.inputs_of}
-    old_pairs = ", ".join(f"{pair[0]} -> {pair[1]}" for pair in sorted(before.pairs) if pair[0] in scope)
-    new_pairs = ", ".join(f"{source} -> {output}" for source, output in wanted.items() if output is not None)
+    earlier_circuits = session.switches[switch].read().connections
+    outputs = {output for output in new_outputs.values() if output is not None}
+    scope = frozenset(new_outputs) | {
+        earlier_circuits.inputs_of[output] for output in outputs if output in earlier_circuits.inputs_of
+    }
+    old_pairs = ", ".join(
+        f"{pair[0]} -> {pair[1]}" for pair in sorted(earlier_circuits.pairs) if pair[0] in scope
+    )
+    new_pairs = ", ".join(
+        f"{source} -> {output}" for source, output in new_outputs.items() if output is not None
+    )
     removal = f"circuit {old_pairs} of {switch} is removed for a moment" if old_pairs else ""
     addition = f"circuit {new_pairs} of {switch} is made for a moment" if new_pairs else ""
     note("; ".join(part for part in (removal, addition) if part))
-    restore_plan = _plan_inputs(session, switch, {i: before[i] for i in scope if i in before}, scope)
-    goal = goal_text({switch: (session.switches[switch].address, restore_plan)})
+    restore_plan = _plan_inputs(
+        session, switch, {i: earlier_circuits[i] for i in scope if i in earlier_circuits}, scope
+    )
+    goal = render_goal({switch: (session.switches[switch].address, restore_plan)})
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
-            tried_pairs = {i: o for i, o in wanted.items() if o is not None}
-            _execute(session, design, _plan_inputs(session, switch, tried_pairs, scope))
+            trial_pairs = {i: o for i, o in new_outputs.items() if o is not None}
+            _execute(session, design, _plan_inputs(session, switch, trial_pairs, scope))
             yield
         finally:
             _execute(session, design, _plan_inputs(session, switch, restore_plan.target, scope))
@@ -150,14 +164,14 @@ def change_circuits(
 
 
 def wait_for_carriers(
-    session: LabSession, is_seen: Callable[[Mapping[Nic, bool]], bool]
+    session: LabSession, has_settled: Callable[[Mapping[Nic, bool]], bool]
 ) -> Mapping[Nic, bool]:
-    """Poll the carrier of every NIC until `is_seen` is true or `SETTLE_S` has passed; return the last reading."""
+    """Poll the carrier of every NIC until `has_settled` is true or `SETTLE_S` has passed; return the last reading."""
     assert session.fleet is not None
     deadline = time.monotonic() + SETTLE_S
     while True:
         carriers = read_carriers(session.fleet, session.lab)
-        if is_seen(carriers) or time.monotonic() > deadline:
+        if has_settled(carriers) or time.monotonic() > deadline:
             return carriers
         time.sleep(POLL_S)
 
@@ -211,22 +225,23 @@ class DarkFibres:
             return ""
         reading = self._modules.get((self._lab.hosts[link.source.node].name, self._lab.nic(link.source).name))
         sent_dbm = reading.laser_dbm if reading else None
-        name, end = self._lab.nic_label(link.source), fibre_end(self._lab, link.source, "transmit")
+        name, location = (
+            self._lab.nic_label(link.source),
+            locate_fibre_end(self._lab, link.source, "transmit"),
+        )
         if sent_dbm is None:
             return ""
         if not math.isfinite(sent_dbm):
-            return f"the module of {name} reports that its laser is dark, and no light enters {end}"
-        return (
-            f"the transmit fibre at {end} ({name}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
-        )
+            return f"the module of {name} reports that its laser is dark, and no light enters {location}"
+        return f"the transmit fibre at {location} ({name}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
 
     def _blame_fibre(self, link: Link) -> str:
         """Return a detail that names the fibre that is out, for a link whose target is dark, or "" if unknown."""
         transmit, receive = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
         if transmit.switch != receive.switch or transmit.switch not in self.session.switches:
             return ""
-        held = self._read_held(receive.switch)
-        if held.get(transmit.port) != receive.port:
+        held_circuits = self._read_held(receive.switch)
+        if held_circuits.get(transmit.port) != receive.port:
             return ""
         output_power = self._read_power(receive)
         if output_power is not None:
@@ -235,65 +250,73 @@ class DarkFibres:
                 if output_power.below_floor
                 else self._describe_outage(link, "receive", "light leaves the switch there")
             )
-        for source, target, side in self._list_trials(link, held):
+        for source, target, side in self._list_trials(link, held_circuits):
             if self._is_lit_by(target, source):
                 light = "its own light" if source == link.source else self._lab.nic_label(source)
                 return self._describe_outage(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
 
-    def _list_trials(self, link: Link, held: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
+    def _list_trials(self, link: Link, held_circuits: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
         """Yield source and target NIC of each trial, with the side of the link that is out if the target is lit.
 
         The loops of the two ends come first, because they find a single fault with one trial. Idle NICs may be many.
         """
-        if self._can_loop_back(link.target, link, held):
+        if self._can_loop_back(link.target, link, held_circuits):
             yield link.target, link.target, "transmit"
-        if self._can_loop_back(link.source, link, held):
+        if self._can_loop_back(link.source, link, held_circuits):
             yield link.source, link.source, "receive"
-        for nic in self._find_free_nics(link, held):
+        for nic in self._find_free_nics(link, held_circuits):
             yield nic, link.target, "transmit"
 
     def _describe_outage(self, link: Link, side: Fibre, evidence: str) -> str:
         if side == "receive":
-            end, name = fibre_end(self._lab, link.target, "receive"), self._lab.nic_label(link.target)
-            return f"the receive fibre at {end} ({name}) is out: {evidence}"
-        end, name = fibre_end(self._lab, link.source, "transmit"), self._lab.nic_label(link.source)
-        return f"the transmit fibre at {end} ({name}), or its laser, is out: {evidence}"
+            location, name = (
+                locate_fibre_end(self._lab, link.target, "receive"),
+                self._lab.nic_label(link.target),
+            )
+            return f"the receive fibre at {location} ({name}) is out: {evidence}"
+        location, name = (
+            locate_fibre_end(self._lab, link.source, "transmit"),
+            self._lab.nic_label(link.source),
+        )
+        return f"the transmit fibre at {location} ({name}), or its laser, is out: {evidence}"
 
     def _narrow_cable(self, finding: LinkFinding) -> LinkFinding:
         """Return a finding about two cables, of which one is out. If one passes light, the detail blames the other."""
         nics = {self._lab.nic_label(nic): nic for link in self.design.wiring.links for nic in link}
-        ends = [nics[name] for name in finding.subject.split(" and ") if name in nics]
-        if len(ends) != 2:
+        cable_ends = [nics[name] for name in finding.subject.split(" and ") if name in nics]
+        if len(cable_ends) != 2:
             return finding
-        link = Link(ends[0], ends[1])
-        for nic, other in (ends, reversed(ends)):
+        link = Link(cable_ends[0], cable_ends[1])
+        for nic, other_nic in (cable_ends, reversed(cable_ends)):
             switch = self._lab.nic(nic).receive.switch
             if switch not in self.session.switches:
                 continue
             if self._can_loop_back(nic, link, self._read_held(switch)) and self._is_lit_by(nic, nic):
-                name, right = self._lab.nic_label(other), self._lab.nic_label(nic)
-                detail = f"the cable of {name} is out, or has no power: {right} is lit by its own light"
+                name, lit_name = self._lab.nic_label(other_nic), self._lab.nic_label(nic)
+                detail = f"the cable of {name} is out, or has no power: {lit_name} is lit by its own light"
                 return replace(finding, detail=detail)
         return finding
 
-    def _find_free_nics(self, link: Link, held: CrossConnects) -> Iterator[Nic]:
+    def _find_free_nics(self, link: Link, held_circuits: CrossConnects) -> Iterator[Nic]:
         """Yield idle NICs whose light may go to the dark target of a link."""
         switch = self._lab.nic(link.target).receive.switch
         for node, host in enumerate(self._lab.hosts):
             for index, nic in enumerate(host.nics):
-                is_free = host.name not in self.session.off and held.get(nic.transmit.port) is None
+                is_free = (
+                    host.name not in self.session.unreachable and held_circuits.get(nic.transmit.port) is None
+                )
                 if nic.transmit.switch == switch and is_free and Nic(node, index) != link.target:
                     yield Nic(node, index)
 
-    def _can_loop_back(self, nic: Nic, link: Link, held: CrossConnects) -> bool:
+    def _can_loop_back(self, nic: Nic, link: Link, held_circuits: CrossConnects) -> bool:
         """Return whether looping a NIC of a dark link back to itself takes light from no other NIC."""
         transmit, receive = self._lab.nic(nic).transmit, self._lab.nic(nic).receive
         if transmit.switch != receive.switch:
             return False
-        own = {self._lab.nic(end).receive for end in link}
-        held_output, held_input = held.get(transmit.port), held.inputs_of.get(receive.port)
-        ports = {end.port for end in own if end.switch == transmit.switch}
+        own_ends = {self._lab.nic(end).receive for end in link}
+        held_output, held_input = held_circuits.get(transmit.port), held_circuits.inputs_of.get(receive.port)
+        ports = {end.port for end in own_ends if end.switch == transmit.switch}
         senders = {self._lab.nic(end).transmit.port for end in link}
         return (held_output is None or held_output in ports) and (held_input is None or held_input in senders)
 

@@ -1,7 +1,7 @@
 """The path of a packet through the lab, as planned and as the kernels forward it.
 
-`follow_path` returns the planned path with switch ports and optical powers. `kernel_path` asks the kernel of each host
-on the way for its next hop, and the switches where the light goes.
+`follow_path` returns the planned path with switch ports and optical powers. `trace_kernel_path` asks the kernel of each
+host on the way for its next hop, and the switches where the light goes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.light import find_held_circuits
 from testbed.operate.model import Circuit
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession
 
 
@@ -48,7 +48,7 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
     Raises the switches' errors.
     """
     lab = session.lab
-    circuits = {circuit.link: circuit for circuit in circuits_of(lab, design.wiring)}
+    circuits = {circuit.link: circuit for circuit in list_circuits(lab, design.wiring)}
     links = design.routes.path(source, target)
     hops = []
     for circuit in (circuits[link] for link in links):
@@ -105,7 +105,7 @@ class KernelPath:
     differs: bool
 
 
-def kernel_path(session: LabSession, design: Design, source: int, target: int) -> KernelPath | None:
+def trace_kernel_path(session: LabSession, design: Design, source: int, target: int) -> KernelPath | None:
     """Return the current path of a packet through kernels and circuits, or None if hosts are modelled.
 
     Raises the switches' errors and `HostError`.
@@ -117,11 +117,11 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
     links = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
     tracer = _KernelTracer(session, links, read_macs(session.fleet))
     hops, end = tracer.trace(source, target)
-    planned = [
+    planned_hops = [
         (lab.nic_label(link.source), lab.nic_label(link.target))
         for link in design.routes.path(source, target)
     ]
-    differs = bool(end) or [(hop.sender, hop.receiver) for hop in hops] != planned
+    differs = bool(end) or [(hop.sender, hop.receiver) for hop in hops] != planned_hops
     return KernelPath(tuple(hops), end, differs)
 
 
@@ -153,7 +153,7 @@ class _KernelTracer:
     ) -> tuple[KernelHop | None, Nic | None, str]:
         """Return the link that a packet takes from a host, the NIC at its end, and why the packet goes no further."""
         lab, host = self.session.lab, self.session.lab.hosts[current_node]
-        if host.name in self.session.off:
+        if host.name in self.session.unreachable:
             return None, None, f"{host.name} does not answer: its next hop is unknown"
         address = str(lab.hosts[target].address)
         options = f"from {lab.hosts[source].address} iif {input_nic}" if input_nic else ""
@@ -161,16 +161,18 @@ class _KernelTracer:
         if not answer or "dev" not in answer:
             return None, None, f"{host.name} does not forward the packet: {error or 'its route drops it'}"
         device = str(answer["dev"])
-        out = next((Nic(current_node, k) for k, nic in enumerate(host.nics) if nic.name == device), None)
-        if out is None:
+        output_nic = next(
+            (Nic(current_node, k) for k, nic in enumerate(host.nics) if nic.name == device), None
+        )
+        if output_nic is None:
             return None, None, f"{host.name} sends the packet out of {device}, which is not an optical link"
-        link = self.links.get(out)
+        link = self.links.get(output_nic)
         if link is None:
-            switch = lab.nic(out).transmit.switch
-            silent = f": {switch} does not answer" if switch in self.session.off else ""
-            return None, None, f"no circuit leads on from {lab.nic_label(out)}{silent}"
+            switch = lab.nic(output_nic).transmit.switch
+            silent_note = f": {switch} does not answer" if switch in self.session.unreachable else ""
+            return None, None, f"no circuit leads on from {lab.nic_label(output_nic)}{silent_note}"
         gateway = str(answer.get("gateway", address))
-        hop = KernelHop(lab.nic_label(out), lab.nic_label(link.target), gateway)
+        hop = KernelHop(lab.nic_label(output_nic), lab.nic_label(link.target), gateway)
         end = self._explain_refusal(link.target, gateway, neighbours.get((device, gateway)), host.name)
         return hop, None if end else link.target, end
 
@@ -178,7 +180,7 @@ class _KernelTracer:
         """Return why a NIC drops a frame for a neighbour, or why that is unknown, or "" if it accepts the frame."""
         lab, name = self.session.lab, self.session.lab.nic_label(target)
         host = lab.hosts[target.node].name
-        if host in self.session.off:
+        if host in self.session.unreachable:
             return f"{host} does not answer: it is unknown whether the packet arrives"
         mac = self.macs[host][lab.nic(target).name]
         if neighbour_mac == mac:
@@ -189,14 +191,14 @@ class _KernelTracer:
         """Return the route that the kernel of a host chooses, its neighbours by device and address, and its error."""
         assert self.session.fleet is not None
         full_command = f"{command} || echo '[]'; echo; ip -j -4 neigh show"
-        (done,) = self.session.fleet.run({host: full_command}).values()
-        routes, _, neighbours = done.stdout.partition("\n\n")
+        (result,) = self.session.fleet.run({host: full_command}).values()
+        routes, _, neighbours = result.stdout.partition("\n\n")
         answers = json.loads(routes or "[]")
-        table = {
+        neighbours_by_address = {
             (entry["dev"], entry["dst"]): str(entry.get("lladdr", ""))
             for entry in json.loads(neighbours or "[]")
         }
-        return (answers[0] if answers else {}), table, done.stderr.strip()
+        return (answers[0] if answers else {}), neighbours_by_address, result.stderr.strip()
 
 
 def find_node(lab: Lab, name: str) -> int:

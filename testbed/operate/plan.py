@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 _CHANGES = {"-": "remove", "+": "make", "=": "keep"}
 
 
-def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
+def list_circuits(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
     """Return the circuit of every link, in the order of the wiring. Node i of the wiring is host i of the lab.
 
     Raises `TopologyError` if the lab has too few hosts or NICs, or if the two fibres of a link end on different
@@ -33,22 +33,22 @@ def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
 
 def _check_size(lab: Lab, wiring: Wiring) -> None:
     if wiring.nodes > len(lab.hosts):
-        what = f"the topology has {wiring.nodes} nodes, lab '{lab.name}' has {len(lab.hosts)} hosts"
-        raise TopologyError(f"{lab.path}: {what}; add hosts to the lab file or lower --nodes")
+        problem = f"the topology has {wiring.nodes} nodes, lab '{lab.name}' has {len(lab.hosts)} hosts"
+        raise TopologyError(f"{lab.path}: {problem}; add hosts to the lab file or lower --nodes")
     for host in lab.hosts[: wiring.nodes]:
         if wiring.degree > len(host.nics):
-            what = f"the topology has degree {wiring.degree}, host '{host.name}' has {len(host.nics)} NICs"
-            raise TopologyError(f"{lab.path}: {what}; add NICs to the lab file or lower --degree")
+            problem = f"the topology has degree {wiring.degree}, host '{host.name}' has {len(host.nics)} NICs"
+            raise TopologyError(f"{lab.path}: {problem}; add NICs to the lab file or lower --degree")
 
 
 def _make_circuit(lab: Lab, link: Link) -> Circuit:
     transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
     if transmit.switch != receive.switch:
-        what = (
+        problem = (
             f"link {lab.link_label(link)} cannot be patched: its fibres end on two switches, "
             f"{transmit.switch}:{transmit.port} and {receive.switch}:{receive.port}"
         )
-        raise TopologyError(f"{lab.path}: {what}; wire the topology with one plane per switch")
+        raise TopologyError(f"{lab.path}: {problem}; wire the topology with one plane per switch")
     return Circuit(link, transmit.switch, transmit.port, receive.port)
 
 
@@ -61,10 +61,10 @@ def plan_lab(
     its removal; otherwise `PortBusy` is raised. Raises `TopologyError` and the drivers' errors
     (`ocs_drivers.errors`).
     """
-    circuits = circuits_of(lab, wiring)
+    circuits = list_circuits(lab, wiring)
     snapshots = {switch.name: switches[switch.name].read() for switch in lab.switches}
-    held = {name: snapshot.connections for name, snapshot in snapshots.items()}
-    attached = find_free_circuits(lab, held, ports_of(circuits))
+    circuits_by_switch = {name: snapshot.connections for name, snapshot in snapshots.items()}
+    board_circuits = find_free_circuits(lab, circuits_by_switch, list_used_ports(circuits))
     plans = (
         _plan_switch(
             lab,
@@ -72,7 +72,7 @@ def plan_lab(
             circuits,
             switches[switch.name],
             snapshots[switch.name],
-            {circuit[1:] for circuit in attached if circuit[0] == switch.name},
+            {circuit[1:] for circuit in board_circuits if circuit[0] == switch.name},
             take_over=take_over,
         )
         for switch in lab.switches
@@ -86,13 +86,13 @@ def _plan_switch(
     circuits: tuple[Circuit, ...],
     device: OpticalSwitch,
     snapshot: Snapshot,
-    attached: AbstractSet[tuple[int, int]],
+    board_pairs: AbstractSet[tuple[int, int]],
     *,
     take_over: bool,
 ) -> SwitchPlan:
-    """Plan one switch. `attached` holds its circuits between boards and NICs that the topology leaves free."""
+    """Plan one switch. `board_pairs` holds its circuits between boards and NICs that the topology leaves free."""
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
-    scope = _adjust_scope_to_boards(lab, switch, snapshot.connections, attached)
+    scope = _adjust_scope_to_boards(lab, switch, snapshot.connections, board_pairs)
     if take_over and scope is not None:
         scope |= _find_foreign_inputs(lab, switch, snapshot.connections)
     steps = _scale_estimates(lab, switch, device, order_steps(device.plan(target, snapshot, scope)))
@@ -100,17 +100,17 @@ def _plan_switch(
 
 
 def _adjust_scope_to_boards(
-    lab: Lab, switch: LabSwitch, held: CrossConnects, attached: AbstractSet[tuple[int, int]]
+    lab: Lab, switch: LabSwitch, circuits: CrossConnects, board_pairs: AbstractSet[tuple[int, int]]
 ) -> frozenset[int] | None:
-    """Return `scope_of` minus the inputs of attachments, plus the inputs of other boards that light the lab's NICs."""
-    scope = scope_of(lab, switch)
-    kept = {source for source, _ in attached}
+    """Return `find_scope` minus inputs of attachments, plus inputs of other boards that light the lab's NICs."""
+    scope = find_scope(lab, switch)
+    board_inputs = {source for source, _ in board_pairs}
     if scope is None:
-        return frozenset(range(1, switch.inputs + 1)) - kept if kept else None
-    boards, lab_ports = board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
+        return frozenset(range(1, switch.inputs + 1)) - board_inputs if board_inputs else None
+    boards, lab_ports = list_board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
     return (
-        scope | {source for source, output in held.pairs if source in boards and output in lab_ports}
-    ) - kept
+        scope | {source for source, output in circuits.pairs if source in boards and output in lab_ports}
+    ) - board_inputs
 
 
 def _scale_estimates(
@@ -124,8 +124,8 @@ def _scale_estimates(
     twin = lab.twins.get(switch.name)
     if twin is None or not typical_s:
         return steps
-    move_s = typical_s if twin.switch_time_s is None else twin.switch_time_s
-    factor = move_s / typical_s / twin.speed
+    twin_time_s = typical_s if twin.switch_time_s is None else twin.switch_time_s
+    factor = twin_time_s / typical_s / twin.speed
     return tuple(replace(step, estimated_s=step.estimated_s * factor) for step in steps)
 
 
@@ -137,54 +137,56 @@ def _find_foreign_inputs(lab: Lab, switch: LabSwitch, connections: CrossConnects
     )
 
 
-def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
+def find_scope(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
     """Return the inputs of a switch that the lab may change, or None (all) if its NICs feed every input."""
     lab_ports = frozenset(port for port in _find_ports(lab.hosts, switch) if port <= switch.inputs)
     return None if len(lab_ports) == switch.inputs else lab_ports
 
 
 def _find_ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
-    return frozenset(end.port for end, _ in _list_fibre_ends(hosts) if end.switch == switch.name)
+    return frozenset(
+        fibre_end.port for fibre_end, _ in _list_fibre_ends(hosts) if fibre_end.switch == switch.name
+    )
 
 
-def board_ports(lab: Lab, switch: str) -> frozenset[int]:
+def list_board_ports(lab: Lab, switch: str) -> frozenset[int]:
     """Return the ports of a switch at which fibres of boards end."""
-    return frozenset(end.port for end, _ in _list_board_ends(lab) if end.switch == switch)
+    return frozenset(fibre_end.port for fibre_end, _ in _list_board_ends(lab) if fibre_end.switch == switch)
 
 
-def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
+def list_used_ports(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
     """Return the switch ports that circuits use."""
     return frozenset(
         (circuit.switch, port) for circuit in circuits for port in (circuit.input_port, circuit.output_port)
     )
 
 
-def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
+def list_lab_ports(lab: Lab) -> frozenset[tuple[str, int]]:
     """Return the switch ports of the lab's hosts. Hosts outside a shard do not count."""
-    return frozenset((end.switch, end.port) for end, _ in _list_fibre_ends(lab.hosts))
+    return frozenset((fibre_end.switch, fibre_end.port) for fibre_end, _ in _list_fibre_ends(lab.hosts))
 
 
-def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
+def find_port_owners(lab: Lab) -> dict[tuple[str, int], str]:
     """Return the NIC (`a/nic1`) or board port at every switch port of the lab, including hosts outside a shard."""
-    ends = (*_list_fibre_ends((*lab.hosts, *lab.others)), *_list_board_ends(lab))
-    return {(end.switch, end.port): label for end, label in ends}
+    labelled_ends = (*_list_fibre_ends((*lab.hosts, *lab.others)), *_list_board_ends(lab))
+    return {(fibre_end.switch, fibre_end.port): label for fibre_end, label in labelled_ends}
 
 
 def _list_board_ends(lab: Lab) -> Iterator[tuple[FibreEnd, str]]:
     for board in lab.boards:
         for port in board.ports:
-            for end in (port.transmit, port.receive):
-                yield end, f"{board.name}/{port.name}"
+            for fibre_end in (port.transmit, port.receive):
+                yield fibre_end, f"{board.name}/{port.name}"
 
 
 def _list_fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
     for host in hosts:
         for nic in host.nics:
-            for end in (nic.transmit, nic.receive):
-                yield end, f"{host.name}/{nic.name}"
+            for fibre_end in (nic.transmit, nic.receive):
+                yield fibre_end, f"{host.name}/{nic.name}"
 
 
-def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+def label_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
     """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`. A port without a NIC of the lab is `port N`."""
     source, target = (owners.get((switch, port), f"port {port}") for port in pair)
     return f"{source} -> {target}"
@@ -192,11 +194,11 @@ def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     """Return the plan as lines of text: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     lines = []
     for part in plan.switches:
         lines += [
-            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, part.switch, pair)}"
+            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {label_pair(owners, part.switch, pair)}"
             for sign, pair in _sign_pairs(part)
         ]
         lines.append(_summarise_switch(part, select_in_scope(part)))
@@ -205,7 +207,7 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
 
 def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     """Return the plan for JSON documents: `has_changes`, and the circuits and steps of every switch."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     return {
         "has_changes": plan.has_changes,
         "switches": [_render_switch(owners, part) for part in plan.switches],
@@ -215,13 +217,13 @@ def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
 def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
     return {
         "switch": plan.switch,
-        "revision": plan.seen.revision,
+        "revision": plan.snapshot.revision,
         "circuits": [
             {
                 "change": _CHANGES[sign],
                 "input_port": pair[0],
                 "output_port": pair[1],
-                "link": pair_label(owners, plan.switch, pair),
+                "link": label_pair(owners, plan.switch, pair),
             }
             for sign, pair in _sign_pairs(plan)
         ],
@@ -234,28 +236,33 @@ def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> d
 
 def _sign_pairs(plan: SwitchPlan) -> list[tuple[str, Pair]]:
     """Return the signed pairs by input port. A removal comes before the pair that replaces it."""
-    before, after = select_in_scope(plan), plan.target.pairs
-    rows = [("-", pair) for pair in before - after]
-    rows += [("+", pair) for pair in after - before]
-    rows += [("=", pair) for pair in after & before]
+    current_pairs, target_pairs = select_in_scope(plan), plan.target.pairs
+    rows = [("-", pair) for pair in current_pairs - target_pairs]
+    rows += [("+", pair) for pair in target_pairs - current_pairs]
+    rows += [("=", pair) for pair in target_pairs & current_pairs]
     return sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0])))
 
 
 def select_in_scope(plan: SwitchPlan) -> frozenset[Pair]:
     """Return the cross-connects that the switch held when read, at inputs that the lab may change."""
-    pairs = plan.seen.connections.pairs
+    pairs = plan.snapshot.connections.pairs
     return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)
 
 
-def _summarise_switch(plan: SwitchPlan, before: frozenset[Pair]) -> str:
-    after = plan.target.pairs
-    text = f"{plan.switch}: {len(after - before)} to make, {len(before - after)} to remove, {len(after & before)} kept"
-    foreign = len(plan.seen.connections) - len(before)
-    if foreign:
-        text += f", {foreign} of others untouched"
+def _summarise_switch(plan: SwitchPlan, current_pairs: frozenset[Pair]) -> str:
+    target_pairs = plan.target.pairs
+    text = (
+        f"{plan.switch}: {len(target_pairs - current_pairs)} to make, "
+        f"{len(current_pairs - target_pairs)} to remove, {len(target_pairs & current_pairs)} kept"
+    )
+    foreign_count = len(plan.snapshot.connections) - len(current_pairs)
+    if foreign_count:
+        text += f", {foreign_count} of others untouched"
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
     text += f"; {count_noun(len(plan.steps), 'step')}, about {seconds:.2g} s of device time"
-    blinking = len((after & before) & frozenset().union(*(step.disturbed for step in plan.steps)))
-    return text + (f"; the {blinking} kept may lose light meanwhile" if blinking else "")
+    disturbed_count = len(
+        (target_pairs & current_pairs) & frozenset().union(*(step.disturbed for step in plan.steps))
+    )
+    return text + (f"; the {disturbed_count} kept may lose light meanwhile" if disturbed_count else "")

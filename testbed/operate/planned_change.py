@@ -19,25 +19,25 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.leases.listing import read_leases
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.operate.change_file import (
     ChangeFile,
-    Observed,
+    ObservedState,
     change_document,
     check_expected,
     observe_plan,
     read_change,
     write_change,
 )
-from testbed.operate.choice import DesignChoice, design_to_apply
-from testbed.operate.design import Design, design_of_intent
+from testbed.operate.choice import DesignChoice, choose_apply_design
+from testbed.operate.design import Design, build_intent_design
 from testbed.operate.durations import Durations, format_seconds, learn_durations
 from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.named_topology import NamedTopology
-from testbed.operate.plan import pair_label, port_owners, select_in_scope
+from testbed.operate.plan import find_port_owners, label_pair, select_in_scope
 from testbed.operate.session import LabSession
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 
 Touch = Literal["made", "removed", "disturbed", "transmits", "receives", "forwards"]
 SwitchPair = tuple[str, int, int]
@@ -96,29 +96,29 @@ def find_touched_elements(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesig
 
 def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
     """Return what happens to each circuit of one switch, including circuits of other users that a step disturbs."""
-    before, after = select_in_scope(part), part.target.pairs
-    disturbed = frozenset().union(*(step.disturbed for step in part.steps))
+    current_pairs, target_pairs = select_in_scope(part), part.target.pairs
+    disturbed_pairs = frozenset().union(*(step.disturbed for step in part.steps))
     touches: dict[tuple[int, int], Touch] = dict.fromkeys(
-        disturbed & part.seen.connections.pairs, "disturbed"
+        disturbed_pairs & part.snapshot.connections.pairs, "disturbed"
     )
-    touches |= dict.fromkeys(before - after, "removed")
-    return touches | dict.fromkeys(after - before, "made")
+    touches |= dict.fromkeys(current_pairs - target_pairs, "removed")
+    return touches | dict.fromkeys(target_pairs - current_pairs, "made")
 
 
 def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     for (switch, source, output), touch in touches.items():
         reason = "kept; a step of its switch may interrupt its light"
         if touch != "disturbed":
             reason = "part of the topology" if touch == "made" else "not part of the topology"
-        label = pair_label(owners, switch, (source, output))
+        label = label_pair(owners, switch, (source, output))
         name = f"{switch}:{source}->{output}"
         yield Element("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
 
 
 def _list_nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
     """Yield both ends of every circuit. A NIC may be an end of several circuits."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     for (switch, *pair), touch in touches.items():
         reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT[touch]}"
         for port, end_touch in zip(pair, _ENDS, strict=True):
@@ -147,7 +147,7 @@ def _find_forwarders(hosted_design: HostedDesign, touches: Iterable[SwitchPair])
         transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
         if (transmit.switch, transmit.port, receive.port) in touched_circuits:
             changed_links.add(link)
-    for routes in (hosted_design.design.routes, *hosted_design.design.further):
+    for routes in (hosted_design.design.routes, *hosted_design.design.further_routes):
         for source, target in routes.first_link:
             path = routes.path(source, target)
             if changed_links.isdisjoint(path):
@@ -165,7 +165,7 @@ class PlannedChange:
     runs_dir: Path
 
     @cached_property
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedState:
         """State for which the plan was made. It has no epochs if the journal cannot be read."""
         with suppress(JournalError):
             return observe_now(self.design_choice, self.planned, self.runs_dir)
@@ -176,13 +176,13 @@ class PlannedChange:
         """Elements that the plan touches, or none if nothing changes."""
         if not self.planned.has_changes:
             return ()
-        here = HostedDesign(self.design_choice.lab, self.design_choice.design)
-        before: list[HostedDesign] = []
+        hosted_design = HostedDesign(self.design_choice.lab, self.design_choice.design)
+        current_designs: list[HostedDesign] = []
         with suppress(JournalError):
-            before = _load_designs(
+            current_designs = _load_designs(
                 self.design_choice, _find_epochs_in_force(self.design_choice, self.runs_dir)
             )
-        return find_touched_elements(self.design_choice.lab, self.planned, (here, *before))
+        return find_touched_elements(self.design_choice.lab, self.planned, (hosted_design, *current_designs))
 
     @cached_property
     def durations(self) -> Durations:
@@ -203,8 +203,8 @@ class PlannedChange:
         total = self.durations.plan(self.planned)
         source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
-        median, most = format_seconds(total.median_s), format_seconds(total.p95_s)
-        expected = f"expected: {median}, at most {most} in 95 of 100 ({source})"
+        median_text, limit_text = format_seconds(total.median_s), format_seconds(total.p95_s)
+        expected = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source})"
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
 
     def to_apply(self) -> list[str]:
@@ -251,17 +251,19 @@ class ChangeRequest:
     def from_options(
         cls,
         lab_file: Path,
-        named: NamedTopology,
+        named_topology: NamedTopology,
         runs_dir: Path,
         change_file: Path | None,
         expect: str | None,
         *,
         take_over: bool,
     ) -> ChangeRequest:
-        """Return the request that the options describe. Raises `PlanFileError` and what `design_to_apply` raises."""
+        """Return the request of the options. Raises `PlanFileError` and what `choose_apply_design` raises."""
         if change_file is None:
-            return cls(design_to_apply(lab_file, named, runs_dir), runs_dir, take_over, None, expect)
-        if named != NamedTopology() or take_over:
+            return cls(
+                choose_apply_design(lab_file, named_topology, runs_dir), runs_dir, take_over, None, expect
+            )
+        if named_topology != NamedTopology() or take_over:
             raise PlanFileError(
                 f"--change {change_file} already sets the change: leave out --simplex, --method, --demand, "
                 "--hosts-of, --plan, --epoch and --take-over"
@@ -270,38 +272,38 @@ class ChangeRequest:
         lab = find_running(load_lab(lab_file))
         if change.intent.lab != lab.name:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
-        here, design = design_of_intent(lab, change.intent)
-        choice = DesignChoice(here, design, change.intent.stated)
+        job_lab, design = build_intent_design(lab, change.intent)
+        choice = DesignChoice(job_lab, design, change.intent.stated)
         return cls(choice, runs_dir, change.take_over, change, expect)
 
     def plan(self, session: LabSession) -> LabPlan:
         """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
-        planned = session.plan(self.design_choice.design, take_over=self.take_over)
-        self.check_current(planned)
-        return planned
+        lab_plan = session.plan(self.design_choice.design, take_over=self.take_over)
+        self.check_current(lab_plan)
+        return lab_plan
 
-    def check_current(self, planned: LabPlan) -> None:
+    def check_current(self, lab_plan: LabPlan) -> None:
         """Raise `PlanStale` unless the lab is in the required state. Without an option, every state is accepted."""
         if self.change is None and self.expect is None:
             return
-        now = observe_now(self.design_choice, planned, self.runs_dir)
+        current_state = observe_now(self.design_choice, lab_plan, self.runs_dir)
         if self.expect is not None:
-            check_expected(self.expect, now)
+            check_expected(self.expect, current_state)
         if self.change is not None:
-            self.change.check_current(planned, now)
+            self.change.check_current(lab_plan, current_state)
 
 
-def observe_now(choice: DesignChoice, planned: LabPlan, runs_dir: Path) -> Observed:
+def observe_now(choice: DesignChoice, lab_plan: LabPlan, runs_dir: Path) -> ObservedState:
     """Return the current state of the lab for a plan. Raises `JournalError`."""
     epochs = sorted(intent.epoch for intent in _find_epochs_in_force(choice, runs_dir))
     token = _find_token(choice, runs_dir)
-    return observe_plan(planned, epochs=epochs, revision=choice.lab.revision, token=token)
+    return observe_plan(lab_plan, epochs=epochs, revision=choice.lab.revision, token=token)
 
 
 def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:
     """Return the newest fencing token of an explicit lease on any of the plan's hosts, or None without a lease."""
-    hosts = parts_of(choice.lab, [f"host:{host.name}" for host in choice.lab.hosts])
-    leases = read_leases(address_in(runs_dir), choice.lab.name)
+    hosts = find_parts(choice.lab, [f"host:{host.name}" for host in choice.lab.hosts])
+    leases = read_leases(get_database_address(runs_dir), choice.lab.name)
     tokens = [
         lease.token
         for lease in leases
@@ -313,8 +315,8 @@ def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:
 def _find_epochs_in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent, ...]:
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
     hosts = {host.name for host in choice.lab.hosts}
-    stored = select_in_force(load_intents(runs_dir, choice.lab.name))
-    return tuple(intent for intent in stored if not hosts.isdisjoint(intent.hosts))
+    current_intents = select_in_force(load_intents(runs_dir, choice.lab.name))
+    return tuple(intent for intent in current_intents if not hosts.isdisjoint(intent.hosts))
 
 
 def _load_designs(choice: DesignChoice, intents: Iterable[Intent]) -> list[HostedDesign]:
@@ -322,5 +324,5 @@ def _load_designs(choice: DesignChoice, intents: Iterable[Intent]) -> list[Hoste
     designs = []
     for intent in intents:
         with suppress(IntentError, TopologyError):
-            designs.append(HostedDesign(*design_of_intent(choice.lab, intent)))
+            designs.append(HostedDesign(*build_intent_design(choice.lab, intent)))
     return designs

@@ -48,19 +48,19 @@ Pair = tuple[Link, Link]
 Cables = tuple[Pair, Pair]
 
 
-def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
+def count_received_links(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> int:
     """Return how many links carried a probe frame of this epoch from their source to their target."""
-    return len(wiring.links) - len(find_silent_links(lab, wiring, heard))
+    return len(wiring.links) - len(find_silent_links(lab, wiring, probe_report))
 
 
-def find_silent_links(lab: Lab, wiring: Wiring, heard: ProbeReport) -> frozenset[Link]:
+def find_silent_links(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> frozenset[Link]:
     """Return the links that carried no probe frame of this epoch."""
-    comparison = _Comparison(lab, wiring, heard)
+    comparison = _Comparison(lab, wiring, probe_report)
     return frozenset(link for link in wiring.links if not comparison.is_received(link))
 
 
 def compare(
-    lab: Lab, wiring: Wiring, heard: ProbeReport, ignore: Collection[Link] = ()
+    lab: Lab, wiring: Wiring, probe_report: ProbeReport, ignore: Collection[Link] = ()
 ) -> tuple[LinkFinding, ...]:
     """Return findings for every difference between probe frames and wiring, except for the links in `ignore`.
 
@@ -68,12 +68,12 @@ def compare(
     also covers links between the same two hosts, where every ping would still be answered. If the links from two NICs
     are such a pair, and the links to these NICs too, all four are one finding: the two cables are swapped.
     """
-    comparison = _Comparison(lab, wiring, heard)
+    comparison = _Comparison(lab, wiring, probe_report)
     cables = _find_swapped_cables(comparison.swapped_pairs)
-    explained = {link for both in cables for pair in both for link in pair}
-    findings = [_report_swapped_cables(lab, both) for both in cables]
+    explained_links = {link for cable_pair in cables for pair in cable_pair for link in pair}
+    findings = [_report_swapped_cables(lab, cable_pair) for cable_pair in cables]
     for link in wiring.links:
-        if link not in ignore and link not in explained and not comparison.is_received(link):
+        if link not in ignore and link not in explained_links and not comparison.is_received(link):
             findings += _judge_link(comparison, link, ignore)
     return (*findings, *_judge_foreign_frames(comparison))
 
@@ -121,19 +121,23 @@ class _Comparison:
     @cached_property
     def received_instead(self) -> Mapping[Link, Link]:
         """Links whose target receives frames from the source of another link, and none from its own source."""
-        instead: dict[Link, Link] = {}
+        swapped_links: dict[Link, Link] = {}
         for link in self.wiring.links:
-            others = [self.link_from[nic] for nic in self.sources(link.target) if nic in self.link_from]
-            if others and link not in others:
-                instead[link] = others[0]
-        return instead
+            received_links = [
+                self.link_from[nic] for nic in self.sources(link.target) if nic in self.link_from
+            ]
+            if received_links and link not in received_links:
+                swapped_links[link] = received_links[0]
+        return swapped_links
 
     @cached_property
     def swapped_pairs(self) -> tuple[Pair, ...]:
         """Pairs of links that receive each other's frames."""
-        instead = self.received_instead
+        swapped_links = self.received_instead
         return tuple(
-            (link, other) for link, other in instead.items() if instead.get(other) == link and link < other
+            (link, other_link)
+            for link, other_link in swapped_links.items()
+            if swapped_links.get(other_link) == link and link < other_link
         )
 
     @cached_property
@@ -152,27 +156,27 @@ def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
     cables: list[Cables] = []
     unmatched = set(pairs)
     for pair in pairs:
-        ends = {link.source for link in pair}, {link.target for link in pair}
-        for other in unmatched - {pair} if pair in unmatched else ():
-            others = {link.target for link in other}, {link.source for link in other}
-            if ends[0] == others[0] or ends[1] == others[1]:
-                cables.append((pair, other))
-                unmatched -= {pair, other}
+        endpoints = {link.source for link in pair}, {link.target for link in pair}
+        for candidate in unmatched - {pair} if pair in unmatched else ():
+            candidate_ends = {link.target for link in candidate}, {link.source for link in candidate}
+            if endpoints[0] == candidate_ends[0] or endpoints[1] == candidate_ends[1]:
+                cables.append((pair, candidate))
+                unmatched -= {pair, candidate}
                 break
     return tuple(cables)
 
 
 def _report_swapped_cables(lab: Lab, cables: Cables) -> LinkFinding:
     """Return the finding of two swapped cables. It names both candidates if the links run both ways."""
-    one, other = cables
+    first_pair, second_pair = cables
     choices = []
-    for ends, others in (
-        ({link.source for link in one}, {link.target for link in other}),
-        ({link.target for link in one}, {link.source for link in other}),
+    for endpoints, other_endpoints in (
+        ({link.source for link in first_pair}, {link.target for link in second_pair}),
+        ({link.target for link in first_pair}, {link.source for link in second_pair}),
     ):
-        if ends == others:
-            choices.append(" and ".join(lab.nic_label(nic) for nic in sorted(ends)))
-    subject = " and ".join(lab.link_label(link) for link in (*one, *other))
+        if endpoints == other_endpoints:
+            choices.append(" and ".join(lab.nic_label(nic) for nic in sorted(endpoints)))
+    subject = " and ".join(lab.link_label(link) for link in (*first_pair, *second_pair))
     return SWAPPED.report(subject, f"the whole cables of {', or those of '.join(choices)} are swapped")
 
 
@@ -180,18 +184,18 @@ def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -
     """Yield the finding of a link whose frame did not arrive, unless another finding explains it."""
     lab = comparison.lab
     subject, target = lab.link_label(link), lab.nic_label(link.target)
-    other = comparison.received_instead.get(link)
+    other_link = comparison.received_instead.get(link)
     if detail := _explain_by_stray(comparison, link):
         yield SWAPPED.report(subject, detail)
     elif not comparison.report(link.target).carrier:
-        silenced = _describe_silenced(comparison, link.target)
-        yield NO_CARRIER.report(subject, f"{target} receives no light{silenced}")
-    elif other is not None and comparison.received_instead.get(other) == link:
-        if link < other or other in ignore:  # the pair is one finding
-            yield _report_swapped(lab, link, other)
-    elif other is not None:
-        what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
-        yield SWAPPED.report(subject, f"{what}; {_advise_on_fibres(lab, link)}")
+        consequence = _describe_silenced(comparison, link.target)
+        yield NO_CARRIER.report(subject, f"{target} receives no light{consequence}")
+    elif other_link is not None and comparison.received_instead.get(other_link) == link:
+        if link < other_link or other_link in ignore:  # the pair is one finding
+            yield _report_swapped(lab, link, other_link)
+    elif other_link is not None:
+        problem = f"{target} hears {lab.nic_label(other_link.source)} instead of {lab.nic_label(link.source)}"
+        yield SWAPPED.report(subject, f"{problem}; {_advise_on_fibres(lab, link)}")
     elif not _is_consequence(comparison, link):
         yield NOT_HEARD.report(subject, _explain_silence(comparison, link))
 
@@ -201,16 +205,18 @@ def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
     lab = comparison.lab
     for source, nic in comparison.strays:
         if source == link.source:
-            place = f"{fibre_end(lab, nic, 'receive')} and {fibre_end(lab, link.target, 'receive')}"
+            ports = (
+                f"{locate_fibre_end(lab, nic, 'receive')} and {locate_fibre_end(lab, link.target, 'receive')}"
+            )
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.target)}: "
-                f"the receive fibres at {place} are swapped"
+                f"the receive fibres at {ports} are swapped"
             )
         if nic == link.target:
-            place = f"{fibre_end(lab, source, 'transmit')} and {fibre_end(lab, link.source, 'transmit')}"
+            ports = f"{locate_fibre_end(lab, source, 'transmit')} and {locate_fibre_end(lab, link.source, 'transmit')}"
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.source)}: "
-                f"the transmit fibres at {place} are swapped"
+                f"the transmit fibres at {ports} are swapped"
             )
     return ""
 
@@ -226,24 +232,27 @@ def _is_consequence(comparison: _Comparison, link: Link) -> bool:
     return not comparison.report(link.source).carrier and link.source in comparison.link_into
 
 
-def _report_swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
-    first, second = lab.link_label(one), lab.link_label(other)
-    sources = " and ".join(fibre_end(lab, link.source, "transmit") for link in (one, other))
-    targets = " and ".join(fibre_end(lab, link.target, "receive") for link in (one, other))
+def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
+    label, other_label = lab.link_label(link_a), lab.link_label(link_b)
+    sources = " and ".join(locate_fibre_end(lab, link.source, "transmit") for link in (link_a, link_b))
+    targets = " and ".join(locate_fibre_end(lab, link.target, "receive") for link in (link_a, link_b))
     detail = (
-        f"{lab.nic_label(one.target)} hears {lab.nic_label(other.source)} and {lab.nic_label(other.target)} hears "
-        f"{lab.nic_label(one.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
+        f"{lab.nic_label(link_a.target)} hears {lab.nic_label(link_b.source)} and {lab.nic_label(link_b.target)} hears "
+        f"{lab.nic_label(link_a.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
         f"receive fibres at {targets}"
     )
-    return SWAPPED.report(f"{first} and {second}", detail)
+    return SWAPPED.report(f"{label} and {other_label}", detail)
 
 
 def _advise_on_fibres(lab: Lab, link: Link) -> str:
-    source, target = fibre_end(lab, link.source, "transmit"), fibre_end(lab, link.target, "receive")
+    source, target = (
+        locate_fibre_end(lab, link.source, "transmit"),
+        locate_fibre_end(lab, link.target, "receive"),
+    )
     return f"check the transmit fibre at {source} and the receive fibre at {target}"
 
 
-def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
+def locate_fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
     """Return the switch port at which a fibre of a NIC ends, as `switch:port`."""
     end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
     return f"{end.switch}:{end.port}"
@@ -256,16 +265,21 @@ def _explain_silence(comparison: _Comparison, link: Link) -> str:
     sender, receiver = comparison.report(link.source), comparison.report(link.target)
     if not sender.carrier:
         return f"{source} has no carrier itself and so cannot send"
-    what = f"{target} has light but hears nothing from {source}"
+    problem = f"{target} has light but hears nothing from {source}"
     if errors := receiver.counters.get("rx_errors"):
-        return f"{what}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
+        return f"{problem}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
     if sender.sent and not sender.counters.get("tx_packets", sender.sent):
-        return f"{what}: {source} counts no packet sent; check queues and filters on {_get_host_name(lab, link.source)}"
-    if arrived := receiver.counters.get("rx_packets"):
-        where = _get_host_name(lab, link.target)
-        return f"{what}: it counts {arrived} packets received, so check what drops them on {where}"
-    counts = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
-    return f"{what}{counts}; {_advise_on_fibres(lab, link)}"
+        return (
+            f"{problem}: {source} counts no packet sent; check queues and filters on "
+            f"{_get_host_name(lab, link.source)}"
+        )
+    if packet_count := receiver.counters.get("rx_packets"):
+        host_name = _get_host_name(lab, link.target)
+        return (
+            f"{problem}: it counts {packet_count} packets received, so check what drops them on {host_name}"
+        )
+    count_note = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
+    return f"{problem}{count_note}; {_advise_on_fibres(lab, link)}"
 
 
 def _get_host_name(lab: Lab, nic: Nic) -> str:
@@ -274,13 +288,16 @@ def _get_host_name(lab: Lab, nic: Nic) -> str:
 
 def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about frames that no link explains: of another epoch or lab, or between NICs without a link."""
-    heard = comparison.heard
+    probe_report = comparison.heard
     unexplained = [stray for stray in comparison.strays if not _has_silent_link(comparison, *stray)]
-    for (host, nic), report in heard.nics.items():
+    for (host, nic), report in probe_report.nics.items():
         for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
-            if frame.epoch != heard.epoch or frame[:2] not in comparison.nics:
-                detail = f"a frame of epoch {frame.epoch}, not {heard.epoch}: another lab or run shares these fibres"
+            if frame.epoch != probe_report.epoch or frame[:2] not in comparison.nics:
+                detail = (
+                    f"a frame of epoch {frame.epoch}, not {probe_report.epoch}: another lab or run "
+                    "shares these fibres"
+                )
                 yield FOREIGN.report(subject, detail)
             elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"

@@ -22,18 +22,18 @@ from numpy.typing import NDArray
 from lightbed.wording import count_noun
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Topology, Wiring
-from testbed.design.repair import CurrentLinks, Detour, Repair, find_bought_pairs, plan_repair, routes_over
+from testbed.design.repair import CurrentLinks, Detour, Repair, apply_detours, find_bought_pairs, plan_repair
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import check_no_drift
 from testbed.operate.boards import find_free_circuits
-from testbed.operate.design import Design, with_routes
+from testbed.operate.design import Design, replace_routes
 from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
 from testbed.operate.intent import TopologySource
 from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
-from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners, ports_of
+from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports, list_used_ports
 from testbed.operate.session import DEFAULT, Change, LabSession, Note
 
 if TYPE_CHECKING:
@@ -82,33 +82,41 @@ class RepairRecord:
         except KeyError:
             return None
 
-    def is_in_force(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
+    def is_in_force(self, lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> bool:
         """Return whether this is a repair of `wiring` and the switches hold its links."""
-        repaired = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not find_differences(lab, repaired, seen)
+        repaired_wiring = replace(wiring, links=tuple(self.links))
+        return self.planned == frozenset(wiring.links) and not find_differences(
+            lab, repaired_wiring, snapshots
+        )
 
 
-def find_differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
+def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> tuple[str, ...]:
     """Return the missing circuits of a wiring (`-a/nic1 -> b/nic1`), and extra circuits at the lab's ports (`+`).
 
     Circuits to boards at NICs that the wiring leaves free are not a difference.
     """
-    lab_ports, owners = own_ports(lab), port_owners(lab)
-    circuits = circuits_of(lab, wiring)
-    planned = {(c.switch, c.input_port, c.output_port) for c in circuits}
-    held = {name: snapshot.connections for name, snapshot in seen.items()}
-    attached = find_free_circuits(lab, held, ports_of(circuits))
-    actual = {
+    lab_ports, owners = list_lab_ports(lab), find_port_owners(lab)
+    circuits = list_circuits(lab, wiring)
+    planned_circuits = {(c.switch, c.input_port, c.output_port) for c in circuits}
+    circuits_by_switch = {name: snapshot.connections for name, snapshot in snapshots.items()}
+    board_circuits = find_free_circuits(lab, circuits_by_switch, list_used_ports(circuits))
+    current_circuits = {
         (name, *pair)
-        for name, snapshot in seen.items()
+        for name, snapshot in snapshots.items()
         for pair in snapshot.connections.pairs
         if any((name, port) in lab_ports for port in pair)
     }
 
     def label_circuits(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
-        return [f"{sign}{pair_label(owners, name, (here, there))}" for name, here, there in sorted(circuits)]
+        return [
+            f"{sign}{label_pair(owners, name, (input_port, output_port))}"
+            for name, input_port, output_port in sorted(circuits)
+        ]
 
-    return (*label_circuits("-", planned - actual), *label_circuits("+", actual - planned - attached))
+    return (
+        *label_circuits("-", planned_circuits - current_circuits),
+        *label_circuits("+", current_circuits - planned_circuits - board_circuits),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +124,9 @@ class LabRepair:
     """A planned repair in two stages: the detours of `rerouted`, then the circuits of `repatched`.
 
     `rerouted` is None if the links that carry data do not connect all hosts. `repatched` is None if no circuit changes.
-    `is_repaired` is True if the switches already hold the repair. `strange` lists circuits that belong neither to the
-    topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next repair before
-    anything changes.
+    `is_repaired` is True if the switches already hold the repair. `unexpected_circuits` lists circuits that belong
+    neither to the topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next
+    repair before anything changes.
     """
 
     observation: LossObservation
@@ -126,7 +134,7 @@ class LabRepair:
     rerouted: Design | None
     repatched: Design | None
     is_repaired: bool
-    strange: tuple[str, ...]
+    unexpected_circuits: tuple[str, ...]
     record: RepairRecord
 
 
@@ -151,7 +159,7 @@ class RepairResult:
 def observe_design(session: LabSession, design: Design) -> LossObservation:
     """Return the current losses of a design in force. Raises the switches' errors and `HostError`."""
     return observe_losses(
-        session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet
+        session.lab, list_circuits(session.lab, design.wiring), session.switches, session.fleet
     )
 
 
@@ -159,51 +167,58 @@ def plan_lab_repair(
     lab: Lab,
     design: Design,
     observation: LossObservation,
-    earlier: RepairRecord | None = None,
-    sent: NDArray[np.float64] | None = None,
+    earlier_repair: RepairRecord | None = None,
+    traffic_bytes: NDArray[np.float64] | None = None,
     routes_for: RoutesFor = lambda _topology: None,
 ) -> LabRepair | None:
     """Return the repair of the observed losses, or None if nothing is lost.
 
-    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU has
-    failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier` repair in force adds
-    the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of a
-    plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
+    `traffic_bytes` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU
+    has failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier_repair` in force
+    adds the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of
+    a plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
     `TopologyError` if a host is cut off, and `DriftError` if the reason is that another topology is in force.
     """
     # Keep each fibre once. The current observation comes last, because it also shows transmit fibres lost earlier.
-    known = {
-        (loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *observation.losses)
+    losses_by_fibre = {
+        (loss.nic, loss.fibre): loss
+        for loss in (*(earlier_repair.losses if earlier_repair else ()), *observation.losses)
     }
-    losses = tuple(known.values())
+    losses = tuple(losses_by_fibre.values())
     if not losses:
         return None
-    expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
-    strange = find_differences(lab, expected, observation.seen)
+    expected_wiring = (
+        replace(design.wiring, links=tuple(earlier_repair.links)) if earlier_repair else design.wiring
+    )
+    unexpected_circuits = find_differences(lab, expected_wiring, observation.snapshots)
     # The idle NICs of a failed GPU cannot be used either.
-    dead = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
+    dead_nics = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
     try:
         repair = plan_repair(
             _add_idle_nics(lab, design.wiring),
-            sorted(dead),
-            () if any(loss.fibre == "gpu" for loss in losses) else find_bought_pairs(design.topology, sent),
+            sorted(dead_nics),
+            ()
+            if any(loss.fibre == "gpu" for loss in losses)
+            else find_bought_pairs(design.topology, traffic_bytes),
             planes=len(lab.switches),
-            lost=_find_affected_links(design.wiring, losses),
-            current=CurrentLinks(observation.held, observation.carrying),
+            failed_links=_find_affected_links(design.wiring, losses),
+            current=CurrentLinks(observation.held_links, observation.carrying_links),
         )
     except TopologyError as error:
-        if strange:
-            raise DriftError(describe_strange_circuits(strange)) from error
+        if unexpected_circuits:
+            raise DriftError(describe_unexpected_circuits(unexpected_circuits)) from error
         raise
-    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.seen)
-    moves = is_repaired or repair.make or repair.remove
+    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.snapshots)
+    has_new_circuits = is_repaired or repair.make or repair.remove
     return LabRepair(
         observation,
         repair,
         _design_detours(design, repair, routes_for),
-        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
+        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for)
+        if has_new_circuits
+        else None,
         is_repaired,
-        () if is_repaired else strange,
+        () if is_repaired else unexpected_circuits,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
     )
 
@@ -213,14 +228,20 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 
     A NIC without light does not send, so its outgoing link is included.
     """
-    into, out = wiring.link_into, wiring.link_from
-    without_light = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
-    without_light |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
-    lost = {links[nic] for nic in without_light for links in (into, out) if nic in links}
+    incoming_links, outgoing_links = wiring.link_into, wiring.link_from
+    dark_nics = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
+    dark_nics |= {
+        outgoing_links[loss.nic].target
+        for loss in losses
+        if loss.fibre == "transmit" and loss.nic in outgoing_links
+    }
+    lost_links = {
+        links[nic] for nic in dark_nics for links in (incoming_links, outgoing_links) if nic in links
+    }
     if not wiring.simplex:
-        dead = {loss.nic for loss in losses}
-        lost |= {link for link in wiring.links if dead.intersection(link)}
-    return lost
+        dead_nics = {loss.nic for loss in losses}
+        lost_links |= {link for link in wiring.links if dead_nics.intersection(link)}
+    return lost_links
 
 
 def add_failed_gpus(
@@ -228,9 +249,11 @@ def add_failed_gpus(
 ) -> LossObservation:
     """Return the observation with the losses that failed GPUs cause. Links of their NICs carry nothing."""
     losses = tuple(find_gpu_losses(lab, design.wiring, failed))
-    dead = find_nics_lost(lab, failed)
-    carrying = frozenset(link for link in observation.carrying if not dead.intersection(link))
-    return replace(observation, losses=(*observation.losses, *losses), carrying=carrying)
+    dead_nics = find_nics_lost(lab, failed)
+    carrying_links = frozenset(
+        link for link in observation.carrying_links if not dead_nics.intersection(link)
+    )
+    return replace(observation, losses=(*observation.losses, *losses), carrying_links=carrying_links)
 
 
 def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
@@ -239,7 +262,7 @@ def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> De
     rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
     if rerouted.sets is not None:
         return rerouted
-    return replace(rerouted, routes=routes_over(rerouted.routes, repair.detours))
+    return replace(rerouted, routes=apply_detours(rerouted.routes, repair.detours))
 
 
 def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
@@ -250,10 +273,10 @@ def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
 
 def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
-    old = design.topology
-    topology = Topology(old.nodes, wiring.degree, old.simplex, old.strides, edges)
+    old_topology = design.topology
+    topology = Topology(old_topology.nodes, wiring.degree, old_topology.simplex, old_topology.strides, edges)
     rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
-    return rerouted if routes is None else with_routes(rerouted, routes)
+    return rerouted if routes is None else replace_routes(rerouted, routes)
 
 
 def carry_out(
@@ -273,7 +296,9 @@ def carry_out(
     target = planned.repatched or planned.rerouted
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
-    check_no_drift(session.lab, planned.observation.seen, {part.switch: part.seen for part in plan.switches})
+    check_no_drift(
+        session.lab, planned.observation.snapshots, {part.switch: part.snapshot for part in plan.switches}
+    )
     if planned.repatched is None:
         return carry_out_detours(session, planned, plan, note)
     detour = None if planned.is_repaired else planned.rerouted
@@ -285,13 +310,18 @@ def carry_out(
 
 
 def carry_out_detours(
-    session: LabSession, planned: LabRepair, plan: LabPlan, note: Note, *, again: str | None = None
+    session: LabSession,
+    planned: LabRepair,
+    plan: LabPlan,
+    note: Note,
+    *,
+    resumed_operation: str | None = None,
 ) -> RepairResult:
     """Install detours around lost fibres if no circuit can help, and verify them in the same operation.
 
-    Pass `again` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
+    Pass `resumed_operation` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
     """
-    with session.operation("repair", "around lost fibres", again=again) as operation:
+    with session.operation("repair", "around lost fibres", resumed_operation=resumed_operation) as operation:
         reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
         verified = _verify_detours(session, planned, plan, note)
         session.writable.prove(operation, is_proven=verified.ok)
@@ -300,19 +330,19 @@ def carry_out_detours(
 
 def check_in_force(planned: LabRepair) -> None:
     """Raise `DriftError` if the repair is not for the topology in force."""
-    if planned.strange:
-        raise DriftError(f"{describe_strange_circuits(planned.strange)}; nothing was done")
+    if planned.unexpected_circuits:
+        raise DriftError(f"{describe_unexpected_circuits(planned.unexpected_circuits)}; nothing was done")
 
 
-def describe_strange_circuits(strange: tuple[str, ...]) -> str:
+def describe_unexpected_circuits(unexpected_circuits: tuple[str, ...]) -> str:
     """Return an error message about circuits that belong neither to the topology nor to a repair of it."""
-    missing = sum(word.startswith("-") for word in strange)
-    missing_circuits = _count_with_verb(missing, "circuit")
-    others = _count_with_verb(len(strange) - missing, "other")
-    shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
+    missing_count = sum(label.startswith("-") for label in unexpected_circuits)
+    missing_circuits = _count_with_verb(missing_count, "circuit")
+    other_circuits = _count_with_verb(len(unexpected_circuits) - missing_count, "other")
+    examples = ", ".join(unexpected_circuits[:4]) + (", ..." if len(unexpected_circuits) > 4 else "")
     return (
         f"the switches hold neither this topology nor a recorded repair of it: {missing_circuits} missing and "
-        f"{others} there ({shown}). Give the --plan or options of the topology in force "
+        f"{other_circuits} there ({examples}). Give the --plan or options of the topology in force "
         "and the --runs-dir of its repair, or bring this one into force with `testbed apply`"
     )
 
@@ -335,12 +365,15 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
     """Verify the links that carry traffic. Circuits of lost fibres, which stay in place, do not count as findings."""
-    known = {session.lab.link_label(link) for link in planned.observation.held - planned.observation.carrying}
+    dark_labels = {
+        session.lab.link_label(link)
+        for link in planned.observation.held_links - planned.observation.carrying_links
+    }
     report = session.verify(plan)
     findings = tuple(
         finding
         for finding in report.findings
-        if finding.kind != "extra_circuit" or not known.issuperset(finding.parts or (finding.subject,))
+        if finding.kind != "extra_circuit" or not dark_labels.issuperset(finding.parts or (finding.subject,))
     )
     note(
         f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'remaining circuit')}"
@@ -351,27 +384,27 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     """Yield lost fibres and the planned changes as lines of text."""
     yield from describe_losses(lab, planned.record.losses)
-    if planned.strange:
-        yield describe_strange_circuits(planned.strange)
+    if planned.unexpected_circuits:
+        yield describe_unexpected_circuits(planned.unexpected_circuits)
         return
     for detour in _list_detours(planned):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
-        yield f"at once: {lab.link_label(detour.lost)} over {path}"
+        yield f"at once: {lab.link_label(detour.lost_link)} over {path}"
     for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
-    yield planned.repair.why
-    held = planned.observation.held
+    yield planned.repair.reason
+    held_links = planned.observation.held_links
     yield from _list_unpatched(
-        lab, (circuit for circuit in planned.observation.unpatched if circuit.link in held)
+        lab, (circuit for circuit in planned.observation.unpatched_circuits if circuit.link in held_links)
     )
 
 
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
     """Yield lost fibres as lines of text."""
     for loss in losses:
-        doubt = "" if loss.sure else " (or the one at the other end)"
-        yield f"lost: {_describe_part(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+        note = "" if loss.is_certain else " (or the one at the other end)"
+        yield f"lost: {_describe_part(lab, loss)}{note}, for {lab.link_label(loss.link)}"
 
 
 def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
@@ -381,7 +414,7 @@ def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
             "nic": lab.nic_label(loss.nic),
             "fibre": loss.fibre,
             "link": lab.link_label(loss.link),
-            "sure": loss.sure,
+            "sure": loss.is_certain,
         }
         for loss in losses
     ]
@@ -396,22 +429,22 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     return {
         "lost": losses_json(lab, planned.record.losses),
         "detours": [
-            {"link": lab.link_label(detour.lost), "path": labels(detour.path)}
+            {"link": lab.link_label(detour.lost_link), "path": labels(detour.path)}
             for detour in _list_detours(planned)
         ],
         "remove": labels(planned.repair.remove),
         "make": labels(planned.repair.make),
-        "why": planned.repair.why,
+        "why": planned.repair.reason,
     }
 
 
 def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
-    strange = find_differences(lab, design.wiring, observation.seen)
-    if observation.unpatched and any(word.startswith("+") for word in strange):
-        yield describe_strange_circuits(strange)
+    unexpected_circuits = find_differences(lab, design.wiring, observation.snapshots)
+    if observation.unpatched_circuits and any(label.startswith("+") for label in unexpected_circuits):
+        yield describe_unexpected_circuits(unexpected_circuits)
         return
-    yield from _list_unpatched(lab, observation.unpatched)
+    yield from _list_unpatched(lab, observation.unpatched_circuits)
 
 
 def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
@@ -424,13 +457,15 @@ def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
     """Return the detours to install. Links that the circuits of an earlier repair replace need none."""
     if planned.is_repaired:
         return ()
-    held = planned.observation.held
-    return tuple(detour for detour in planned.repair.detours if detour.lost in held or len(detour.path) != 1)
+    held_links = planned.observation.held_links
+    return tuple(
+        detour for detour in planned.repair.detours if detour.lost_link in held_links or len(detour.path) != 1
+    )
 
 
 def _describe_part(lab: Lab, loss: Loss) -> str:
     nic = lab.nic(loss.nic)
     if loss.fibre == "gpu":
         return f"the GPU beside {lab.nic_label(loss.nic)}"
-    end = nic.transmit if loss.fibre == "transmit" else nic.receive
-    return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"
+    fibre_end = nic.transmit if loss.fibre == "transmit" else nic.receive
+    return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {fibre_end.switch}:{fibre_end.port}"

@@ -26,8 +26,8 @@ from testbed.errors import JournalError, LabStartError
 from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import is_up
-from testbed.leases.model import parts_of, parts_of_lab
-from testbed.operate.apply import apply_plan, install_hosts, parts_of_plan
+from testbed.leases.model import find_parts, list_lab_parts
+from testbed.operate.apply import apply_plan, find_plan_parts, install_hosts
 from testbed.operate.boards import find_board_links, find_free_links, set_board_routes
 from testbed.operate.confirmation import Confirmations, check_none_pending
 from testbed.operate.design import (
@@ -36,7 +36,7 @@ from testbed.operate.design import (
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.intent import ApplyRecord, Intent, IntentLog, NoRecord, TopologySource
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.plan import circuits_of, plan_lab, ports_of
+from testbed.operate.plan import list_circuits, list_used_ports, plan_lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from testbed.design.model import Wiring
     from testbed.lab.hosts.fleet import Fleet
     from testbed.operate.journal import Journal
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 
 Note = Callable[[str], None]
@@ -55,13 +55,14 @@ Kind = Literal["apply", "repair", "rollback", "trial"]
 class Change:
     """Kind of a change and its reason.
 
-    `again` and `epoch` name the operation and the epoch to resume. The routes of a `detour` are installed before any
-    circuit changes. `confirm` holds the seconds after which the change is rolled back, and the epoch to go back to.
+    `resumed_operation` and `epoch` name the operation and the epoch to resume. The routes of a `detour` are installed
+    before any circuit changes. `confirm` holds the seconds after which the change is rolled back, and the epoch to go
+    back to.
     """
 
     kind: Kind = "apply"
-    why: str = ""
-    again: str | None = None
+    reason: str = ""
+    resumed_operation: str | None = None
     epoch: int | None = None
     detour: Design | None = None
     confirm: tuple[float, int] | None = None
@@ -112,15 +113,15 @@ def open_switches(
     Raises `TransportError` for the first switch that does not answer, unless `partial`.
     """
     switches: dict[str, OpticalSwitch] = {}
-    off: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for switch in lab.switches:
         try:
             switches[switch.name] = stack.enter_context(open_switch(switch.address))
         except TransportError as error:
             if not partial:
                 raise
-            off[switch.name] = str(error)
-    return switches, off
+            errors[switch.name] = str(error)
+    return switches, errors
 
 
 READING = (
@@ -137,7 +138,7 @@ READING = (
 """Attributes of `OpticalSwitch` that do not change the switch."""
 
 
-def reader_of(switch: OpticalSwitch) -> OpticalSwitch:
+def make_read_only(switch: OpticalSwitch) -> OpticalSwitch:
     """Return an open switch without the methods that change it, so that a read-only session cannot call them."""
     return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING}))
 
@@ -154,29 +155,29 @@ def open_lab(
     """Open every switch and, unless hosts are only modelled, connect to every host; close all on leaving.
 
     Without a journal the session is read-only: its switches have no method that writes. A `partial` session leaves out
-    switches and hosts that do not answer; `LabSession.off` says why. Pass `keep_intent=False` for a lab that ends with
-    the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
+    switches and hosts that do not answer; `LabSession.unreachable` says why. Pass `keep_intent=False` for a lab that
+    ends with the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
-        switches, off = open_switches(lab, stack, partial=partial)
+        switches, unreachable = open_switches(lab, stack, partial=partial)
         fleet: Fleet | None = None
         if not model_hosts:
             from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
             fleet = stack.enter_context(SshFleet(lab, partial=partial))
-            off.update(fleet.off)
+            unreachable.update(fleet.off)
         if journal is None:
-            switches = {name: reader_of(switch) for name, switch in switches.items()}
-        yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
+            switches = {name: make_read_only(switch) for name, switch in switches.items()}
+        yield LabSession(lab, switches, fleet, journal, unreachable=unreachable, keep_intent=keep_intent)
 
 
 class LabSession:
     """Switches and hosts of an open lab, and the operations on them.
 
     `fleet` is None if hosts are modelled. Routes are then computed but not installed, and no probe frames are sent.
-    `off` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a switch
-    after each of its steps.
+    `unreachable` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a
+    switch after each of its steps.
     """
 
     def __init__(
@@ -186,31 +187,31 @@ class LabSession:
         fleet: Fleet | None,
         journal: Journal | None,
         *,
-        off: Mapping[str, str] | None = None,
+        unreachable: Mapping[str, str] | None = None,
         keep_intent: bool = True,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
-        self.off = off or {}
+        self.unreachable = unreachable or {}
         self.on_step: Callable[[str], object] = lambda _switch: None
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
-        self._open: str | None = None
+        self._operation: str | None = None
         self._is_resumed = False
 
     @property
-    def off_findings(self) -> tuple[LinkFinding, ...]:
+    def unreachable_findings(self) -> tuple[LinkFinding, ...]:
         """Findings of the switches and hosts that do not answer."""
-        if not self.off:
+        if not self.unreachable:
             return ()
         from testbed.operate.proof.judge import HOST_OFF, SWITCH_OFF
 
         switches = {switch.name for switch in self.lab.switches}
         return tuple(
             (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
-            for name, reason in self.off.items()
+            for name, reason in self.unreachable.items()
         )
 
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
@@ -225,18 +226,23 @@ class LabSession:
         return self.journal
 
     @contextmanager
-    def operation(self, kind: str, why: str, *, goal: str = "", again: str | None = None) -> Iterator[str]:
+    def operation(
+        self, kind: str, reason: str, *, goal: str = "", resumed_operation: str | None = None
+    ) -> Iterator[str]:
         """Open an operation and provide its id. Everything that the session applies within the block belongs to it.
 
-        Pass `again` (an operation id) to resume an unfinished operation. Hosts that are already configured are skipped.
+        Pass `resumed_operation` (an operation id) to resume an unfinished operation. Hosts that are already configured
+        are skipped.
         """
-        opened = self.writable.operation(self.lab.name, kind, why=why, goal=goal, again=again)
-        with opened as operation:
-            self._open, self._is_resumed = operation, again is not None
+        operation_context = self.writable.operation(
+            self.lab.name, kind, reason=reason, goal=goal, resumed_operation=resumed_operation
+        )
+        with operation_context as operation:
+            self._operation, self._is_resumed = operation, resumed_operation is not None
             try:
                 yield operation
             finally:
-                self._open, self._is_resumed = None, False
+                self._operation, self._is_resumed = None, False
 
     def apply(
         self,
@@ -256,7 +262,7 @@ class LabSession:
             self.switches,
             self.writable,
             on_begin,
-            within=self._open,
+            open_operation=self._operation,
             on_step_done=self.on_step,
         )
 
@@ -267,35 +273,39 @@ class LabSession:
         """
         if self.fleet is None:
             return
-        if self._open is None:
+        if self._operation is None:
             with self.operation("routes", design.name):
                 self.install_routes(design)
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
-        plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
-        install_hosts(self.lab, self.fleet, plan, self.writable, self._open, again=self._is_resumed)
+        forwarding = forwarding_plan(
+            self.lab, design.wiring, design.routes, self._macs, design.further_routes
+        )
+        install_hosts(
+            self.lab, self.fleet, forwarding, self.writable, self._operation, is_resumed=self._is_resumed
+        )
         if self.lab.boards:
             self._restore_board_routes(self.fleet, design)
 
     def _restore_board_routes(self, fleet: Fleet, design: Design) -> None:
         """Set the routes to boards at NICs that the design leaves free, because installing routes has flushed them."""
-        held = {name: switch.read().connections for name, switch in self.switches.items()}
-        circuits = circuits_of(self.lab, design.wiring)
-        links = find_free_links(find_board_links(self.lab, held), ports_of(circuits))
+        circuits_by_switch = {name: switch.read().connections for name, switch in self.switches.items()}
+        circuits = list_circuits(self.lab, design.wiring)
+        links = find_free_links(find_board_links(self.lab, circuits_by_switch), list_used_ports(circuits))
         set_board_routes(fleet, self.lab.link.mtu, links)
 
     def verify(
         self,
         plan: LabPlan,
         routes: Routes | None = None,
-        left: tuple[Unfinished, ...] = (),
-        further: tuple[Routes, ...] = (),
+        unfinished: tuple[IncompleteOperation, ...] = (),
+        further_routes: tuple[Routes, ...] = (),
     ) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes`, also kernels and packets.
 
-        Findings that unfinished operations (`left`) explain are reported with them. `further` holds the other sets of
-        routes that the kernels should hold.
+        Findings that unfinished operations (`unfinished`) explain are reported with them. `further_routes` holds the
+        other sets of routes that the kernels should hold.
         """
         from testbed.operate.proof.judge import verify_lab  # imported late: a plan needs no hosts
 
@@ -306,16 +316,16 @@ class LabSession:
             self.fleet,
             epoch=secrets.randbits(31),  # random, so that it differs from the epoch of every other probe
             routes=routes,
-            further=further,
-            off=self.off,
-            left=left,
+            further_routes=further_routes,
+            unreachable=self.unreachable,
+            unfinished=unfinished,
         )
 
-    def prove(self, design: Design, left: tuple[Unfinished, ...] = ()) -> VerifyReport:
+    def prove(self, design: Design, unfinished: tuple[IncompleteOperation, ...] = ()) -> VerifyReport:
         """Verify that the lab holds a design, without planning changes. Raises `TopologyError` if it does not fit."""
-        circuits = circuits_of(self.lab, design.wiring)
+        circuits = list_circuits(self.lab, design.wiring)
         plan = LabPlan(design.wiring, circuits, ())
-        return self.verify(plan, design.routes, left, design.further)
+        return self.verify(plan, design.routes, unfinished, design.further_routes)
 
     def store_intent(self, design: Design, stated: TopologySource, operation: str) -> int | None:
         """Store a design that is already in force as an epoch. Return its number, or None if epochs are not stored."""
@@ -356,12 +366,12 @@ class LabSession:
             check_none_pending(journal.directory, self.lab.name)
         amount = "some" if plan.has_changes else "nothing"
         note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
-        why = change.why or stated.words or design.name
+        reason = change.reason or stated.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
-        parts = parts_of_plan(self.lab, plan) | parts_of(self.lab, hosts)
+        parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, hosts)
         with (
             hold_fence(journal.database, self.lab.name, parts),
-            self.operation(change.kind, why, again=change.again) as operation,
+            self.operation(change.kind, reason, resumed_operation=change.resumed_operation) as operation,
             self.applying(design, stated, change.epoch) as intent,
         ):
             begin = partial(self._store_intent, intent, change)
@@ -370,21 +380,21 @@ class LabSession:
                 begin(operation)
                 detour_s = self.install_detours(change.detour, note)
             apply_start_s = time.monotonic()
-            applied = self.apply(plan, begin)
+            apply_result = self.apply(plan, begin)
             journal.note(operation, stage="routes")
             EmergencyStop(journal.directory, self.lab.name).check_before("the hosts' routes")
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
             routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
-            note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-            verified = self.verify(plan, design.routes, further=design.further)
+            note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
+            verified = self.verify(plan, design.routes, further_routes=design.further_routes)
             findings = count_noun(len(verified.findings), "finding")
             journal.prove(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
             intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
         note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
-        return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
+        return BringUpReport(design, plan, apply_result, verified, routes_s, intent.epoch, detour_s)
 
     def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
@@ -398,9 +408,9 @@ class LabSession:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
         start = time.monotonic()
         self.install_routes(detour)
-        took_s = time.monotonic() - start
-        note(f"detours are in force after {took_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
-        return took_s
+        duration_s = time.monotonic() - start
+        note(f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
+        return duration_s
 
     def applying(
         self, design: Design, stated: TopologySource, epoch: int | None
@@ -417,22 +427,22 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
     Raises `OperationRunning`, and `JournalError`, for example if another process has changed the epoch.
     """
     IntentLog(journal, lab).complete(intent.epoch)
-    with journal.operation(lab.name, again=intent.operation) as operation:
+    with journal.operation(lab.name, resumed_operation=intent.operation) as operation:
         journal.prove(operation, is_proven=True)
         record_checks(journal, lab, intent.wiring, report)
 
 
-def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict[str, str]:
+def list_part_checks(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict[str, str]:
     """Return the hosts and NICs that a proof has checked, each with the kind of its finding, or "".
 
     A switch that does not answer adds its ports.
     """
     hosts = {lab.hosts[nic.node].name for link in wiring.links for nic in link}
     checked_parts = {
-        part for name in hosts for part in parts_of(lab, [f"host:{name}"]) if not part.startswith("port:")
+        part for name in hosts for part in find_parts(lab, [f"host:{name}"]) if not part.startswith("port:")
     }
     checks = dict.fromkeys(sorted(checked_parts), "")
-    lab_parts = parts_of_lab(lab)
+    lab_parts = list_lab_parts(lab)
     for finding in findings:
         if finding.kind not in FAULTY:
             continue
@@ -445,16 +455,16 @@ def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict
 
 def note_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
     """Open the journal and store the checks of hosts and NICs, see `record_checks`."""
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
 
-    with journal_in(runs_dir) as journal:
+    with open_journal(runs_dir) as journal:
         record_checks(journal, lab, wiring, report)
 
 
 def record_checks(journal: Journal, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
     """Store the checks of hosts and NICs that a proof made. Raises `JournalError`."""
-    from testbed.leases.fence import database_errors
+    from testbed.leases.fence import convert_database_errors
     from testbed.leases.store import LeaseStore
 
-    with database_errors(journal.database):
-        LeaseStore(journal.database, lab.name).write_checks(checks_of(lab, wiring, report.findings))
+    with convert_database_errors(journal.database):
+        LeaseStore(journal.database, lab.name).write_checks(list_part_checks(lab, wiring, report.findings))

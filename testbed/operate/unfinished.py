@@ -32,7 +32,7 @@ SwitchCircuit = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class IncompleteOperation:
     """An unfinished operation, with a description (`detail`) and a hint at the next command.
 
     | field | meaning |
@@ -68,7 +68,7 @@ class Unfinished:
         return {"operation": self.operation, "detail": self.detail, "hint": self.hint}
 
 
-def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
+def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[IncompleteOperation, ...]:
     """Return the unfinished operations of a lab that no later operation covers, oldest first.
 
     These are epochs that were never completed, epochs whose proof did not end, epochs that await confirmation without
@@ -76,7 +76,9 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinish
     Hosts that are no longer in the lab file are ignored, because no newer epoch can cover them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (Unfinished(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name))
+    unconfirmed = (
+        IncompleteOperation(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name)
+    )
     operations = (
         *_find_applies(journal),
         *_find_proofs(journal),
@@ -87,12 +89,12 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinish
     return tuple(sorted(operations, key=lambda operation: operation.operation))
 
 
-def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
+def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[IncompleteOperation, ...]:
     """Return `find_unfinished_operations`, or one entry that holds the error if the journal cannot be read."""
     try:
         return find_unfinished_operations(runs_dir, lab)
     except JournalError as error:
-        return (Unfinished(str(runs_dir), str(error), _UNREADABLE_HINT),)
+        return (IncompleteOperation(str(runs_dir), str(error), _UNREADABLE_HINT),)
 
 
 _UNREADABLE_HINT = (
@@ -152,44 +154,50 @@ _DISCOVERIES = (
 )
 
 
-def _find_applies(journal: _Journal) -> Iterator[Unfinished]:
+def _find_applies(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs that were never completed and that have hosts without a newer epoch."""
-    newer: set[str] = set()
+    covered_hosts: set[str] = set()
     for intent in journal.intents:  # newest first, so that `newer` holds every host that a later epoch covers
-        uncovered = [host for host in intent.hosts if host in journal.hosts and host not in newer]
-        if uncovered and intent.is_unfinished:
-            is_partly_covered = not newer.isdisjoint(intent.hosts)
-            yield _make_unfinished(journal, intent, uncovered if is_partly_covered else ())
-        newer.update(intent.hosts)
+        uncovered_hosts = [
+            host for host in intent.hosts if host in journal.hosts and host not in covered_hosts
+        ]
+        if uncovered_hosts and intent.is_unfinished:
+            is_partly_covered = not covered_hosts.isdisjoint(intent.hosts)
+            yield _make_unfinished(journal, intent, uncovered_hosts if is_partly_covered else ())
+        covered_hosts.update(intent.hosts)
 
 
-def _make_unfinished(journal: _Journal, intent: Intent, uncovered: Sequence[str]) -> Unfinished:
-    """Return the entry of an epoch. `uncovered` lists hosts without a newer epoch; it is empty if no host has one."""
-    how = f"failed ({intent.error})" if intent.error else "was killed"
-    begun = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
-    only = f"; newer epochs exist for all hosts but {', '.join(uncovered)}" if uncovered else ""
+def _make_unfinished(
+    journal: _Journal, intent: Intent, uncovered_hosts: Sequence[str]
+) -> IncompleteOperation:
+    """Return the entry of an epoch. `uncovered_hosts` lists hosts without a newer epoch, none if no host has one."""
+    outcome = f"failed ({intent.error})" if intent.error else "was killed"
+    description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
+    coverage_note = (
+        f"; newer epochs exist for all hosts but {', '.join(uncovered_hosts)}" if uncovered_hosts else ""
+    )
     row = journal.operations.get(intent.operation)
     open_steps = _describe_open_steps(row) if row else ""
-    return Unfinished(
+    return IncompleteOperation(
         intent.operation,
-        f"{begun} {how} before circuits and routes stood{open_steps}{only}",
-        f"run {'' if uncovered else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
+        f"{description} {outcome} before circuits and routes stood{open_steps}{coverage_note}",
+        f"run {'' if uncovered_hosts else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
         find_replaced(journal.intents, intent),
         circuits_stood=row is not None and row.get("stage", "") in ("routes", "proof"),
-        is_superseded=bool(uncovered),
+        is_superseded=bool(uncovered_hosts),
     )
 
 
-def _find_proofs(journal: _Journal) -> Iterator[Unfinished]:
+def _find_proofs(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs in force whose process died during the proof."""
     for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
         if intent.lacks_proof and intent.operation in journal.operations:
-            begun = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
-            yield Unfinished(
+            description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
+            yield IncompleteOperation(
                 intent.operation,
-                f"{begun} was killed in its proof: circuits and routes are in place, but were not verified",
+                f"{description} was killed in its proof: circuits and routes are in place, but were not verified",
                 "run `testbed verify`, which marks the epoch as verified if it finds nothing; or `testbed resume`",
                 intent,
                 circuits_stood=True,
@@ -197,21 +205,22 @@ def _find_proofs(journal: _Journal) -> Iterator[Unfinished]:
             )
 
 
-def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
+def _find_discoveries(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield the last discovery if it was killed and not covered since. Each discovery covers all earlier ones."""
-    last = journal.discoveries[-1] if journal.discoveries else None
-    if last is None or last["state"] != "running" or is_running(last["owner"]):
+    last_discovery = journal.discoveries[-1] if journal.discoveries else None
+    if last_discovery is None or last_discovery["state"] != "running" or is_running(last_discovery["owner"]):
         return
     circuits = frozenset(
         (source[0], source[1], target[1])
-        for state in json.loads(last["circuits"])
+        for state in json.loads(last_discovery["circuits"])
         for source, target in state
     )
-    if not _is_covered_discovery(journal, last, circuits):
-        remains = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
-        yield Unfinished(
-            last["id"],
-            f"a discovery of fibres that was killed, begun {_to_utc(last['started'])}{remains}, and NICs may be down",
+    if not _is_covered_discovery(journal, last_discovery, circuits):
+        circuits_note = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
+        yield IncompleteOperation(
+            last_discovery["id"],
+            f"a discovery of fibres that was killed, begun {_to_utc(last_discovery['started'])}{circuits_note}, "
+            "and NICs may be down",
             "run `testbed discover` again: it removes its circuits and continues",
             circuits=circuits,
         )
@@ -220,37 +229,42 @@ def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
 def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[SwitchCircuit]) -> bool:
     """Return whether a discovery's hosts were configured since, and the last reads show none of its circuits."""
     hosts = journal.hosts.intersection(host for host, _ in json.loads(row["problem"])["nics"])
-    later = (
+    later_intents = (
         intent for intent in journal.intents if intent.applied_at and intent.intended_at > row["started"]
     )
-    if not any(hosts.issubset(intent.hosts) for intent in later):
+    if not any(hosts.issubset(intent.hosts) for intent in later_intents):
         return False
-    held = {
-        read["switch"]: {(read["switch"], int(i), o) for i, o in json.loads(read["read_back"]).items()}
-        for read in journal.rows(_READS)
-        if read["intent_at"] > row["started"] and read["owner"] != row["owner"]
+    circuits_by_switch = {
+        row_read["switch"]: {
+            (row_read["switch"], int(i), o) for i, o in json.loads(row_read["read_back"]).items()
+        }
+        for row_read in journal.rows(_READS)
+        if row_read["intent_at"] > row["started"] and row_read["owner"] != row["owner"]
     }
-    return all(circuit[0] in held and circuit not in held[circuit[0]] for circuit in circuits)
+    return all(
+        circuit[0] in circuits_by_switch and circuit not in circuits_by_switch[circuit[0]]
+        for circuit in circuits
+    )
 
 
-def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
+def _find_other_operations(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield unfinished operations that are neither the apply of an epoch nor a round of a discovery."""
-    known = {intent.operation for intent in journal.intents}
-    discoverers = {row["owner"] for row in journal.discoveries}
+    apply_operations = {intent.operation for intent in journal.intents}
+    discovery_owners = {row["owner"] for row in journal.discoveries}
     rows = list(journal.operations.values())
     candidates = [
         (position, row)
         for position, row in enumerate(rows)
-        if row["id"] not in known and row["owner"] not in discoverers and _is_unfinished(row)
+        if row["id"] not in apply_operations and row["owner"] not in discovery_owners and _is_unfinished(row)
     ]
     ports = _find_ports(journal) if candidates else {}
     for position, row in candidates:
-        later = [later_row for later_row in rows[position + 1 :] if later_row["state"] == "done"]
-        if not any(_is_covering(journal, later_row, row, ports) for later_row in later):
-            how = "killed" if row["state"] in ("running", "killed") else row["state"]
+        later_rows = [later_row for later_row in rows[position + 1 :] if later_row["state"] == "done"]
+        if not any(_is_covering(journal, later_row, row, ports) for later_row in later_rows):
+            outcome = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
-            detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_to_utc(row['started'])}"
-            yield Unfinished(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
+            detail = f"{_KINDS.get(kind, 'an operation')} that was {outcome}, begun {_to_utc(row['started'])}"
+            yield IncompleteOperation(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
 
 
 _KINDS = {
@@ -274,26 +288,30 @@ def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
         if step.get("change") == ROUTES:
             ports[step["operation"]].add((step["switch"], 0))
             continue
-        before, after = (set(json.loads(step[key]).items()) for key in ("before", "after"))
-        for source, output in before ^ after:
+        pairs_before, pairs_after = (set(json.loads(step[key]).items()) for key in ("before", "after"))
+        for source, output in pairs_before ^ pairs_after:
             ports[step["operation"]] |= {(step["switch"], int(source)), (step["switch"], output)}
     return ports
 
 
-def _is_covering(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
+def _is_covering(
+    journal: _Journal, later_row: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]
+) -> bool:
     """Return whether a later operation has patched all ports of `row`, or applied an epoch for all its hosts.
 
     These are the hosts of the epochs in force when `row` started.
     """
-    if ports.get(row["id"], set()) <= ports.get(later["id"], set()):
+    if ports.get(row["id"], set()) <= ports.get(later_row["id"], set()):
         return True
-    intent = next((candidate for candidate in journal.intents if candidate.operation == later["id"]), None)
+    intent = next(
+        (candidate for candidate in journal.intents if candidate.operation == later_row["id"]), None
+    )
     if intent is None or intent.applied_at is None:
         return False
-    intents_before = select_in_force(
+    earlier_intents = select_in_force(
         [candidate for candidate in journal.intents if candidate.intended_at < row["started"]]
     )
-    hosts = {host for earlier in intents_before for host in earlier.hosts}
+    hosts = {host for intent_before in earlier_intents for host in intent_before.hosts}
     return (hosts & journal.hosts).issubset(intent.hosts)
 
 
@@ -303,5 +321,5 @@ def _describe_open_steps(row: Row) -> str:
     )
 
 
-def _to_utc(moment: str) -> str:
-    return f"{moment[:16].replace('T', ' ')} UTC"
+def _to_utc(time_text: str) -> str:
+    return f"{time_text[:16].replace('T', ' ')} UTC"

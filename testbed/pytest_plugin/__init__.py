@@ -74,7 +74,7 @@ def testbed_lab(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LabOfTest]:
     """Yield a lab that is leased for one test; restore it afterwards."""
-    from testbed.pytest_plugin.provision import lab_for
+    from testbed.pytest_plugin.provision import provide_lab
 
-    with lab_for(request.node, tmp_path_factory.mktemp("testbed")) as lab:
+    with provide_lab(request.node, tmp_path_factory.mktemp("testbed")) as lab:
         yield lab

@@ -46,8 +46,8 @@ class LabOfTest(Lab):
 
         Without options, apply the default topology, never a topology of an earlier test.
         """
-        default = {"method": "geometric"} if WHOLE_TOPOLOGY.isdisjoint(options) else {}
-        return super().apply(**default | options)
+        defaults = {"method": "geometric"} if WHOLE_TOPOLOGY.isdisjoint(options) else {}
+        return super().apply(**defaults | options)
 
     def ask_twin(self, twin: str, verb: str, **details: Any) -> dict[str, Any]:
         """Send a request to the control socket of a switch or of `plant`, and return its answer.
@@ -57,6 +57,6 @@ class LabOfTest(Lab):
         from testbed.lab.control import send_request
 
         if twin not in self._control:
-            known = ", ".join(self._control) or "none: the lab is real, or was started by somebody else"
-            raise LabStartError(f"{twin!r} has no control socket; known are {known}")
+            names = ", ".join(self._control) or "none: the lab is real, or was started by somebody else"
+            raise LabStartError(f"{twin!r} has no control socket; known are {names}")
         return send_request(self._control[twin], {"do": verb, **details})

@@ -11,7 +11,7 @@ DEFAULT_HOSTS = 4
 DEFAULT_DEGREE = 2
 
 
-class Marked(Protocol):
+class MarkedItem(Protocol):
     """A test: an item of pytest."""
 
     def get_closest_marker(self, name: str) -> Any:
@@ -25,7 +25,7 @@ class Needs(HostNeeds):
     board: bool = False
 
     @classmethod
-    def from_item(cls, item: Marked) -> Needs:
+    def from_item(cls, item: MarkedItem) -> Needs:
         """Return the needs of a test. Raises `ValueError` for a marker whose argument is not a count."""
         return cls(
             hosts=_read_count(item, "testbed_hosts", minimum=2),
@@ -35,12 +35,14 @@ class Needs(HostNeeds):
         )
 
 
-def _read_count(item: Marked, name: str, *, minimum: int = 1, default: int | None = None) -> int | None:
+def _read_count(item: MarkedItem, name: str, *, minimum: int = 1, default: int | None = None) -> int | None:
     marker = item.get_closest_marker(name)
     if marker is None:
         return None
-    given = (*marker.args, *marker.kwargs.values())
-    count = given[0] if given else default
-    if not isinstance(count, int) or isinstance(count, bool) or count < minimum or len(given) > 1:
-        raise ValueError(f"@pytest.mark.{name}{given} is not a count of {minimum} or more: write {name}(4)")
+    arguments = (*marker.args, *marker.kwargs.values())
+    count = arguments[0] if arguments else default
+    if not isinstance(count, int) or isinstance(count, bool) or count < minimum or len(arguments) > 1:
+        raise ValueError(
+            f"@pytest.mark.{name}{arguments} is not a count of {minimum} or more: write {name}(4)"
+        )
     return count

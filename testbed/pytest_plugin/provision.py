@@ -20,8 +20,8 @@ from testbed.scripting.carriers import LocalCarrier
 SIMULATED_BOARD = "sim://kit"
 
 
-def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest]:
-    """Return the lab of a test as a context manager; `scratch` is a directory for its files.
+def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[LabOfTest]:
+    """Return the lab of a test as a context manager; `scratch_dir` is a directory for its files.
 
     Skip the test if the lab does not meet its needs or is marked broken.
     """
@@ -35,26 +35,26 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
 
         return lease_served_lab(needs, options, item.nodeid)
     if options.file is None:
-        return _start_own_lab(_generate_lab(needs, scratch), needs, options, scratch, item.nodeid)
+        return _start_own_lab(_generate_lab(needs, scratch_dir), needs, options, scratch_dir, item.nodeid)
     lab = load_lab(options.file)
-    running = find_running(lab)
-    if lab.simulated and not is_up(running):
-        return _start_own_lab(lab, needs, options, scratch, item.nodeid)
-    from testbed.pytest_plugin.standing import standing_lab
+    running_lab = find_running(lab)
+    if lab.simulated and not is_up(running_lab):
+        return _start_own_lab(lab, needs, options, scratch_dir, item.nodeid)
+    from testbed.pytest_plugin.standing import lease_running_lab
 
-    return standing_lab(running, options.file, needs, options, item.nodeid)
+    return lease_running_lab(running_lab, options.file, needs, options, item.nodeid)
 
 
-def _generate_lab(needs: Needs, scratch: Path) -> Lab:
-    from testbed.pytest_plugin.small_lab import lab_text
+def _generate_lab(needs: Needs, scratch_dir: Path) -> Lab:
+    from testbed.pytest_plugin.small_lab import render_lab_text
 
-    text = lab_text(needs.hosts or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
-    return parse_lab(text, scratch / "lab.yaml")
+    text = render_lab_text(needs.hosts or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
+    return parse_lab(text, scratch_dir / "lab.yaml")
 
 
 @contextmanager
 def _start_own_lab(
-    lab: Lab, needs: Needs, options: LabOptions, scratch: Path, test: str
+    lab: Lab, needs: Needs, options: LabOptions, scratch_dir: Path, test: str
 ) -> Iterator[LabOfTest]:
     """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
     if needs.gpus:
@@ -63,18 +63,18 @@ def _start_own_lab(
     host_count = needs.hosts or len(lab.hosts)
     if len(names) < host_count:
         skip(lab, f"it has {len(names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed")
-    with start_lab(lab, hosts=options.hosts, move=True) as started:
-        file = scratch / "lab.yaml"
-        file.write_text(render_lab(started.lab), encoding="utf-8")
-        part = names[:host_count] if host_count < len(lab.hosts) else []
+    with start_lab(lab, hosts=options.hosts, move=True) as simulated_lab:
+        file = scratch_dir / "lab.yaml"
+        file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
+        host_names = names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
-            LocalCarrier(file, scratch / "runs"),
-            started.hosts_mode,
-            hosts_of=part,
+            LocalCarrier(file, scratch_dir / "runs"),
+            simulated_lab.hosts_mode,
+            hosts_of=host_names,
             board=SIMULATED_BOARD if needs.board else "",
-            control=started.control,
+            control=simulated_lab.control,
         )
         # Nobody else uses the lab, but under a lease a program gets the existing circuits.
-        resources = [f"host:{host}" for host in part]
+        resources = [f"host:{host}" for host in host_names]
         with lab_of_test.lease(resources, ttl=f"{TTL_S:g}s", reason=f"pytest: {test}"):
             yield lab_of_test

@@ -41,27 +41,27 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
         lab = LabOfTest(carrier, options.hosts, options.really_move)
         wait_s = min(options.wait_s, LONGEST_WAIT_S)
         with lab.lease(ttl=f"{TTL_S:g}s", wait=wait_s, reason=f"pytest: {test}"):
-            before = _find_epoch(lab, name)
+            epoch = _find_epoch(lab, name)
             try:
                 yield lab
             finally:
-                _restore(lab, name, before)
+                _restore(lab, name, epoch)
 
 
 def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
     """Return the name of --lab-name, or of the only lab. Skips the test if the lab does not fit it."""
-    names = [one["name"] for one in client.list_labs()]
+    names = [lab_document["name"] for lab_document in client.list_labs()]
     if options.name not in names and (options.name or len(names) != 1):
         raise pytest.UsageError(
             f"--lab-server {options.server} has the labs {', '.join(names) or '(none)'}: choose one with "
             "--lab-name"
         )
     lab = client.lab(options.name or names[0])
-    fitting = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
-    if len(fitting) < (needs.hosts or 1):
+    fitting_hosts = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
+    if len(fitting_hosts) < (needs.hosts or 1):
         _skip(
             lab.name,
-            f"it has {len(fitting)} hosts of {needs.degree or 1} NICs, and {needs.hosts or 1} are needed",
+            f"it has {len(fitting_hosts)} hosts of {needs.degree or 1} NICs, and {needs.hosts or 1} are needed",
         )
     if needs.gpus or needs.board:
         _skip(lab.name, "a service does not report GPUs and boards: pass a lab file with --lab")
@@ -83,13 +83,13 @@ def _find_epoch(lab: LabOfTest, name: str) -> int:
     return epochs[0].id
 
 
-def _restore(lab: LabOfTest, name: str, before: int) -> None:
-    if lab.epochs()[0].id == before:
+def _restore(lab: LabOfTest, name: str, epoch: int) -> None:
+    if lab.epochs()[0].id == epoch:
         return
-    restored = lab.rollback(epoch=before)
-    if not restored.verified:
-        details = "; ".join(one.detail for one in restored.findings)
-        raise VerifyFailed(f"epoch {before} of lab '{name}' is restored, but not verified: {details}")
+    rollback = lab.rollback(epoch=epoch)
+    if not rollback.verified:
+        details = "; ".join(finding.detail for finding in rollback.findings)
+        raise VerifyFailed(f"epoch {epoch} of lab '{name}' is restored, but not verified: {details}")
 
 
 def _skip(name: str, reason: str) -> NoReturn:

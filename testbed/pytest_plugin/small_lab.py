@@ -10,7 +10,7 @@ MAX_HOSTS = 200
 MAX_PORTS = 1000
 
 
-def lab_text(hosts: int, degree: int) -> str:
+def render_lab_text(hosts: int, degree: int) -> str:
     """Return a lab file for `hosts` hosts with `degree` NICs each.
 
     Transmitter k of host h is on input `degree * h + k + 1`, its receiver on the corresponding output. Raises

@@ -11,23 +11,23 @@ from testbed.errors import LeaseDenied, LeaseImpossible, TestbedError, UnderMain
 from testbed.lab.model import Lab, make_shard
 from testbed.lab.simulated.lifecycle import hosts_of
 from testbed.leases.choice import use_lease
-from testbed.leases.fence import database_errors
+from testbed.leases.fence import convert_database_errors
 from testbed.leases.heartbeat import TTL_S, keep_alive
 from testbed.leases.store import LeaseStore
 from testbed.operate.apply import check_permission
 from testbed.operate.borrow import HostRequest, LabState, OpenSession
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.scripting.carriers import LocalCarrier
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import Database
 
 
 @contextmanager
-def standing_lab(
+def lease_running_lab(
     lab: Lab, lab_file: Path, needs: Needs, options: LabOptions, test: str
 ) -> Iterator[LabOfTest]:
     """Lease the parts of a running lab that the test needs, and restore them after the test.
@@ -41,7 +41,7 @@ def standing_lab(
     name, _, address = (options.board or "").partition("=")
     boards = (f"board:{name}",) if needs.board else ()
     are_modelled = hosts_of(lab, options.hosts) == "model"
-    database = Database(address_in(options.runs_dir))
+    database = Database(get_database_address(options.runs_dir))
     store = LeaseStore(database, lab.name)
     try:
         request = HostRequest(
@@ -54,20 +54,20 @@ def standing_lab(
             boards,
             reads_gpus=bool(needs.gpus) and not are_modelled,
         )
-        with database_errors(database), hold_lease(request) as (lease, names):
-            part = make_shard(lab, names)
+        with convert_database_errors(database), hold_lease(request) as (lease, names):
+            shard_lab = make_shard(lab, names)
 
             @contextmanager
             def reopen(shard: Lab) -> Iterator[LabSession]:
                 with (
                     use_lease(lease),
-                    journal_in(options.runs_dir) as journal,
+                    open_journal(options.runs_dir) as journal,
                     open_lab(shard, journal, model_hosts=are_modelled) as session,
                 ):
                     yield session
 
-            with reopen(part) as session:
-                before = LabState.read(session)
+            with reopen(shard_lab) as session:
+                earlier_state = LabState.read(session)
             lab_of_test = LabOfTest(
                 LocalCarrier(lab_file, options.runs_dir),
                 options.hosts,
@@ -80,18 +80,20 @@ def standing_lab(
             try:
                 yield lab_of_test
             finally:
-                _restore(before, part, reopen, store, test)
+                _restore(earlier_state, shard_lab, reopen, store, test)
     finally:
         database.close()
 
 
-def _restore(before: LabState, part: Lab, reopen: OpenSession, store: LeaseStore, test: str) -> None:
+def _restore(
+    earlier_state: LabState, shard_lab: Lab, reopen: OpenSession, store: LeaseStore, test: str
+) -> None:
     try:
-        with reopen(part) as session:
-            before.restore(session, reopen, f"restore after {test}")
+        with reopen(shard_lab) as session:
+            earlier_state.restore(session, reopen, f"restore after {test}")
     except (TestbedError, OcsError) as error:
         fault = f"not restored after {test}: {error}"
-        store.write_checks({f"host:{host.name}": fault for host in part.hosts})
+        store.write_checks({f"host:{host.name}": fault for host in shard_lab.hosts})
         raise
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, get_origin
 
 from lightbed.errors import LightbedError
-from testbed.commands.declare import REQUIRED, Command, Field, carry_out, documents_of, fields_of
+from testbed.commands.declare import REQUIRED, Command, Field, carry_out, list_document_types, list_fields
 from testbed.commands.documents import Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import Narrator, Progress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
@@ -93,18 +93,18 @@ class LocalCarrier:
 
     def run(self, words: str, command: Command[Any], progress: Progress | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
-        place = Place(self.lab_file, self.runs_dir, is_quiet=True)
+        context = CommandContext(self.lab_file, self.runs_dir, is_quiet=True)
         with report_progress(progress):
-            document: Document = carry_out(command, place)
+            document: Document = carry_out(command, context)
         return document
 
     @contextmanager
     def _open_log(self) -> Iterator[EventLog]:
         from testbed.service.events import EventLog
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.database import Database
 
-        database = Database(address_in(self.runs_dir))
+        database = Database(get_database_address(self.runs_dir))
         try:
             yield EventLog(database)
         finally:
@@ -113,7 +113,7 @@ class LocalCarrier:
     def find_newest_event(self) -> int:
         """Return the number of the newest event in the journal of the runs directory; 0 if there is none."""
         with self._open_log() as log:
-            return log.newest()
+            return log.find_newest()
 
     def events(self, after: int) -> Iterator[LabEvent]:
         """Yield the events of the lab in the journal of the runs directory."""
@@ -146,10 +146,10 @@ class LocalCarrier:
         lab = load_lab(self.lab_file).name
         return [
             (
-                each.number,
-                _read_event(each.number, each.kind, _parse_data(each.text)) if each.lab == lab else None,
+                event.number,
+                _read_event(event.number, event.kind, _parse_data(event.text)) if event.lab == lab else None,
             )
-            for each in log.after(after)
+            for event in log.read_after(after)
         ]
 
     def extend_lease(self, lease: str) -> None:
@@ -260,7 +260,7 @@ def _read_result(words: str, command: Command[Any], run: Run) -> Document:
         raise RunFailed(f"run {run.id} ({words}) of the service is {run.state}: {reason}")
     if "error" in result:
         raise make_error(result["error"])
-    return read_document(choose_document(documents_of(type(command)), result), result)
+    return read_document(choose_document(list_document_types(type(command)), result), result)
 
 
 class RunFailed(UsageError, code="service.run", who="unknown"):
@@ -277,26 +277,33 @@ def make_error(problem: Mapping[str, Any], default: LightbedError | None = None)
     import testbed.service_errors  # noqa: F401  these define the classes
     from ocs_drivers import errors  # noqa: F401
 
-    kinds = (each for each in _yield_subclasses(LightbedError) if each.code == problem.get("code"))
-    kind = next(kinds, None)
-    if kind is None and default is not None:
+    error_types = (
+        error_type
+        for error_type in _yield_subclasses(LightbedError)
+        if error_type.code == problem.get("code")
+    )
+    error_type = next(error_types, None)
+    if error_type is None and default is not None:
         return default
-    kind, message = kind or LightbedError, problem.get("message") or problem.get("detail") or "unknown error"
+    error_type, message = (
+        error_type or LightbedError,
+        problem.get("message") or problem.get("detail") or "unknown error",
+    )
     try:
-        error = kind(message)
+        error = error_type(message)
     except TypeError:  # its constructor takes the parts of the message
-        error = kind.__new__(kind)
+        error = error_type.__new__(error_type)
         Exception.__init__(error, message)
     error.code = str(problem.get("code", error.code))
     vars(error).update({name: problem[name] for name in ("who", "hint") if name in problem})
     return error
 
 
-def _yield_subclasses(kind: type[LightbedError]) -> Iterator[type[LightbedError]]:
+def _yield_subclasses(base: type[LightbedError]) -> Iterator[type[LightbedError]]:
     """Yield the subclasses of a class, bases first, because a class without its own code has the code of its base."""
-    for each in kind.__subclasses__():
-        yield each
-        yield from _yield_subclasses(each)
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _yield_subclasses(subclass)
 
 
 def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, Any]) -> Command[Any]:
@@ -305,23 +312,23 @@ def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, 
     An option with several values takes a list or one text. Raises `UsageError` for an unknown or missing option and for
     an invalid value.
     """
-    declared = load_command(words)
-    assert declared is not None, words
-    fields = {each.name: each for each in fields_of(declared)}
-    arguments = [each.name for each in fields.values() if each.option.is_argument]
-    given = dict(zip(arguments, positional, strict=False)) | dict(options)
+    command_type = load_command(words)
+    assert command_type is not None, words
+    fields = {field.name: field for field in list_fields(command_type)}
+    arguments = [field.name for field in fields.values() if field.option.is_argument]
+    values = dict(zip(arguments, positional, strict=False)) | dict(options)
     unknown = sorted(set(options) - set(fields))
     if unknown or len(positional) > len(arguments):
-        what = unknown[0] if unknown else f"{len(positional)} positional values"
-        known = ", ".join(fields)
-        raise UsageError(f"{words} has no option {what!r}: its options are {known}")
-    twice = sorted(set(options).intersection(arguments[: len(positional)]))
-    if twice:
-        raise UsageError(f"{words}: {twice[0]!r} is given by position and by name: leave one out")
-    missing = [name for name, field in fields.items() if field.default is REQUIRED and name not in given]
+        unknown_text = unknown[0] if unknown else f"{len(positional)} positional values"
+        names = ", ".join(fields)
+        raise UsageError(f"{words} has no option {unknown_text!r}: its options are {names}")
+    duplicates = sorted(set(options).intersection(arguments[: len(positional)]))
+    if duplicates:
+        raise UsageError(f"{words}: {duplicates[0]!r} is given by position and by name: leave one out")
+    missing = [name for name, field in fields.items() if field.default is REQUIRED and name not in values]
     if missing:
         raise UsageError(f"{words} needs {missing[0]!r}")
-    return declared(**{name: _convert_value(fields[name], value) for name, value in given.items()})
+    return command_type(**{name: _convert_value(fields[name], value) for name, value in values.items()})
 
 
 def _convert_value(field: Field, value: Any) -> Any:
@@ -341,14 +348,16 @@ def _convert_value(field: Field, value: Any) -> Any:
             return Path(value)
         if option.text is not None:
             return option.text.parse(value)
-    accepted = {float: (int, float), Path: (str, os.PathLike)}.get(field.kind, (field.kind,))
+    accepted_types = {float: (int, float), Path: (str, os.PathLike)}.get(field.kind, (field.kind,))
     is_plain = field.kind in (bool, int, float, str, Path)
-    if is_plain and (not isinstance(value, accepted) or (isinstance(value, bool) and field.kind is not bool)):
+    if is_plain and (
+        not isinstance(value, accepted_types) or (isinstance(value, bool) and field.kind is not bool)
+    ):
         raise UsageError(f"{field.name}={value!r} is not of type {field.kind.__name__}")
     if isinstance(value, int | float) and field.kind is not bool:
-        least, most = (option.least or 0), option.most
-        if value < least or (most is not None and value > most):
-            bound = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
+        minimum, maximum = (option.least or 0), option.most
+        if value < minimum or (maximum is not None and value > maximum):
+            bound = f"{minimum:g} or more" if maximum is None else f"{minimum:g} to {maximum:g}"
             raise UsageError(f"{field.name}={value!r} is out of range: {bound}")
     return value
 
@@ -356,4 +365,9 @@ def _convert_value(field: Field, value: Any) -> Any:
 def _list_choices(kind: Any) -> tuple[Any, ...]:
     """Return the values of a `Literal`, also as a part of a union; empty for another type."""
     kinds = (kind, *get_args(kind))
-    return tuple(choice for each in kinds if get_origin(each) is Literal for choice in get_args(each))
+    return tuple(
+        choice
+        for alternative in kinds
+        if get_origin(alternative) is Literal
+        for choice in get_args(alternative)
+    )

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from lightbed.errors import LightbedError
-from testbed.commands.declare import fields_of
+from testbed.commands.declare import list_fields
 from testbed.commands.groups import HostsChoice, parse_interval
 from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
@@ -100,13 +100,13 @@ def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
     """Return the carrier for the lab that a URL names, or for the only lab of the service if it names none."""
     from testbed.client import connect, connect_async
 
-    scheme, _, rest = url.partition("://")
-    server, _, name = rest.rstrip("/").rpartition("/")
+    scheme, _, location = url.partition("://")
+    server, _, name = location.rstrip("/").rpartition("/")
     server, name = (server, name) if server else (name, "")
     base = f"{scheme}://{server}"
     with ExitStack() as stack:
         client = stack.enter_context(connect(base, token, verify=verify))
-        names = [one["name"] for one in client.list_labs()]
+        names = [lab_document["name"] for lab_document in client.list_labs()]
         if name not in names and (name or len(names) != 1):
             choices = ", ".join(names) or "none"
             raise UsageError(
@@ -292,17 +292,17 @@ class Lab:
 
     def _add_defaults(self, words: str, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options, with the defaults of the lab for options that the command has."""
-        declared = load_command(words)
-        if declared is None:
+        command_type = load_command(words)
+        if command_type is None:
             raise UsageError(f"testbed has no command {words!r} that can run on a lab")
-        known = {
-            each.name
-            for each in fields_of(declared)
-            if not each.option.only_with or options.get(each.option.only_with)
+        option_names = {
+            field.name
+            for field in list_fields(command_type)
+            if not field.option.only_with or options.get(field.option.only_with)
         }
         if not WHOLE_TOPOLOGY.isdisjoint(options):
-            known.discard("hosts_of")
-        return {name: value for name, value in self._defaults.items() if name in known} | options
+            option_names.discard("hosts_of")
+        return {name: value for name, value in self._defaults.items() if name in option_names} | options
 
 
 @dataclass

@@ -26,11 +26,11 @@ def read_document(kind: type[T], data: Mapping[str, Any]) -> T:
 def choose_document(kinds: tuple[type[T], ...], data: Mapping[str, Any]) -> type[T]:
     """Return the type that has the most keys in common with a JSON object, of the types whose required keys it has."""
 
-    def rank(kind: type[Any]) -> tuple[bool, int]:
-        required, known = _find_keys(kind)  # type: ignore[arg-type]  # a class is hashable
-        return required <= set(data), len(known & set(data))
+    def rank_type(kind: type[Any]) -> tuple[bool, int]:
+        required_keys, known_keys = _find_keys(kind)  # type: ignore[arg-type]  # a class is hashable
+        return required_keys <= set(data), len(known_keys & set(data))
 
-    return max(kinds, key=rank)
+    return max(kinds, key=rank_type)
 
 
 @cache
@@ -42,9 +42,9 @@ def _get_type_hints(kind: Any) -> Mapping[str, Any]:
 def _find_keys(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
     """Return the keys that a document needs, and all keys that it has."""
     needs = {
-        each.metadata.get("key", each.name): each.default is dataclasses.MISSING
-        and each.default_factory is dataclasses.MISSING
-        for each in dataclasses.fields(kind)
+        field.metadata.get("key", field.name): field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+        for field in dataclasses.fields(kind)
     }
     return frozenset(name for name, is_needed in needs.items() if is_needed), frozenset(needs)
 
@@ -53,10 +53,10 @@ def _read_record(kind: type[Any], data: Any) -> Any:
     if not isinstance(data, Mapping):
         raise ValueError(f"{kind.__name__} is a JSON object, not {type(data).__name__}")  # noqa: TRY004
     hints, values = _get_type_hints(kind), {}  # type: ignore[arg-type]
-    for each in dataclasses.fields(kind):
-        name = each.metadata.get("key", each.name)
+    for field in dataclasses.fields(kind):
+        name = field.metadata.get("key", field.name)
         if name in data:
-            values[each.name] = _read_value(hints[each.name], data[name])
+            values[field.name] = _read_value(hints[field.name], data[name])
     try:
         return kind(**values)
     except TypeError as error:
@@ -73,12 +73,12 @@ def _read_value(kind: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _read_record(kind, value)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return {_read_key(parts[0], name): _read_value(parts[1], each) for name, each in value.items()}
+        return {_read_key(parts[0], name): _read_value(parts[1], item) for name, item in value.items()}
     if (origin is tuple and len(parts) != 2) or (origin is tuple and parts[1] is not ...):
-        return tuple(_read_value(part, each) for part, each in zip(parts, value, strict=True))
+        return tuple(_read_value(part, item) for part, item in zip(parts, value, strict=True))
     if origin is not None and parts:
-        several = tuple(_read_value(parts[0], each) for each in value)
-        return list(several) if origin is list else several
+        items = tuple(_read_value(parts[0], each) for each in value)
+        return list(items) if origin is list else items
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind is Path or (isinstance(kind, type) and issubclass(kind, Enum)):

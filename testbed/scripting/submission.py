@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightbed.output_file import write_output
-from testbed.commands.declare import Command, Field, fields_of
+from testbed.commands.declare import Command, Field, list_fields
 from testbed.commands.documents import CHANGES, DONE
 
 if TYPE_CHECKING:
@@ -50,20 +50,25 @@ def make_submission(
     from testbed.leases.choice import get_selected_lease
 
     files = command.files_to_write() or command.default_files()
-    flags = {
-        each.option.writes: each.option.new_unless for each in fields_of(type(command)) if each.option.writes
+    flags_by_file = {
+        field.option.writes: field.option.new_unless
+        for field in list_fields(type(command))
+        if field.option.writes
     }
     for name, path in files.items():  # refuses existing files before anything is sent
-        flag = flags.get(name)
+        flag = flags_by_file.get(name)
         check_new_file(path, replace=getattr(command, flag) if flag else True)
     variant = next((name for name in command.variants if getattr(command, name)), "")
-    changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
+    changed_fields = [
+        field for field in list_fields(type(command)) if getattr(command, field.name) != field.default
+    ]
     fields = {
-        each.name: _get_value(command, each) for each in _fields_to_send(words, command, changed, variant)
+        field.name: _get_value(command, field)
+        for field in _select_fields(words, command, changed_fields, variant)
     }
-    fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
+    fields |= {field.name: True for field in list_fields(type(command)) if field.option.writes and files}
     fields["text"] = wants_text
-    may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
+    may_move = {field.name for field in list_fields(type(command)) if field.option.only_with in ("", variant)}
     if {"really_move", "yes"} & may_move and get_selected_lease():
         fields["lease"] = get_selected_lease()
     lab = fields.pop("lab", "") or lab
@@ -74,30 +79,32 @@ def make_submission(
     return Submission(f"{words} --{variant}" if variant else words, lab, fields, files)
 
 
-def _fields_to_send(words: str, command: Command[Any], changed: list[Field], variant: str) -> Iterator[Field]:
+def _select_fields(
+    words: str, command: Command[Any], changed_fields: list[Field], variant: str
+) -> Iterator[Field]:
     """Yield the options that the request contains. Raises `NotThroughService` for an option that works only locally."""
     from testbed.client import NotThroughService
 
-    for each in changed:
-        if each.name in command.variants or each.option.for_caller or each.option.writes:
+    for field in changed_fields:
+        if field.name in command.variants or field.option.for_caller or field.option.writes:
             continue
-        is_address = command.needs == "switch" and each.name == "address"
-        if not is_address and (each.option.is_local or each.option.only_with not in ("", variant)):
+        is_address = command.needs == "switch" and field.name == "address"
+        if not is_address and (field.option.is_local or field.option.only_with not in ("", variant)):
             raise NotThroughService(
-                f"{words} {each.words[0]} works only locally: leave it out, or leave out --server "
+                f"{words} {field.words[0]} works only locally: leave it out, or leave out --server "
                 "(LIGHTBED_SERVER)"
             )
-        yield each
+        yield field
 
 
-def _get_value(command: Command[Any], each: Field) -> Any:
+def _get_value(command: Command[Any], field: Field) -> Any:
     """Return the value of a field for a request: the text of a file, a value as text, or the value itself."""
-    value = getattr(command, each.name)
-    if each.option.reads:
+    value = getattr(command, field.name)
+    if field.option.reads:
         return Path(value).read_text(encoding="utf-8")
-    if each.option.text is not None:
-        return each.option.text.write(value)
-    return list(value) if each.has_several else value
+    if field.option.text is not None:
+        return field.option.text.write(value)
+    return list(value) if field.has_several else value
 
 
 def _find_switch(client: Client, text: str) -> tuple[str, str]:
@@ -105,13 +112,15 @@ def _find_switch(client: Client, text: str) -> tuple[str, str]:
     from testbed.client import NotThroughService
 
     switches = [
-        (lab["name"], one["name"], one["address"])
+        (lab["name"], switch["name"], switch["address"])
         for lab in client.list_labs()
-        for one in client.lab(lab["name"]).read("switches")["switches"]
+        for switch in client.lab(lab["name"]).read("switches")["switches"]
     ]
     matches = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
     if len(matches) == 1:
         return matches[0]
-    choices = ", ".join(f"{lab}/{name}" for lab, name in matches or [one[:2] for one in switches])
-    why = "is a switch of several labs" if matches else "is not a switch of the service's labs"
-    raise NotThroughService(f"{text!r} {why}; name one of {choices}, or leave out --server (LIGHTBED_SERVER)")
+    choices = ", ".join(f"{lab}/{name}" for lab, name in matches or [switch[:2] for switch in switches])
+    problem = "is a switch of several labs" if matches else "is not a switch of the service's labs"
+    raise NotThroughService(
+        f"{text!r} {problem}; name one of {choices}, or leave out --server (LIGHTBED_SERVER)"
+    )

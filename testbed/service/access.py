@@ -40,10 +40,10 @@ class Identity:
 
     def check_lab(self, lab: str) -> None:
         """Raise `NotAllowed` unless the token is valid for this lab."""
-        if not self.sees(lab):
+        if not self.may_see(lab):
             raise NotAllowed(f"this token of {self.name} is for {', '.join(sorted(self.labs))} only")
 
-    def sees(self, lab: str) -> bool:
+    def may_see(self, lab: str) -> bool:
         """Return whether the token is valid for this lab."""
         return not self.labs or lab in self.labs
 

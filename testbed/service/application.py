@@ -35,15 +35,15 @@ def build_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def run_background_tasks(_app: FastAPI) -> AsyncIterator[None]:
         await service.feed.begin()
-        follower = asyncio.create_task(service.feed.run())
+        feed_task = asyncio.create_task(service.feed.run())
         service.workers.start()
         try:
             yield
         finally:
             service.workers.stop()
-            follower.cancel()
+            feed_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await follower
+                await feed_task
 
     app = FastAPI(
         title="lightbed testbed service",
@@ -59,7 +59,7 @@ def build_app(service: Service) -> FastAPI:
         statuses = {
             *route.problems,
             *((401, 403, 429) if route.role else ()),
-            *(() if route.is_looking else (400, 413)),
+            *(() if route.is_read_only else (400, 413)),
             422,
         }
         app.add_api_route(
@@ -103,7 +103,7 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
                 if int(status) == route.status
                 else {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
             )
-        operation["security"] = [{"token": []}, *([{}] if route.is_looking else [])] if route.role else [{}]
+        operation["security"] = [{"token": []}, *([{}] if route.is_read_only else [])] if route.role else [{}]
         operation["x-role"] = route.role or "none"
         operation["x-scope"] = route.scope
     app.openapi_schema = document
@@ -117,6 +117,6 @@ def _describe_content(route: Route) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def document_text(service: Service) -> str:
+def render_interface(service: Service) -> str:
     """Return the OpenAPI document as text, as the repository stores it."""
     return json.dumps(describe_interface(build_app(service)), indent=1, sort_keys=True) + "\n"

@@ -11,15 +11,15 @@ from fastapi import Body, Header, Query
 from pydantic import Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from testbed.leases.model import HELD, Lease, parts_of
+from testbed.leases.model import HELD, Lease, find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.unfinished import find_unfinished_or_error
 from testbed.service.context import Caller, RequestContext, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
 from testbed.service.events import KINDS, Filter
-from testbed.service.labs import LabView, check_match, make_tag, topology_in_force
+from testbed.service.labs import LabView, check_match, load_topology_document, make_tag
 from testbed.service.looking import Limit, Name
 from testbed.service.requests import Request, find_model, get_command, list_models, parse_request
 from testbed.service.runs import Run
@@ -41,14 +41,14 @@ def submit_run(context: Caller, body: Annotated[AnyRequest, Body()], idempotency
     request: Request = body
     labs = request.list_labs()
     try:
-        context.who.check(request.role, request.needs_scope)
+        context.identity.check(request.role, request.needs_scope)
         for lab in labs or ("",):  # "": a run about all labs needs a token for all labs
-            context.who.check_lab(lab)
+            context.identity.check_lab(lab)
     except NotAllowed as error:
         context.record(
             f"run {get_command(type(request))}",
             request.lab,
-            why=request.why,
+            reason=request.why,
             outcome=f"refused: {error.code}",
         )
         raise
@@ -60,11 +60,11 @@ def submit_run(context: Caller, body: Annotated[AnyRequest, Body()], idempotency
 def _submit(context: RequestContext, request: Request, key: str) -> Response:
     text = request.model_dump_json(exclude_defaults=True)
     run, is_new = context.service.runs.submit(
-        context.who,
+        context.identity,
         request.lab,
         get_command(type(request)),
         text,
-        why=request.why,
+        reason=request.why,
         plan=_hash_plan(request),
         key=key,
     )
@@ -83,10 +83,10 @@ def runs(
     context: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
 ) -> Response:
     """List runs, newest first."""
-    listed = context.service.runs.list(
-        lab=lab, state=state, command=command, limit=limit, of_labs=context.who.labs
+    run_list = context.service.runs.list(
+        lab=lab, state=state, command=command, limit=limit, labs=context.identity.labs
     )
-    return answer({"runs": [one.summary() for one in listed]})
+    return answer({"runs": [item.summary() for item in run_list]})
 
 
 def run(context: Caller, run: Name) -> Response:
@@ -96,15 +96,15 @@ def run(context: Caller, run: Name) -> Response:
 
 def run_file(context: Caller, run: Name, file: Name) -> Response:
     """Return a file that the command of a run wrote."""
-    stored = _read_run(context, run)
-    files = _parse_request_of(stored).writes.values()
-    path = get_run_folder(context.service.runs_dir, stored.id) / file
+    stored_run = _read_run(context, run)
+    files = _parse_run_request(stored_run).writes.values()
+    path = get_run_folder(context.service.runs_dir, stored_run.id) / file
     if file not in files or not path.is_file():
-        raise NotFound(f"run {run!r} ({stored.command}) has written no file {file!r}")
+        raise NotFound(f"run {run!r} ({stored_run.command}) has written no file {file!r}")
     return FileResponse(path, media_type="application/octet-stream")
 
 
-def _parse_request_of(run: Run) -> Request:
+def _parse_run_request(run: Run) -> Request:
     """Return the request of a run. Raise `NotFound` if this version of the service cannot parse it."""
     try:
         return parse_request(run.request)
@@ -114,10 +114,10 @@ def _parse_request_of(run: Run) -> Request:
 
 def _read_run(context: RequestContext, run_id: str) -> Run:
     run = context.service.runs.get(run_id)
-    request = _parse_request_of(run)
+    request = _parse_run_request(run)
     for lab in request.list_labs() or ("",):  # the same check as in `submit_run`
-        context.who.check_lab(lab)
-    context.who.check_role(request.readers)
+        context.identity.check_lab(lab)
+    context.identity.check_role(request.readers)
     return run
 
 
@@ -127,16 +127,16 @@ def cancel_run(context: Caller, run: Name) -> Response:
     Users may cancel their own runs, holders of a lease the runs on their lab, and admins all runs.
     """
     _check_may_cancel(context, _read_run(context, run))
-    cancelled = context.service.runs.cancel(context.who, run)
-    interrupt(cancelled)
-    return answer(cancelled.json(), 202)
+    cancelled_run = context.service.runs.cancel(context.identity, run)
+    interrupt(cancelled_run)
+    return answer(cancelled_run.json(), 202)
 
 
 def _check_may_cancel(context: RequestContext, run: Run) -> None:
-    if run.who == context.who.name or context.who.has_role("admin"):
+    if run.who == context.identity.name or context.identity.has_role("admin"):
         return
     leases = context.lab(run.lab).leases() if run.lab else []
-    if not any(one["owner"] == context.who.name and one["state"] in HELD for one in leases):
+    if not any(lease["owner"] == context.identity.name and lease["state"] in HELD for lease in leases):
         context.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
         raise NotAllowed(
             f"run {run.id} belongs to {run.who}: only an admin, or the holder of a lease of the lab, may "
@@ -157,9 +157,9 @@ def events(
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
         raise InvalidRequest("Last-Event-ID must be the number of an event")
-    for one in _split_list(lab):
-        context.lab(one)
-    selection = Filter(_split_list(lab), _split_list(run), kinds, context.who.sees)
+    for lab_name in _split_list(lab):
+        context.lab(lab_name)
+    selection = Filter(_split_list(lab), _split_list(run), kinds, context.identity.may_see)
     after = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     stream = context.service.feed.stream(selection, after)
@@ -173,14 +173,14 @@ def _split_list(text: str) -> frozenset[str]:
 def set_topology(context: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
     """Submit a run of `apply` that replaces the topology named in If-Match, which is checked now and at its start."""
     with _serialise_changes(context, lab):
-        tag = make_tag(topology_in_force(context.service.runs_dir, lab))
+        tag = make_tag(load_topology_document(context.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
         match_at_start = "" if if_match.strip() == "*" else tag
         fields = body.model_dump(exclude_unset=True)
         apply = find_model("apply")
         assert apply
-        body_of_run = {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
-        return _submit(context, apply.model_validate(body_of_run), "")
+        run_body = {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
+        return _submit(context, apply.model_validate(run_body), "")
 
 
 def leases(context: Caller, lab: Name, ended: bool = False) -> Response:
@@ -200,9 +200,9 @@ def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
     """Request parts of a lab, all or nothing. The request is granted immediately or queued."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
-        parts = parts_of(view.lab, tuple(body.resources))
-        context.record("request lease", lab, why=body.reason)
-        requested = _open_store(context, view).request(
+        parts = find_parts(view.lab, tuple(body.resources))
+        context.record("request lease", lab, reason=body.reason)
+        requested_lease = _open_store(context, view).request(
             tuple(body.resources),
             parts,
             ttl_s=body.ttl_s,
@@ -211,7 +211,7 @@ def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
             allowed=body.allowed,
             reason=body.reason,
         )
-        return _answer_lease(view, requested, 201)
+        return _answer_lease(view, requested_lease, 201)
 
 
 def extend_lease(
@@ -239,7 +239,7 @@ def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Respon
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         _find_lease(view, lease)
-        context.record("break lease", lab, why=body.reason, outcome=f"lease {lease}")
+        context.record("break lease", lab, reason=body.reason, outcome=f"lease {lease}")
         return _answer_lease(view, _open_store(context, view).break_(lease, body.reason))
 
 
@@ -247,7 +247,7 @@ def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
     """Stop all changes of a lab while people work in the rack. `still` is true if nothing is being sent now."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
-        context.record("maintenance on", lab, why=body.reason)
+        context.record("maintenance on", lab, reason=body.reason)
         store = _open_store(context, view)
         store.set_maintenance(body.reason)
         return answer({"lab": lab, "maintenance": True, "still": not store.senders()})
@@ -265,11 +265,13 @@ def clear_maintenance(context: Caller, lab: Name) -> Response:
 def stop_lab(context: Caller, lab: Name, body: Reason) -> Response:
     """Stop a lab, so that nobody can send anything to its devices."""
     view = context.lab(lab)
-    with on_behalf_of(context.who.name):  # before the audit line, because a busy database may delay that
+    with on_behalf_of(context.identity.name):  # before the audit line, because a busy database may delay that
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
-    context.record("stop", lab, why=body.reason)
-    running = [one.id for one in operations_of(context.service.runs_dir, lab) if one.state == "running"]
+    context.record("stop", lab, reason=body.reason)
+    running = [
+        record.id for record in load_operations(context.service.runs_dir, lab) if record.state == "running"
+    ]
     document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
     return answer(document | _list_unfinished(context, view))
 
@@ -287,14 +289,14 @@ def release_stop(context: Caller, lab: Name) -> Response:
 
 def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
     unfinished = find_unfinished_or_error(context.service.runs_dir, view.lab)
-    return {"unfinished": [one.json() for one in unfinished]}
+    return {"unfinished": [operation.json() for operation in unfinished]}
 
 
 @contextmanager
 def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
     """Serialise the changes of a lab through this service, so that an If-Match holds until its change is made."""
     view = context.lab(lab)
-    with context.service.locks[lab], on_behalf_of(context.who.name):
+    with context.service.locks[lab], on_behalf_of(context.identity.name):
         try:
             yield
         finally:
@@ -302,11 +304,11 @@ def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
 
 
 def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
-    return LeaseStore(context.service.database, view.lab.name, owner=context.who.name)
+    return LeaseStore(context.service.database, view.lab.name, owner=context.identity.name)
 
 
 def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
-    document = next((one for one in view.leases(ended=True) if one["id"] == lease_id), None)
+    document = next((lease for lease in view.leases(ended=True) if lease["id"] == lease_id), None)
     if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
     return document

@@ -60,7 +60,7 @@ class Service:
         view = find_lab(self.labs, name)
         if view is None:
             raise NotFound(
-                f"the service has no lab {name!r}; it has {', '.join(one.lab.name for one in self.labs)}"
+                f"the service has no lab {name!r}; it has {', '.join(view.lab.name for view in self.labs)}"
             )
         return view
 
@@ -70,20 +70,20 @@ class RequestContext:
     """A request, with its service and the identity of its client."""
 
     service: Service
-    who: Identity
+    identity: Identity
     request: Request
 
     def lab(self, name: str) -> LabView:
         """Return a lab that the client may see. Raises `NotFound` and `NotAllowed`."""
-        self.who.check_lab(name)
+        self.identity.check_lab(name)
         return self.service.lab(name)
 
     def record(
-        self, action: str, lab: str, *, why: str = "", plan: str = "", outcome: str = "accepted"
+        self, action: str, lab: str, *, reason: str = "", plan: str = "", outcome: str = "accepted"
     ) -> None:
         """Write a line into the audit log. Call it before the change that it records."""
         with self.service.database.transaction() as connection:
-            append(connection, Entry(self.who, action, lab, why, plan, outcome))
+            append(connection, Entry(self.identity, action, lab, reason, plan, outcome))
 
 
 def make_context(request: Request) -> RequestContext:

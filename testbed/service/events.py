@@ -42,20 +42,20 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selection of events. An empty set selects all. `sees` returns whether the client may see a lab."""
+    """Selection of events. An empty set selects all. `may_see` returns whether the client may see a lab."""
 
     labs: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
-    sees: Callable[[str], bool] = lambda _lab: True
+    may_see: Callable[[str], bool] = lambda _lab: True
 
-    def takes(self, event: Event) -> bool:
+    def selects(self, event: Event) -> bool:
         """Return whether the filter selects an event."""
         return (
             (not self.labs or event.lab in self.labs)
             and (not self.runs or event.run in self.runs)
             and (not self.kinds or event.kind in self.kinds)
-            and self.sees(event.lab)
+            and self.may_see(event.lab)
         )
 
 
@@ -65,12 +65,12 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def newest(self) -> int:
+    def find_newest(self) -> int:
         """Return the number of the newest event, or 0 without events."""
         with self._database.open_reading() as connection:
             return int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
 
-    def after(self, number: int, limit: int = PAGE_EVENTS) -> list[Event]:
+    def read_after(self, number: int, limit: int = PAGE_EVENTS) -> list[Event]:
         """Return up to `limit` events after a number, oldest first."""
         with self._database.open_reading() as connection:
             rows = connection.execute(_EVENTS_AFTER, {"number": number, "limit": limit})
@@ -87,7 +87,7 @@ class EventLog:
             for row in rows
             if (not selection.labs or row["lab"] in selection.labs)
             and (not selection.runs or row["id"] in selection.runs)
-            and selection.sees(row["lab"])
+            and selection.may_see(row["lab"])
         ]
         return number, encode_event(number, "snapshot", {"number": number, "runs": runs})
 
@@ -131,27 +131,27 @@ def encode_event(number: int, kind: str, document: Mapping[str, Any]) -> bytes:
 
 
 class Feed:
-    """The reader of events for all streams of a service. `failed` holds the error of the last reading, or ""."""
+    """The reader of events for all streams of a service. `error` holds the error of the last reading, or ""."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._newest_events: deque[Event] = deque(maxlen=MAX_EVENTS_IN_MEMORY)
         self._last_number = 0
         self._has_new_events = asyncio.Event()
-        self.failed = ""
+        self.error = ""
 
     async def begin(self) -> None:
         """Start after the newest event of the database."""
-        self._last_number = await asyncio.to_thread(self._log.newest)
+        self._last_number = await asyncio.to_thread(self._log.find_newest)
 
     async def run(self) -> None:
-        """Poll the database for events until cancelled. After an error, set `failed` and read again."""
+        """Poll the database for events until cancelled. After an error, set `error` and read again."""
         while True:
             try:
-                events = await asyncio.to_thread(self._log.after, self._last_number)
-                self.failed = ""
+                events = await asyncio.to_thread(self._log.read_after, self._last_number)
+                self.error = ""
             except Exception as error:  # noqa: BLE001 - /readyz reports every error
-                events, self.failed = [], str(error)
+                events, self.error = [], str(error)
             if events:
                 self._newest_events.extend(events)
                 self._last_number = events[-1].number
@@ -160,23 +160,25 @@ class Feed:
             if len(events) < PAGE_EVENTS:
                 await asyncio.sleep(POLL_S)
 
-    async def stream(self, selection: Filter, after: int | None) -> AsyncIterator[bytes]:
-        """Yield the bytes for a client: a snapshot and then events, or the events after number `after` if given.
+    async def stream(self, selection: Filter, last_number: int | None) -> AsyncIterator[bytes]:
+        """Yield the bytes for a client: a snapshot and then events, or the events after number `last_number` if given.
 
         A number beyond the newest event must come from another database, and is treated as None.
         """
-        if after is None or after > max(self._last_number, await asyncio.to_thread(self._log.newest)):
+        if last_number is None or last_number > max(
+            self._last_number, await asyncio.to_thread(self._log.find_newest)
+        ):
             number, text = await asyncio.to_thread(self._log.snapshot, selection)
             yield text
         else:
-            number = after
+            number = last_number
         yield PING  # tells the client that the stream has begun, even without events
         while True:
             has_new_events = self._has_new_events
             events = await self._events_after(number)
             if events:
                 number = events[-1].number
-                texts = [event.text for event in events if selection.takes(event)]
+                texts = [event.text for event in events if selection.selects(event)]
                 if texts:
                     yield b"".join(texts)
                 continue
@@ -192,4 +194,4 @@ class Feed:
         if self._newest_events and self._newest_events[0].number <= number + 1:
             newest_first = takewhile(lambda event: event.number > number, reversed(self._newest_events))
             return list(newest_first)[::-1]
-        return await asyncio.to_thread(self._log.after, number)
+        return await asyncio.to_thread(self._log.read_after, number)

@@ -54,7 +54,7 @@ class Gate:
             (None, ""),
         )
         if route is None:
-            await self._refuse_path(scope, receive, send, sorted({one.method for one, _ in matches}))
+            await self._refuse_path(scope, receive, send, sorted({route.method for route, _ in matches}))
             return
         try:
             scope["lightbed.identity"] = await self._authorise(route, Request(scope), lab)
@@ -64,70 +64,70 @@ class Gate:
         await self._forward(scope, receive, send)
 
     async def _refuse_path(self, scope: Scope, receive: Receive, send: Send, allowed: list[str]) -> None:
-        status, what = (405, "method") if allowed else (404, "path")
-        detail = f"there is no such {what}; /openapi.json lists what there is"
+        status, kind = (405, "method") if allowed else (404, "path")
+        detail = f"there is no such {kind}; /openapi.json lists what there is"
         document = make_problem(status, "service.unknown", "user", detail, scope["path"])
         response = make_response(document, {"Allow": ", ".join(allowed)} if allowed else None)
         await response(scope, receive, send)
 
     async def _authorise(self, route: Route, request: Request, lab: str) -> Identity:
         """Return the client's identity. Raises `NotAuthenticated` and `NotAllowed`, and audits refused changes."""
-        who = ANONYMOUS
+        identity = ANONYMOUS
         try:
             header = request.headers.get("authorization", "")
             if header:
-                who = await self._identify_client(header, request.client.host if request.client else "")
-            elif route.role is not None and not (self._service.is_open and route.is_looking):
+                identity = await self._identify_client(header, request.client.host if request.client else "")
+            elif route.role is not None and not (self._service.is_open and route.is_read_only):
                 raise NotAuthenticated("this needs a token: Authorization: Bearer TOKEN (LIGHTBED_TOKEN)")
             if route.role is not None:
-                who.check(route.role, route.scope, lab)
+                identity.check(route.role, route.scope, lab)
         except (NotAuthenticated, NotAllowed) as error:
-            if not route.is_looking:
-                await asyncio.to_thread(self._record_refusal, route, who, lab, error)
+            if not route.is_read_only:
+                await asyncio.to_thread(self._record_refusal, route, identity, lab, error)
             raise
-        return who
+        return identity
 
     async def _identify_client(self, header: str, address: str) -> Identity:
         kind, _, text = header.partition(" ")
         if kind.lower() != "bearer":
             raise NotAuthenticated("this service requires tokens: Authorization: Bearer TOKEN")
-        at_s, who = self._cached_identities.get(text, (-1e9, ANONYMOUS))
-        if time.monotonic() - at_s > _TOKEN_CACHE_S:
+        checked_s, identity = self._cached_identities.get(text, (-1e9, ANONYMOUS))
+        if time.monotonic() - checked_s > _TOKEN_CACHE_S:
             if (
                 text not in self._cached_identities
             ):  # wrong guesses from an address must not lock out its valid tokens
                 self._check_attempts(address)
             try:
-                who = await asyncio.to_thread(self._identify, text.strip())
+                identity = await asyncio.to_thread(self._identify, text.strip())
             except NotAuthenticated:
                 self._failed_attempts.setdefault(address, deque(maxlen=MAX_ATTEMPTS)).append(time.monotonic())
                 raise
             if len(self._cached_identities) > 1000:
                 self._cached_identities.clear()
-            self._cached_identities[text] = (time.monotonic(), who)
-        return who
+            self._cached_identities[text] = (time.monotonic(), identity)
+        return identity
 
     def _check_attempts(self, address: str) -> None:
         """Raise `TooManyAttempts` if this address has sent `MAX_ATTEMPTS` wrong tokens in the last `ATTEMPTS_S`."""
-        since_s = time.monotonic() - ATTEMPTS_S
+        oldest_s = time.monotonic() - ATTEMPTS_S
         if len(self._failed_attempts) > 1000:
             self._failed_attempts = {
-                each: times for each, times in self._failed_attempts.items() if times[-1] > since_s
+                address: times for address, times in self._failed_attempts.items() if times[-1] > oldest_s
             }
         times = self._failed_attempts.get(address)
-        if times and len(times) == MAX_ATTEMPTS and times[0] > since_s:
+        if times and len(times) == MAX_ATTEMPTS and times[0] > oldest_s:
             raise TooManyAttempts(
                 f"{MAX_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
             )
 
     def _record_refusal(
-        self, route: Route, who: Identity, lab: str, error: NotAuthenticated | NotAllowed
+        self, route: Route, identity: Identity, lab: str, error: NotAuthenticated | NotAllowed
     ) -> None:
         try:
             with self._service.database.transaction() as connection:
                 append(
                     connection,
-                    Entry(who, f"{route.method} {route.path}", lab, outcome=f"refused: {error.code}"),
+                    Entry(identity, f"{route.method} {route.path}", lab, outcome=f"refused: {error.code}"),
                 )
         except Exception:
             log.exception("a refusal could not be written into the audit log")

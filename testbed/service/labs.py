@@ -64,21 +64,21 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def get_fresh(self, what: str, find: Callable[[], Any], at_most_s: float = CACHE_S) -> Any:
-        """Return the value of `find`, or the last value if it is at most `at_most_s` old.
+    def get_fresh(self, name: str, find: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
+        """Return the value of `find`, or the last value if it is at most `max_age_s` old.
 
         While one thread calls `find`, other threads get the last value, or wait if there is none.
         """
-        at_s, value = self._cache.get(what, (None, None))
-        if at_s is not None and time.monotonic() - at_s <= at_most_s:
+        stored_s, value = self._cache.get(name, (None, None))
+        if stored_s is not None and time.monotonic() - stored_s <= max_age_s:
             return value
-        if not self._lock.acquire(blocking=at_s is None):
+        if not self._lock.acquire(blocking=stored_s is None):
             return value
         try:
-            at_s, value = self._cache.get(what, (-1e9, None))
-            if time.monotonic() - at_s > at_most_s:
+            stored_s, value = self._cache.get(name, (-1e9, None))
+            if time.monotonic() - stored_s > max_age_s:
                 value = find()
-                self._cache[what] = (time.monotonic(), value)
+                self._cache[name] = (time.monotonic(), value)
             return value
         finally:
             self._lock.release()
@@ -91,28 +91,30 @@ class LabView:
     def json(self) -> dict[str, Any]:
         """Return the lab and its current state as a JSON document."""
         lab = self.lab
-        current, check = self.current(), self.find_last_check()
-        running = self.runs.list(lab=lab.name, state="running")
+        current_intent, check = self.current(), self.find_last_check()
+        running_runs = self.runs.list(lab=lab.name, state="running")
         return {
             "name": lab.name,
             "simulated": lab.simulated,
             "revision": lab.revision,
             "hosts": [host.name for host in lab.hosts],
             "switches": [switch.name for switch in lab.switches],
-            "topology": self.add_last_check(topology_json(current), current, check) if current else None,
+            "topology": self.add_last_check(topology_json(current_intent), current_intent, check)
+            if current_intent
+            else None,
             "findings": check.findings if check else [],
             "maintenance": read_maintenance(self.address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
             "leases": self.leases(),
-            "runs": [one.summary() for one in running],
+            "runs": [run.summary() for run in running_runs],
         }
 
     def find_last_check(self) -> TopologyCheck | None:
         """Return the newest check of the topology in force, by a run of this service, or None."""
-        current = self.current()
-        if current is None:
+        current_intent = self.current()
+        if current_intent is None:
             return None
-        checks = [self._find_newest_check(command, current.epoch) for command in CHECK_COMMANDS]
+        checks = [self._find_newest_check(command, current_intent.epoch) for command in CHECK_COMMANDS]
         return max(filter(None, checks), key=lambda check: check.at, default=None)
 
     def _find_newest_check(self, command: str, epoch: int) -> TopologyCheck | None:
@@ -123,23 +125,25 @@ class LabView:
         return None
 
     def add_last_check(
-        self, topology: dict[str, Any], current: Intent, check: TopologyCheck | None
+        self, topology: dict[str, Any], current_intent: Intent, check: TopologyCheck | None
     ) -> dict[str, Any]:
         """Add the time and command of the last check to the document of the topology in force.
 
         The state of a verified topology becomes `deviating` if that check has findings.
         """
-        applied_at = current.applied_at or current.intended_at
+        applied_at = current_intent.applied_at or current_intent.intended_at
         if check is None or check.at < applied_at:
-            seen = {"at": applied_at, "by": "operation", "id": current.operation}
-            return topology | {"seen": seen | {"as_planned": current.state == "verified"}}
-        state = current.state if check.as_planned or current.state != "verified" else "deviating"
+            source = {"at": applied_at, "by": "operation", "id": current_intent.operation}
+            return topology | {"seen": source | {"as_planned": current_intent.state == "verified"}}
+        state = (
+            current_intent.state if check.as_planned or current_intent.state != "verified" else "deviating"
+        )
         return topology | {"state": state, "seen": check.describe()}
 
     def current(self) -> Intent | None:
         """Return the newest topology in force, or None."""
-        stored = select_in_force(self.topologies())
-        return stored[0] if stored else None
+        intents = select_in_force(self.topologies())
+        return intents[0] if intents else None
 
     def topologies(self) -> tuple[Intent, ...]:
         """Return the topologies, newest first."""
@@ -164,12 +168,12 @@ class LabView:
     def switches(self) -> list[dict[str, Any]]:
         """Return the switches with circuits and ports."""
         circuits, power = self._read_circuits(), self._read_power()
-        never = ((), None)
-        ends = {
-            (end.switch, side, end.port): f"{host.name}/{nic.name}"
+        default = ((), None)
+        nics_by_port = {
+            (fibre_end.switch, side, fibre_end.port): f"{host.name}/{nic.name}"
             for host in self.lab.hosts
             for nic in host.nics
-            for side, end in (("input", nic.transmit), ("output", nic.receive))
+            for side, fibre_end in (("input", nic.transmit), ("output", nic.receive))
         }
         return [
             {
@@ -177,11 +181,11 @@ class LabView:
                 "address": one.address,
                 "inputs": one.inputs,
                 "outputs": one.outputs,
-                "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, never)[0]],
-                "seen": circuits.get(one.name, never)[1],
+                "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, default)[0]],
+                "seen": circuits.get(one.name, default)[1],
                 "ports": [
                     {"port": port, "side": side, "nic": nic, "power": power.get(f"{nic}:{_FIBRE[side]}")}
-                    for (switch, side, port), nic in sorted(ends.items())
+                    for (switch, side, port), nic in sorted(nics_by_port.items())
                     if switch == one.name
                 ],
             }
@@ -195,9 +199,12 @@ class LabView:
             pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
             readings[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
         check = self.find_last_check()
-        for name, held in (check.document.get("held", {}) if check else {}).items():
+        for name, pair_list in (check.document.get("held", {}) if check else {}).items():
             if check and (name not in readings or readings[name][1]["at"] < check.at):
-                readings[name] = [(a, b) for a, b in held], {"at": check.at, "by": check.by, "id": check.run}
+                readings[name] = (
+                    [(a, b) for a, b in pair_list],
+                    {"at": check.at, "by": check.by, "id": check.run},
+                )
         return readings
 
     def _read_power(self) -> dict[str, dict[str, Any]]:
@@ -215,9 +222,9 @@ class LabView:
         rows = read_rows(self.address, _LAST_LOSSES, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
-    def why_down(self) -> str:
+    def explain_outage(self) -> str:
         """Return why the lab cannot be used now, or "" if its switches can be reached."""
-        return str(self.get_fresh("up", lambda: _explain_down(self.lab), REACHABILITY_CACHE_S))
+        return str(self.get_fresh("up", lambda: _find_outage(self.lab), REACHABILITY_CACHE_S))
 
 
 _FIBRE = {"input": "transmit", "output": "receive"}
@@ -233,20 +240,20 @@ on l.lab = n.lab and l.place = n.place and l.taken_s = n.newest order by l.place
 _COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? group by place"
 
 
-def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
+def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:
     """Return the topology in force as a document. Without a topology, the document has epoch 0."""
-    stored = select_in_force(load_intents(runs_dir, lab))
-    if not stored:
+    intents = select_in_force(load_intents(runs_dir, lab))
+    if not intents:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
-    return topology_json(stored[0], links=True)
+    return topology_json(intents[0], links=True)
 
 
-def check_match(if_match: str, tag: str, what: str) -> None:
+def check_match(if_match: str, tag: str, subject: str) -> None:
     """Raise `MatchNeeded` without If-Match, and `StateChanged` if it names another state than `tag`."""
     if not if_match:
-        raise MatchNeeded(f"give the state of {what} that this is for in If-Match: its ETag is {tag}")
-    if if_match.strip() != "*" and tag not in [one.strip() for one in if_match.split(",")]:
-        raise StateChanged(f"{what} has changed: its ETag is now {tag}; read it again, then decide")
+        raise MatchNeeded(f"give the state of {subject} that this is for in If-Match: its ETag is {tag}")
+    if if_match.strip() != "*" and tag not in [tag_text.strip() for tag_text in if_match.split(",")]:
+        raise StateChanged(f"{subject} has changed: its ETag is now {tag}; read it again, then decide")
 
 
 def make_tag(document: Any) -> str:
@@ -283,28 +290,28 @@ def _describe_nic(nic: LabNic) -> dict[str, Any]:
     }
 
 
-def _describe_end(end: FibreEnd) -> dict[str, Any]:
-    return {"switch": end.switch, "port": end.port, "loss_db": end.loss_db}
+def _describe_end(fibre_end: FibreEnd) -> dict[str, Any]:
+    return {"switch": fibre_end.switch, "port": fibre_end.port, "loss_db": fibre_end.loss_db}
 
 
-def _explain_down(lab: Lab) -> str:
+def _find_outage(lab: Lab) -> str:
     if lab.simulated:
         try:
-            is_live = any(one["live"] and one["lab"] == lab.name for one in lab_status())
+            is_live = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
         except TestbedError as error:
             return str(error)
         return "" if is_live else f"no simulated lab '{lab.name}' is up: `testbed sim up`"
-    unreachable = [one.name for one in lab.switches if not _answers(one.address)]
+    unreachable = [switch.name for switch in lab.switches if not _answers(switch.address)]
     return f"no answer from {', '.join(unreachable)}" if unreachable else ""
 
 
 def _answers(address: str) -> bool:
     """Return whether something listens at an address. Addresses without a port are not tried and count as True."""
-    place = urlsplit(address)
+    parsed = urlsplit(address)
     try:
-        if not (place.hostname and place.port):
+        if not (parsed.hostname and parsed.port):
             return True
-        with socket.create_connection((place.hostname, place.port), timeout=1.0):
+        with socket.create_connection((parsed.hostname, parsed.port), timeout=1.0):
             return True
     except (OSError, ValueError):
         return False

@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
-from testbed.operate.recovery.records import history_of, operations_of
+from testbed.operate.recovery.records import load_history, load_operations
 from testbed.service.context import Caller, answer
-from testbed.service.labs import make_tag, topology_in_force, topology_json
+from testbed.service.labs import load_topology_document, make_tag, topology_json
 from testbed.service.metrics import count_findings
 from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit, verify
 from testbed.storage.looking import read_rows
 
@@ -32,12 +32,14 @@ def health() -> Response:
 def readiness(context: Caller) -> Response:
     """Return the state of every lab. It is a problem (503) if a lab does not answer or the database is unreadable."""
     service = context.service
-    reasons = {view.lab.name: view.why_down() for view in service.labs}
+    reasons = {view.lab.name: view.explain_outage() for view in service.labs}
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
-    why = [*filter(None, reasons.values()), *filter(None, [service.feed.failed])]
-    if why:
+    problems = [*filter(None, reasons.values()), *filter(None, [service.feed.error])]
+    if problems:
         return make_response(
-            make_problem(503, "service.ready", "device", "; ".join(why), context.request.url.path, labs=labs)
+            make_problem(
+                503, "service.ready", "device", "; ".join(problems), context.request.url.path, labs=labs
+            )
         )
     return answer({"status": "ok", "labs": labs})
 
@@ -45,11 +47,13 @@ def readiness(context: Caller) -> Response:
 def metrics(context: Caller) -> Response:
     """Return metrics of the database and of the labs' switches, in the text format of Prometheus."""
     service = context.service
-    switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
+    switches = [
+        sample for view in service.labs for sample in service.switch_metrics[view.lab.name].get_samples(view)
+    ]
     findings = [sample for view in service.labs for sample in count_findings(view)]
     samples = [*load_samples(service.runs_dir), *findings, *switches]
     # The first label of a sample is its lab.
-    text = format_exposition(one for one in samples if context.who.sees(one.labels[0]))
+    text = format_exposition(sample for sample in samples if context.identity.may_see(sample.labels[0]))
     return Response(text, media_type=CONTENT_TYPE)
 
 
@@ -60,7 +64,7 @@ def document(context: Caller) -> Response:
 
 def labs(context: Caller) -> Response:
     """List the labs."""
-    visible = [view for view in context.service.labs if context.who.sees(view.lab.name)]
+    visible = [view for view in context.service.labs if context.identity.may_see(view.lab.name)]
     return answer({"labs": [view.get_fresh("lab", view.json) for view in visible]})
 
 
@@ -92,21 +96,25 @@ def switch(context: Caller, lab: Name, switch: Name) -> Response:
     return answer(_find_named(view.get_fresh("switches", view.switches), switch, "switch"))
 
 
-def _find_named(parts: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
-    one = next((one for one in parts if one["name"] == name), None)
+def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
+    one = next((part for part in parts if part["name"] == name), None)
     if one is None:
-        raise NotFound(f"the lab has no {what} {name!r}; it has {', '.join(one['name'] for one in parts)}")
+        raise NotFound(f"the lab has no {kind} {name!r}; it has {', '.join(part['name'] for part in parts)}")
     return one
 
 
 def topologies(context: Caller, lab: Name) -> Response:
     """List the topologies that were applied to a lab, newest first."""
-    return answer({"lab": lab, "topologies": [topology_json(one) for one in context.lab(lab).topologies()]})
+    return answer(
+        {"lab": lab, "topologies": [topology_json(intent) for intent in context.lab(lab).topologies()]}
+    )
 
 
 def topology(context: Caller, lab: Name, epoch: Number) -> Response:
     """Return a topology by its epoch."""
-    intent = next((one for one in context.lab(lab).topologies() if one.epoch == epoch), None)
+    intent = next(
+        (candidate for candidate in context.lab(lab).topologies() if candidate.epoch == epoch), None
+    )
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
     document = topology_json(intent, links=True)
@@ -116,35 +124,35 @@ def topology(context: Caller, lab: Name, epoch: Number) -> Response:
 def current_topology(context: Caller, lab: Name) -> Response:
     """Return the topology in force. To change it, name its ETag in If-Match."""
     view = context.lab(lab)
-    document = topology_in_force(view.runs_dir, lab)
-    current, tag = (
+    document = load_topology_document(view.runs_dir, lab)
+    current_intent, tag = (
         view.current(),
         make_tag(document),
     )  # the tag comes before the last check is added, because a check must not change the ETag
-    if current is not None and current.epoch == document["epoch"]:
-        document = view.add_last_check(document, current, view.find_last_check())
+    if current_intent is not None and current_intent.epoch == document["epoch"]:
+        document = view.add_last_check(document, current_intent, view.find_last_check())
     return answer(document, tag=tag)
 
 
 def history(context: Caller, lab: Name) -> Response:
     """List the epochs of a lab: when, by whom, why, and the changes of each."""
     view = context.lab(lab)
-    return answer({"lab": lab, "epochs": history_of(context.service.runs_dir, view.lab.name)})
+    return answer({"lab": lab, "epochs": load_history(context.service.runs_dir, view.lab.name)})
 
 
 def operations(context: Caller, lab: Name, limit: Limit = 100) -> Response:
     """List the operations of a lab with their steps, newest last."""
     view = context.lab(lab)
-    records = operations_of(context.service.runs_dir, view.lab.name)[-limit:]
-    return answer({"lab": lab, "operations": [one.json() for one in records]})
+    records = load_operations(context.service.runs_dir, view.lab.name)[-limit:]
+    return answer({"lab": lab, "operations": [record.json() for record in records]})
 
 
 def findings(context: Caller, lab: Name) -> Response:
     """List the findings of the newest check of the topology in force, with its time and command."""
     view = context.lab(lab)
     check = view.find_last_check()
-    seen = check.describe() if check else None
-    return answer({"lab": lab, "seen": seen, "findings": check.findings if check else []})
+    source = check.describe() if check else None
+    return answer({"lab": lab, "seen": source, "findings": check.findings if check else []})
 
 
 def drift(context: Caller, lab: Name) -> Response:
@@ -157,8 +165,8 @@ def results(context: Caller, limit: Limit = 100) -> Response:
     query = (
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
     )
-    rows = read_rows(address_in(context.service.runs_dir), query)
-    visible = [{"run_id": row["id"], **dict(row)} for row in rows if context.who.sees(row["lab"])]
+    rows = read_rows(get_database_address(context.service.runs_dir), query)
+    visible = [{"run_id": row["id"], **dict(row)} for row in rows if context.identity.may_see(row["lab"])]
     return answer({"runs": visible[:limit]})
 
 
@@ -167,8 +175,8 @@ def audit(context: Caller, limit: Limit = 100) -> Response:
 
     A token that is limited to labs gets only their lines.
     """
-    address = address_in(context.service.runs_dir)
+    address = get_database_address(context.service.runs_dir)
     check = verify(address)
-    entries = [entry for entry in read_audit(address) if context.who.sees(entry["lab"])]
+    entries = [entry for entry in read_audit(address) if context.identity.may_see(entry["lab"])]
     document = {"entries": entries[-limit:], "whole": check.broken is None, "lines": check.lines}
     return answer(document | ({"broken": check.broken, "reason": check.reason} if check.broken else {}))

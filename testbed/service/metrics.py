@@ -12,7 +12,7 @@ from threading import Lock
 from ocs_drivers.errors import OcsError
 from testbed.errors import TestbedError
 from testbed.lab.simulated.lifecycle import find_running
-from testbed.observe.device_metrics import device_samples
+from testbed.observe.device_metrics import read_device_samples
 from testbed.observe.exposition import Sample
 from testbed.service.labs import LabView
 from testbed.service.requests import find_lane
@@ -30,7 +30,7 @@ class SwitchMetrics:
     _at_s: float = -1e9
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, view: LabView) -> tuple[Sample, ...]:
+    def get_samples(self, view: LabView) -> tuple[Sample, ...]:
         """Return the samples of a lab, at most `MIN_INTERVAL_S` old unless a run moves it."""
         with self._lock:
             if time.monotonic() - self._at_s > MIN_INTERVAL_S and not _is_moving(view):
@@ -54,10 +54,10 @@ def _is_moving(view: LabView) -> bool:
 
 def _read_switches(view: LabView) -> Collection[Sample]:
     """Read the switches. If that fails for the whole lab, report all as down and log the reason."""
-    reason = view.why_down() if view.lab.simulated else ""
+    reason = view.explain_outage() if view.lab.simulated else ""
     if not reason:
         try:
-            return device_samples(find_running(view.lab))
+            return read_device_samples(find_running(view.lab))
         except (TestbedError, OcsError) as error:
             log.warning("no metrics of the switches of lab %s: %s", view.lab.name, error)
     return [Sample("testbed_switch_up", (view.lab.name, switch.name), 0.0) for switch in view.lab.switches]

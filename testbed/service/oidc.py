@@ -58,8 +58,8 @@ class Provider:
         fetch: Fetch = fetch_json,
         now: Callable[[], float] = time.time,
     ) -> None:
-        place = urlsplit(issuer)
-        if place.scheme != "https" and place.hostname not in ("127.0.0.1", "localhost", "::1"):
+        parsed = urlsplit(issuer)
+        if parsed.scheme != "https" and parsed.hostname not in ("127.0.0.1", "localhost", "::1"):
             raise InvalidRequest(
                 f"the issuer {issuer!r} must be an https:// address, because its keys decide who has access"
             )
@@ -70,9 +70,9 @@ class Provider:
 
     def identity(self, text: str) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, and `NotAllowed` for a person without a role."""
-        header, claims, signed, signature = _split_token(text)
+        header, claims, signed_bytes, signature = _split_token(text)
         key = self._find_key(str(header.get("kid", "")))
-        _check_signature(key, str(header.get("alg", "")), signed, signature)
+        _check_signature(key, str(header.get("alg", "")), signed_bytes, signature)
         self._check_claims(claims)
         name = f"{claims['sub']}@{self._issuer.partition('://')[2].rstrip('/')}"
         claimed_roles = _read_texts(claims.get(self._claim))
@@ -137,12 +137,12 @@ def _split_token(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, byte
     return header, claims, f"{head}.{body}".encode(), signature
 
 
-def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, signature: bytes) -> None:
+def _check_signature(key: Mapping[str, Any], algorithm: str, signed_bytes: bytes, signature: bytes) -> None:
     """Raise `NotAuthenticated` unless the signature is valid. The type of the key decides the algorithm."""
     try:
         if key.get("kty") == "RSA" and algorithm == "RS256":
             numbers = rsa.RSAPublicNumbers(_decode_number(key["e"]), _decode_number(key["n"]))
-            numbers.public_key().verify(signature, signed, padding.PKCS1v15(), SHA256())
+            numbers.public_key().verify(signature, signed_bytes, padding.PKCS1v15(), SHA256())
             return
         if (
             key.get("kty") == "EC"
@@ -154,7 +154,7 @@ def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, sign
                 _decode_number(key["x"]), _decode_number(key["y"]), ec.SECP256R1()
             )
             halves = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
-            point.public_key().verify(encode_dss_signature(*halves), signed, ec.ECDSA(SHA256()))
+            point.public_key().verify(encode_dss_signature(*halves), signed_bytes, ec.ECDSA(SHA256()))
             return
     except (InvalidSignature, TypeError, ValueError, KeyError):
         pass
@@ -169,7 +169,7 @@ def _is_number(value: object) -> bool:
 def _read_texts(value: object) -> frozenset[str]:
     """Return the texts of a claim, which is a text or a list."""
     values = value if isinstance(value, list) else [value]
-    return frozenset(one for one in values if isinstance(one, str))
+    return frozenset(text for text in values if isinstance(text, str))
 
 
 def _decode_bytes(text: str) -> bytes:
@@ -181,11 +181,11 @@ def _decode_number(text: str) -> int:
 
 
 def identify_by_either(
-    ours: Callable[[str], Identity], provider: Provider | None
+    identify_own: Callable[[str], Identity], provider: Provider | None
 ) -> Callable[[str], Identity]:
     """Return a function that identifies our tokens and a provider's tokens, which contain two dots."""
 
     def identify(text: str) -> Identity:
-        return provider.identity(text) if provider and text.count(".") == 2 else ours(text)
+        return provider.identity(text) if provider and text.count(".") == 2 else identify_own(text)
 
     return identify

@@ -60,8 +60,10 @@ def redact_secrets(text: str) -> str:
     return _SECRET.sub("***", text)
 
 
-def make_problem(status: int, code: str, who: str, detail: str, instance: str, **more: Any) -> dict[str, Any]:
-    """Return a problem document. `more` are its extension members."""
+def make_problem(
+    status: int, code: str, who: str, detail: str, instance: str, **extensions: Any
+) -> dict[str, Any]:
+    """Return a problem document. `extensions` are its extension members."""
     return {
         "type": f"urn:lightbed:error:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -70,22 +72,22 @@ def make_problem(status: int, code: str, who: str, detail: str, instance: str, *
         "instance": redact_secrets(instance),
         "code": code,
         "who": who,
-        **more,
+        **extensions,
     }
 
 
 def describe_error(error: Exception, instance: str) -> dict[str, Any]:
     """Return the problem document of an error. For an unexpected error, it contains only the type."""
     if isinstance(error, TestbedError | OcsError):
-        more: dict[str, Any] = {"hint": error.hint} if error.hint else {}
+        extensions: dict[str, Any] = {"hint": error.hint} if error.hint else {}
         if isinstance(error, PlanStale):
-            more["differences"] = [one.json() for one in error.differences]
-        return make_problem(find_status(error), error.code, error.who, str(error), instance, **more)
+            extensions["differences"] = [difference.json() for difference in error.differences]
+        return make_problem(find_status(error), error.code, error.who, str(error), instance, **extensions)
     if isinstance(error, RequestValidationError):
         errors = [
-            {"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()[:20]
+            {"where": ".".join(map(str, entry["loc"])), "what": entry["msg"]} for entry in error.errors()[:20]
         ]
-        detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors)
+        detail = "; ".join(f"{entry['where']}: {entry['what']}" for entry in errors)
         return make_problem(422, "service.request", "user", detail, instance, errors=errors)
     if isinstance(error, HTTPException):
         code = "service.unknown" if error.status_code == 404 else "service.request"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from testbed.commands import declare
-from testbed.commands.declare import REQUIRED, Command, Lane, Option, Role, fields_of
+from testbed.commands.declare import REQUIRED, Command, Lane, Option, Role, list_fields
 from testbed.commands.table import COMMANDS, list_declared_commands, load_command
 from testbed.service_errors import InvalidRequest
 
@@ -90,13 +90,13 @@ class Request(BaseModel):
     def arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
         """Return the arguments of the command, and write the files that it reads to `folder`."""
         values = {name: self._list_values(name, folder) for name in type(self).model_fields}
-        positional = [str(one) for name in self.positional for one in values[name]]
+        positional = [str(value) for name in self.positional for value in values[name]]
         labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
         options = [*self._yield_options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
-        front = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
+        leading = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
-            return [*front, *labs, "--", *positional]
-        return [*front, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
+            return [*leading, *labs, "--", *positional]
+        return [*leading, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
@@ -107,7 +107,7 @@ class Request(BaseModel):
             if name in self.positional or (name in _NOT_OPTIONS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
-            yield from (option if one is True else f"{option}={one}" for one in values)
+            yield from (option if value is True else f"{option}={value}" for value in values)
 
     def _list_values(self, name: str, folder: Path) -> list[Any]:
         """Return the values of a field as a list, which is empty without a value. A file gives its path in `folder`.
@@ -135,7 +135,7 @@ class SwitchRequest(Request):
 
     def check(self, lab: Lab) -> None:
         """Raise `InvalidRequest` unless the lab has this switch."""
-        names = [one.name for one in lab.switches]
+        names = [switch.name for switch in lab.switches]
         if self.switch not in names:
             raise InvalidRequest(f"lab {lab.name!r} has no switch {self.switch!r}; it has {', '.join(names)}")
 
@@ -175,16 +175,16 @@ def find_model(name: str) -> type[Request] | None:
 
 def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
     """Return a model whose fields are the command's options, without local options and options of other variants."""
-    included = [
-        each
-        for each in fields_of(command)
-        if not each.option.is_local
-        and each.option.only_with in ("", variant)
-        and each.name not in command.variants
+    included_fields = [
+        field
+        for field in list_fields(command)
+        if not field.option.is_local
+        and field.option.only_with in ("", variant)
+        and field.name not in command.variants
     ]
     all_words = f"{words} --{variant}" if variant else words
     fields: dict[str, Any] = {"command": (Literal[all_words], ...)}
-    fields |= {each.name: _make_field(each) for each in included}
+    fields |= {field.name: _make_field(field) for field in included_fields}
     if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
         fields["lab"] = (Line, "")
     if command.needs == "labs if any":
@@ -204,34 +204,34 @@ def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Re
     model.lane = command.variants.get(variant, command.lane)
     model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
     model.names_lab_file = command.needs not in ("nothing", "switch")
-    model.has_program = any(each.option.follows_dashes for each in included)
-    model.positional = tuple(each.name for each in included if each.option.is_argument)
-    model.files = tuple(each.name for each in included if each.option.reads)
-    model.writes = {each.name: each.option.writes for each in included if each.option.writes}
-    model.options = {each.name: each.words[0] for each in included if not each.option.is_argument}
+    model.has_program = any(field.option.follows_dashes for field in included_fields)
+    model.positional = tuple(field.name for field in included_fields if field.option.is_argument)
+    model.files = tuple(field.name for field in included_fields if field.option.reads)
+    model.writes = {field.name: field.option.writes for field in included_fields if field.option.writes}
+    model.options = {field.name: field.words[0] for field in included_fields if not field.option.is_argument}
     return model
 
 
-def _make_field(each: declare.Field) -> tuple[Any, Any]:
+def _make_field(field: declare.Field) -> tuple[Any, Any]:
     """Return the type and the default of a field of a request."""
-    option, kind = each.option, each.kind
+    option, kind = field.option, field.kind
     if option.writes:
-        return (Literal[True], True) if each.default is REQUIRED else (bool, False)
+        return (Literal[True], True) if field.default is REQUIRED else (bool, False)
     if option.reads:
         kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:
         kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else Line
-    elif each.has_several:
-        kind = Annotated[list[Line], Field(min_length=1)] if each.default is REQUIRED else list[Line]
+    elif field.has_several:
+        kind = Annotated[list[Line], Field(min_length=1)] if field.default is REQUIRED else list[Line]
     elif kind is str:
         kind = _make_text_type(option)
     elif kind in (int, float):
-        most = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
-        kind = Annotated[kind, Field(ge=option.least, le=most)]
-    default: Any = ... if each.default is REQUIRED else each.default
-    if each.has_several and default == ():
+        maximum = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
+        kind = Annotated[kind, Field(ge=option.least, le=maximum)]
+    default: Any = ... if field.default is REQUIRED else field.default
+    if field.has_several and default == ():
         default = []
-    return (kind | None if each.is_optional else kind), default
+    return (kind | None if field.is_optional else kind), default
 
 
 def _make_text_type(option: Option) -> Any:

@@ -29,7 +29,7 @@ class Route:
     content: str = "application/json"
 
     @property
-    def is_looking(self) -> bool:
+    def is_read_only(self) -> bool:
         """True if the route changes nothing. An open service then requires no token."""
         return self.method == "GET"
 

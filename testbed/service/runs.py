@@ -22,7 +22,7 @@ from testbed.service.access import Identity
 from testbed.service_errors import KeyReused, NotFound, RunEnded, TooManyRuns
 from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import step_events, submitted_runs
 
 MAX_QUEUED = 8
@@ -59,8 +59,19 @@ class Run:
 
     def json(self) -> dict[str, Any]:
         """Return the run as a JSON document. `result` is the document that the command printed, or None for text."""
-        same = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started", "finished")
-        document = {name: getattr(self, name) for name in same}
+        copied_keys = (
+            "id",
+            "lab",
+            "command",
+            "who",
+            "why",
+            "state",
+            "attempts",
+            "submitted",
+            "started",
+            "finished",
+        )
+        document = {name: getattr(self, name) for name in copied_keys}
         document |= {
             "request": json.loads(self.request),
             "exit_code": self.exit_code,
@@ -98,7 +109,7 @@ class RunStore:
         command: str,
         request: str,
         *,
-        why: str = "",
+        reason: str = "",
         plan: str = "",
         key: str = "",
     ) -> tuple[Run, bool]:
@@ -108,13 +119,13 @@ class RunStore:
         """
         user_key = f"{who.name} {key}" if key else None
         with self.database.transaction() as connection:
-            same = _find_by_key(connection, user_key) if user_key else None
-            if same is not None and same.request != request:
-                raise KeyReused(f"Idempotency-Key {key!r} was used for another request, run {same.id}")
-            if same is not None:
-                return same, False
-            waiting = submitted_runs.c.who == who.name, submitted_runs.c.state == "queued"
-            count: int = connection.execute(sa.select(sa.func.count()).where(*waiting)).scalar_one()
+            earlier_run = _find_by_key(connection, user_key) if user_key else None
+            if earlier_run is not None and earlier_run.request != request:
+                raise KeyReused(f"Idempotency-Key {key!r} was used for another request, run {earlier_run.id}")
+            if earlier_run is not None:
+                return earlier_run, False
+            conditions = submitted_runs.c.who == who.name, submitted_runs.c.state == "queued"
+            count: int = connection.execute(sa.select(sa.func.count()).where(*conditions)).scalar_one()
             if count >= self._most_queued:
                 raise TooManyRuns(
                     f"{self._most_queued} runs of {who.name} are already waiting: wait for them, or cancel some"
@@ -125,15 +136,15 @@ class RunStore:
                 "command": command,
                 "request": request,
                 "who": who.name,
-                "why": why,
+                "why": reason,
                 "state": "queued",
                 "submitted": now(),
                 "attempts": 0,
                 "idempotency_key": user_key,
             }
             connection.execute(submitted_runs.insert().values(row))
-            append(connection, Entry(who, f"run {command}", lab, why, plan, f"run {row['id']}"))
-            _append_event(connection, row, "queued", {"command": command, "who": who.name, "why": why})
+            append(connection, Entry(who, f"run {command}", lab, reason, plan, f"run {row['id']}"))
+            _append_event(connection, row, "queued", {"command": command, "who": who.name, "why": reason})
             return _make_run(_read_row(connection, str(row["id"]))), True
 
     def get(self, run_id: str) -> Run:
@@ -148,21 +159,21 @@ class RunStore:
         state: str = "",
         command: str = "",
         limit: int = 100,
-        of_labs: Collection[str] = (),
+        labs: Collection[str] = (),
     ) -> tuple[Run, ...]:
-        """Return at most `limit` runs, newest first. With `of_labs`, return only runs of these labs."""
+        """Return at most `limit` runs, newest first. With `labs`, return only runs of these labs."""
         query = sa.select(submitted_runs).order_by(submitted_runs.c.submitted.desc()).limit(limit)
-        query = query.where(submitted_runs.c.lab.in_(of_labs)) if of_labs else query
+        query = query.where(submitted_runs.c.lab.in_(labs)) if labs else query
         for column, value in (("lab", lab), ("state", state), ("command", command)):
             query = query.where(submitted_runs.c[column] == value) if value else query
         with self.database.open_reading() as connection:
             return tuple(_make_run(dict(row)) for row in connection.execute(query).mappings())
 
-    def find_unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
+    def find_unfinished(self, excluded: Collection[str] = ()) -> tuple[Run, ...]:
         """Return the runs to execute: runs that an earlier process left, then waiting runs, each oldest first."""
         query = (
             sa.select(submitted_runs)
-            .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(without))
+            .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(excluded))
             .order_by(submitted_runs.c.state.desc(), submitted_runs.c.submitted)
         )
         with self.database.open_reading() as connection:
@@ -174,7 +185,7 @@ class RunStore:
             run = _make_run(_read_row(connection, run_id))
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
-            claim = {"state": "running", "owner": this_process(), "attempts": run.attempts + 1}
+            claim = {"state": "running", "owner": get_current_process(), "attempts": run.attempts + 1}
             claim["started"] = run.started or now()
             _update_row(connection, run_id, claim)
             row = _read_row(connection, run_id)
@@ -189,10 +200,10 @@ class RunStore:
             run_id, _STATE_BY_EXIT_CODE.get(exit_code, "failed"), exit_code, output, messages
         )
 
-    def fail(self, run_id: str, why: str) -> Run:
+    def fail(self, run_id: str, reason: str) -> Run:
         """Store that a run could not be executed, and why."""
-        error = {"error": {"code": "service", "who": "ourselves", "message": why}}
-        return self._store_outcome(run_id, "failed", 1, f"{json.dumps(error)}\n", why)
+        error = {"error": {"code": "service", "who": "ourselves", "message": reason}}
+        return self._store_outcome(run_id, "failed", 1, f"{json.dumps(error)}\n", reason)
 
     def _store_outcome(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
         with self.database.transaction() as connection:
@@ -236,8 +247,8 @@ def _make_run(row: Mapping[str, Any]) -> Run:
     return Run(**{name: row[name] for name in Run.__slots__})
 
 
-def _update_row(connection: sa.Connection, run_id: str, known: Mapping[str, Any]) -> None:
-    connection.execute(submitted_runs.update().where(submitted_runs.c.id == run_id).values(**known))
+def _update_row(connection: sa.Connection, run_id: str, values: Mapping[str, Any]) -> None:
+    connection.execute(submitted_runs.update().where(submitted_runs.c.id == run_id).values(**values))
 
 
 def _append_event(

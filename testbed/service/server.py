@@ -25,7 +25,7 @@ from testbed.service.labs import LabView
 from testbed.service.runs import MAX_QUEUED, RunStore
 from testbed.service.workers import Workers, start_process
 from testbed.service_errors import InvalidRequest
-from testbed.storage.address import address_in, is_server
+from testbed.storage.address import get_database_address, is_server
 from testbed.storage.database import Database
 
 
@@ -64,7 +64,7 @@ def make_service(
         if names.count(name) > 1:
             raise LabFileError(f"two lab files describe lab '{name}': give each lab its own name")
     runs_dir = runs_dir.absolute()
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     database = Database(address)
     database.prepare()
     store = RunStore(database, most_queued)
@@ -77,12 +77,12 @@ def make_service(
 
 
 def serve(
-    service: Service, listener: Listener, ready: Callable[[str], None], identify: Identify | None = None
+    service: Service, listener: Listener, on_ready: Callable[[str], None], identify: Identify | None = None
 ) -> None:
-    """Answer requests until SIGTERM or SIGINT. Call `ready` with the URL once the service listens."""
+    """Answer requests until SIGTERM or SIGINT. Call `on_ready` with the URL once the service listens."""
     listener.check()
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    with socket.create_server((listener.host, listener.port), family=family) as listening:
+    with socket.create_server((listener.host, listener.port), family=family) as listening_socket:
         config = uvicorn.Config(
             HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
             access_log=False,
@@ -95,9 +95,9 @@ def serve(
         )
         scheme = "https" if listener.certificate else "http"
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
-        url = f"{scheme}://{host}:{listening.getsockname()[1]}"
+        url = f"{scheme}://{host}:{listening_socket.getsockname()[1]}"
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_Server(config, lambda: ready(url)).serve(sockets=[listening]))
+            runner.run(_Server(config, lambda: on_ready(url)).serve(sockets=[listening_socket]))
     service.database.close()
 
 

@@ -44,7 +44,7 @@ class Workers:
 
     def __init__(self, store: RunStore, labs: tuple[str, ...], executor: RunExecutor) -> None:
         self._store, self._labs, self._executor = store, labs, executor
-        self._wake, self._ending = threading.Condition(), False
+        self._wake, self._is_stopping = threading.Condition(), False
         self._executing: dict[str, tuple[str, Lane]] = {}
         self._failed_starts: Counter[str] = Counter()
         self._dispatcher = threading.Thread(target=self._dispatch, daemon=True)
@@ -60,11 +60,11 @@ class Workers:
 
     def stop(self) -> None:
         """Start no more runs. Running ones continue."""
-        self._ending = True
+        self._is_stopping = True
         self.wake()
 
     def _dispatch(self) -> None:
-        while not self._ending:
+        while not self._is_stopping:
             try:
                 self._start_waiting_runs()
             except Exception:  # for example a full disk: no run is lost, so try again
@@ -76,13 +76,13 @@ class Workers:
         """Start runs whose lane has room. Runs that an earlier process left come first."""
         with self._wake:
             executing_now = dict(self._executing)
-        busy = Counter(executing_now.values())
-        for run in self._store.find_unfinished(without=executing_now):
-            place = run.lab, find_lane(run.command)
-            if run.lab in self._labs and busy[place] < LANE_CAPACITY[place[1]]:
-                busy[place] += 1
+        running_counts = Counter(executing_now.values())
+        for run in self._store.find_unfinished(excluded=executing_now):
+            lane_key = run.lab, find_lane(run.command)
+            if run.lab in self._labs and running_counts[lane_key] < LANE_CAPACITY[lane_key[1]]:
+                running_counts[lane_key] += 1
                 with self._wake:
-                    self._executing[run.id] = place
+                    self._executing[run.id] = lane_key
                 threading.Thread(target=self._execute_and_release, args=(run,), daemon=True).start()
 
     def _execute_and_release(self, run: Run) -> None:
@@ -96,7 +96,7 @@ class Workers:
 
     def _execute_run(self, run: Run) -> None:
         if run.state == "running" and is_running(run.owner):
-            while is_running(run.owner) and not self._ending:
+            while is_running(run.owner) and not self._is_stopping:
                 with self._wake:
                     self._wake.wait(POLL_S)
             return
@@ -104,8 +104,8 @@ class Workers:
             self._store.fail(run.id, f"its process ended {run.attempts} times before its work was complete")
             return
         code = self._executor(run)
-        after = self._store.get(run.id)
-        if after.has_ended or after.attempts > run.attempts:
+        updated_run = self._store.get(run.id)
+        if updated_run.has_ended or updated_run.attempts > run.attempts:
             return
         self._failed_starts[run.id] += 1
         # A process that exits by itself without claiming the run could not start.
@@ -135,10 +135,10 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     }
     folder = get_run_folder(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
-    words = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
+    command = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
     with (folder / "process.log").open("ab") as log:
         process = subprocess.run(
-            words,
+            command,
             env=child_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -26,18 +26,18 @@ def choose_database(url: str) -> None:
     _chosen_url.set(check_url(url) if url else "")
 
 
-def address_in(runs_dir: str | Path) -> Address:
+def get_database_address(runs_dir: str | Path) -> Address:
     """Return the address of the chosen database, or else the file in the directory of runs."""
     return _chosen_url.get() or database_in(runs_dir)
 
 
-def address_of(place: str | Path) -> Address:
+def resolve_address(location: str | Path) -> Address:
     """Return an address given as text or path.
 
-    >>> address_of("runs/lightbed.sqlite")
+    >>> resolve_address("runs/lightbed.sqlite")
     PosixPath('runs/lightbed.sqlite')
     """
-    return check_url(place) if isinstance(place, str) and "://" in place else Path(place)
+    return check_url(location) if isinstance(location, str) and "://" in location else Path(location)
 
 
 def is_server(address: Address) -> bool:

@@ -50,52 +50,54 @@ class Author:
 class Entry:
     """A line to write: who does what to which lab, why, with which plan, and the outcome."""
 
-    who: Person
+    person: Person
     action: str
     lab: str = ""
-    why: str = ""
+    reason: str = ""
     plan: str = ""
     outcome: str = "accepted"
 
 
 def append(connection: sa.Connection, entry: Entry) -> int:
     """Add a line in a transaction that holds the write lock, and return its number."""
-    last = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
-    counted = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
+    last_row = (
+        connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
+    )
+    stored_count = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
     row: dict[str, Any] = {
-        "number": max(counted or 0, last["number"] if last else 0) + 1,
+        "number": max(stored_count or 0, last_row["number"] if last_row else 0) + 1,
         "at": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "who": entry.who.name,
-        "role": entry.who.role,
+        "who": entry.person.name,
+        "role": entry.person.role,
         "action": entry.action,
         "lab": entry.lab,
-        "why": entry.why,
+        "why": entry.reason,
         "plan": entry.plan,
         "outcome": entry.outcome,
-        "previous": last["hash"] if last else FIRST,
+        "previous": last_row["hash"] if last_row else FIRST,
     }
-    connection.execute(audit.insert().values(row | {"hash": hash_of(row)}))
-    if counted is None:
+    connection.execute(audit.insert().values(row | {"hash": compute_hash(row)}))
+    if stored_count is None:
         connection.execute(counters.insert().values(name=_COUNT, value=row["number"]))
     else:
         connection.execute(counters.update().where(counters.c.name == _COUNT).values(value=row["number"]))
     return int(row["number"])
 
 
-def hash_of(row: Mapping[str, Any]) -> str:
+def compute_hash(row: Mapping[str, Any]) -> str:
     """Return the hash of a line: SHA-256 of its fields as JSON, including the hash of the line before it."""
     text = json.dumps([row[name] for name in _FIELDS], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_audit(address: Address, *, last: int | None = None) -> list[dict[str, Any]]:
+def read_audit(address: Address, *, limit: int | None = None) -> list[dict[str, Any]]:
     """Return the lines, oldest first; with `last` only that number of newest lines."""
     rows = [dict(row) for row in read_rows(address, "select * from audit order by number")]
-    return rows[-last:] if last else rows
+    return rows[-limit:] if limit else rows
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class AuditResult:
     """Result of a check: the number of intact lines, the newest hash, and the first broken line with the reason."""
 
     lines: int
@@ -104,18 +106,18 @@ class Verified:
     reason: str = ""
 
 
-def verify(address: Address, expected: str = "") -> Verified:
+def verify(address: Address, expected: str = "") -> AuditResult:
     """Check the whole log; with `expected` also that it has a line with this hash."""
     count = read_rows(address, "select value from counters where name = ?", (_COUNT,))
     rows = read_audit(address)
     result = check_chain(rows, int(count[0]["value"]) if count else 0)
     if expected and result.broken is None and expected not in {row["hash"] for row in rows}:
         reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
-        return Verified(result.lines, result.newest, result.lines + 1, reason)
+        return AuditResult(result.lines, result.newest, result.lines + 1, reason)
     return result
 
 
-def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
+def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> AuditResult:
     """Check the numbers, links and hashes of the lines, and that there are `count` lines."""
     previous, number = FIRST, 0
     for row in rows:
@@ -125,13 +127,13 @@ def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
             reason = "the line was removed"
         elif row["previous"] != previous:
             reason = "it does not follow the line before it"
-        elif row["hash"] != hash_of(row):
+        elif row["hash"] != compute_hash(row):
             reason = "the line was changed"
         if reason:
-            return Verified(number - 1, previous, number, reason)
+            return AuditResult(number - 1, previous, number, reason)
         previous = row["hash"]
     if number < count:
-        return Verified(
+        return AuditResult(
             number, previous, number + 1, f"the last {count - number} of {count} lines were removed"
         )
-    return Verified(number, previous)
+    return AuditResult(number, previous)

@@ -24,7 +24,7 @@ from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import hint_for, read_rows, reason_of
+from testbed.storage.looking import find_hint, get_database_message, read_rows
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
 _DATABASE_MEMBER = "lightbed.sqlite"
@@ -49,17 +49,17 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
     check_output(file)
     with (
         _convert_errors(address),
-        tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch,
+        tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch_dir,
     ):
-        copy = Path(scratch) / _DATABASE_MEMBER
+        copy = Path(scratch_dir) / _DATABASE_MEMBER
         _copy(address, copy)
         _check_whole(copy)
-        kept = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
-        there = tuple(run for run in kept if (runs_dir / run).is_dir())
-        report = BackupReport(_count_rows(copy), there)
+        run_ids = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
+        present_runs = tuple(run for run in run_ids if (runs_dir / run).is_dir())
+        report = BackupReport(_count_rows(copy), present_runs)
         with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
             archive.add(copy, _DATABASE_MEMBER)
-            for run in there:
+            for run in present_runs:
                 archive.add(runs_dir / run, run, filter=_exclude_lock)
         return report
 
@@ -69,19 +69,19 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
 
     The database is changed in one transaction, completely or not at all. Raises `StorageError` and `OSError`.
     """
-    with _convert_errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch:
+    with _convert_errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch_dir:
         with _open_archive(file) as archive:
-            archive.extract(_find_member(archive, file), scratch, filter="data")
-            copy = Path(scratch) / _DATABASE_MEMBER
+            archive.extract(_find_member(archive, file), scratch_dir, filter="data")
+            copy = Path(scratch_dir) / _DATABASE_MEMBER
             _check_whole(copy)
             source, target = Database(copy, keep_open=False), Database(address, keep_open=False)
             with source.open_reading() as original, target.transaction() as connection:
-                newest = _empty_database(connection, target.name, replace=replace)
+                newest_token = _empty_database(connection, target.name, replace=replace)
                 _insert_all(original, connection)
                 _advance_sequences(connection)
-                _end_leases(connection, newest)
-            there = _extract_runs(archive, runs_dir)
-        return BackupReport(_count_rows(copy), there)
+                _end_leases(connection, newest_token)
+            restored_runs = _extract_runs(archive, runs_dir)
+        return BackupReport(_count_rows(copy), restored_runs)
 
 
 def _copy(address: Address, copy: Path) -> None:
@@ -95,8 +95,8 @@ def _copy(address: Address, copy: Path) -> None:
         return
     source, target = Database(address, keep_open=False), Database(copy, keep_open=False)
     source.prepare()
-    of_one_moment = source.engine.execution_options(isolation_level="REPEATABLE READ")
-    with of_one_moment.connect() as original, target.transaction() as connection:
+    snapshot_engine = source.engine.execution_options(isolation_level="REPEATABLE READ")
+    with snapshot_engine.connect() as original, target.transaction() as connection:
         _insert_all(original, connection)
 
 
@@ -114,40 +114,40 @@ def _advance_sequences(connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
         column = table.autoincrement_column
         if column is not None and isinstance(column.type, sa.Integer):
-            newest = sa.select(sa.func.max(column)).scalar_subquery()
+            newest_number = sa.select(sa.func.max(column)).scalar_subquery()
             sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
             connection.execute(
-                sa.select(sa.func.setval(sequence, sa.func.coalesce(newest, 0) + 1, sa.false()))
+                sa.select(sa.func.setval(sequence, sa.func.coalesce(newest_number, 0) + 1, sa.false()))
             )
 
 
 def _empty_database(connection: sa.Connection, name: str, *, replace: bool) -> int:
     """Empty a database and return its newest token. Raises `StorageError` if it has rows and `replace` is false."""
-    full = [
+    full_tables = [
         table.name
         for table in metadata.sorted_tables
         if connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     ]
-    if full and not replace:
+    if full_tables and not replace:
         raise StorageError(
-            f"{name} is not empty ({', '.join(full)}): restore into an empty one, or pass --replace"
+            f"{name} is not empty ({', '.join(full_tables)}): restore into an empty one, or pass --replace"
         )
-    newest = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
+    newest_token = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
     for table in reversed(metadata.sorted_tables):
         connection.execute(table.delete())
-    return int(newest or 0)
+    return int(newest_token or 0)
 
 
-def _end_leases(connection: sa.Connection, newest: int) -> None:
+def _end_leases(connection: sa.Connection, newest_token: int) -> None:
     """End all leases and requests, and skip the tokens that may have been granted since the backup."""
-    ended = {"state": "broken", "reason": "restored from a backup", "operation": None}
-    connection.execute(leases.update().where(leases.c.state.in_(_LIVING)).values(ended))
+    values = {"state": "broken", "reason": "restored from a backup", "operation": None}
+    connection.execute(leases.update().where(leases.c.state.in_(_LIVING)).values(values))
     connection.execute(lease_parts.delete())
     connection.execute(reservations.delete())
-    kept = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
+    stored_token = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
     connection.execute(counters.delete().where(counters.c.name == "token"))
-    following = max(newest, int(kept or 0)) + TOKENS_LEFT_OUT
-    connection.execute(counters.insert().values(name="token", value=following))
+    next_token = max(newest_token, int(stored_token or 0)) + TOKENS_LEFT_OUT
+    connection.execute(counters.insert().values(name="token", value=next_token))
 
 
 def _extract_runs(archive: tarfile.TarFile, runs_dir: Path) -> tuple[str, ...]:
@@ -186,8 +186,8 @@ def _check_whole(copy: Path) -> None:
 
 def _count_rows(copy: Path) -> dict[str, int]:
     names: Sequence[str] = sorted(metadata.tables)
-    counted = {name: read_rows(copy, f"select count(*) as n from {name}") for name in names}  # noqa: S608 - our own
-    return {name: rows[0]["n"] for name, rows in counted.items() if rows}
+    rows_by_table = {name: read_rows(copy, f"select count(*) as n from {name}") for name in names}  # noqa: S608 - our own
+    return {name: rows[0]["n"] for name, rows in rows_by_table.items() if rows}
 
 
 @contextmanager
@@ -195,4 +195,6 @@ def _convert_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        raise StorageError(f"{hide_password(address)}: {reason_of(error)}; {hint_for(error)}") from error
+        raise StorageError(
+            f"{hide_password(address)}: {get_database_message(error)}; {find_hint(error)}"
+        ) from error

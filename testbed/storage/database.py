@@ -24,7 +24,7 @@ import sqlalchemy as sa
 
 from testbed.database_file import BUSY_TIMEOUT_S
 from testbed.errors import StorageError
-from testbed.storage.address import Address, address_of, hide_password
+from testbed.storage.address import Address, hide_password, resolve_address
 from testbed.storage.looking import CONNECT_TIMEOUT_S
 from testbed.storage.schema import REVISION, metadata
 
@@ -33,7 +33,7 @@ DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)
 _WRITER = 0x11617BED
 """Number of the advisory lock that a writer holds."""
 _MIGRATION = _WRITER + 1
-NETWORK = frozenset(
+NETWORK_FILESYSTEMS = frozenset(
     (
         *(
             "9p",
@@ -67,9 +67,9 @@ class Database:
     """
 
     def __init__(
-        self, place: Address, *, keep_open: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S
+        self, location: Address, *, keep_open: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S
     ) -> None:
-        self.address = address_of(place)
+        self.address = resolve_address(location)
         self.commit_s = 0.0
         self._engine_lock = threading.Lock()  # switches are worked on in threads
         self._is_ready = False
@@ -95,8 +95,8 @@ class Database:
             with suppress(OSError):
                 os.close(os.open(self.address, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with self.engine.connect() as connection:
-            ready = is_up_to_date(connection, self.name)
-        if not ready:
+            is_ready = is_up_to_date(connection, self.name)
+        if not is_ready:
             with self.engine.execution_options(lightbed_lock=_MIGRATION).begin() as connection:
                 bring_up_to_date(connection, self.name)
         self._is_ready = True
@@ -166,24 +166,24 @@ def _begin_immediately(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({lock})")
 
 
-def type_of(path: Path, mounts: str) -> str:
+def find_filesystem_type(path: Path, mounts: str) -> str:
     r"""Return the type of the file system that holds a path, from the text of `/proc/self/mountinfo` (proc(5)).
 
-    >>> type_of(
+    >>> find_filesystem_type(
     ...     Path("/home/a/runs"),
     ...     "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /home rw shared:1 - nfs4 h:/x rw\n",
     ... )
     'nfs4'
     """
-    found, longest = "", -1
+    filesystem, longest_depth = "", -1
     for line in mounts.splitlines():
-        place, _, source = line.partition(" - ")
-        mounted_at = Path(_unescape(place.split()[4]))
+        mount_fields, _, source = line.partition(" - ")
+        mounted_at = Path(_unescape(mount_fields.split()[4]))
         if (
-            path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest
+            path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest_depth
         ):  # a later mount hides an earlier one
-            found, longest = source.split()[0], len(mounted_at.parts)
-    return found
+            filesystem, longest_depth = source.split()[0], len(mounted_at.parts)
+    return filesystem
 
 
 def _unescape(text: str) -> str:
@@ -196,11 +196,14 @@ def check_is_local(file: Path) -> None:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # not Linux, or no /proc: cannot be checked
         return
-    kind = type_of(file.parent.resolve(), mounts)
-    if kind in NETWORK:
-        what = f"{file} lies on a network file system ({kind}), where SQLite's locks and its shared memory do not hold"
+    filesystem = find_filesystem_type(file.parent.resolve(), mounts)
+    if filesystem in NETWORK_FILESYSTEMS:
+        problem = (
+            f"{file} lies on a network file system ({filesystem}), where SQLite's locks and its "
+            "shared memory do not hold"
+        )
         hint = "choose a directory on a local disk (--runs-dir), or a server for several hosts (--database)"
-        raise StorageError(f"{what}; {hint}")
+        raise StorageError(f"{problem}; {hint}")
 
 
 def is_up_to_date(connection: sa.Connection, name: str) -> bool:
@@ -219,8 +222,8 @@ def bring_up_to_date(connection: sa.Connection, name: str) -> None:
         connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name
         return
     if revision is None or revision < FIRST:
-        what = f"{name} was written by a version of lightbed from before its first release"
-        raise StorageError(f"{what}; choose another --runs-dir or --database")
+        problem = f"{name} was written by a version of lightbed from before its first release"
+        raise StorageError(f"{problem}; choose another --runs-dir or --database")
     migrate(connection)
 
 
@@ -241,6 +244,9 @@ def _read_revision(connection: sa.Connection, name: str) -> str | None:
         return None
     revision = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
     if revision is not None and revision > REVISION:
-        what = f"{name} was written by a later release of lightbed (revision {revision}, known are those to {REVISION})"
-        raise StorageError(f"{what}; install that release, or choose another --runs-dir or --database")
+        problem = (
+            f"{name} was written by a later release of lightbed (revision {revision}, known are "
+            f"those to {REVISION})"
+        )
+        raise StorageError(f"{problem}; install that release, or choose another --runs-dir or --database")
     return revision

@@ -56,7 +56,7 @@ def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) 
     except Exception as error:
         if not is_database_error(error):
             raise
-        raise StorageError(f"{why_unreadable(address, error)}; {hint_for(error)}") from error
+        raise StorageError(f"{explain_unreadable(address, error)}; {find_hint(error)}") from error
 
 
 def is_database_error(error: Exception) -> bool:
@@ -67,27 +67,27 @@ def is_database_error(error: Exception) -> bool:
     )
 
 
-def why_unreadable(address: Address, error: Exception) -> str:
+def explain_unreadable(address: Address, error: Exception) -> str:
     """Return a sentence that names the database and the reason why it cannot be read."""
     return (
         f"{hide_password(address)} cannot be read ({getattr(error, 'strerror', None) or str(error).strip()})"
     )
 
 
-def reason_of(error: BaseException) -> str:
+def get_database_message(error: BaseException) -> str:
     """Return the message of the database itself, on one line."""
     return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
-def hint_for(error: BaseException) -> str:
+def find_hint(error: BaseException) -> str:
     """Return a hint for an error of a database.
 
-    >>> hint_for(OSError("database or disk is full"))
+    >>> find_hint(OSError("database or disk is full"))
     'free disk space, or choose another directory for runs (--runs-dir)'
-    >>> hint_for(OSError("attempt to write a readonly database"))
+    >>> find_hint(OSError("attempt to write a readonly database"))
     'make it writable, or choose another directory for runs (--runs-dir)'
-    >>> hint_for(OSError("file is not a database"))
+    >>> find_hint(OSError("file is not a database"))
     'move it away and put a backup back (`testbed restore FILE`)'
     """
-    reason = reason_of(error).lower()
-    return next((hint for word, hint in _HINTS if word.lower() in reason), _DISK)
+    reason = get_database_message(error).lower()
+    return next((hint for pattern, hint in _HINTS if pattern.lower() in reason), _DISK)

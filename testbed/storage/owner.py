@@ -16,14 +16,14 @@ RUN = "LIGHTBED_RUN"
 _person: ContextVar[str] = ContextVar("person", default="")
 
 
-def this_process() -> str:
+def get_current_process() -> str:
     """Return the owner text of this process: its id, start and machine, separated by spaces."""
     return f"{os.getpid()} {_read_process_start(os.getpid())} {_get_machine_name()}"
 
 
 @contextmanager
 def on_behalf_of(person: str) -> Iterator[None]:
-    """Make `this_person` return `person` inside the block."""
+    """Make `get_current_person` return `person` inside the block."""
     token = _person.set(person)
     try:
         yield
@@ -31,20 +31,20 @@ def on_behalf_of(person: str) -> Iterator[None]:
         _person.reset(token)
 
 
-def this_run() -> str:
+def get_current_run() -> str:
     """Return the id of the service's run that this process executes, or "" if it executes none."""
     return os.environ.get(RUN, "")
 
 
-def asking_person() -> str:
+def get_requester() -> str:
     """Return the person on whose behalf this process acts, or "" if it acts for its own user."""
     return _person.get() or os.environ.get(ON_BEHALF_OF, "")
 
 
-def this_person() -> str:
+def get_current_person() -> str:
     """Return the person on whose behalf this process acts, or its user as `name@machine`."""
-    if asking_person():
-        return asking_person()
+    if get_requester():
+        return get_requester()
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a number without a name
@@ -57,10 +57,10 @@ def is_running(owner: str) -> bool:
 
     A process of another machine cannot be checked, so it counts as running.
     """
-    number, birth, machine = (*owner.split(" "), "", "")[:3]
+    number, start, machine = (*owner.split(" "), "", "")[:3]
     if machine and machine != _get_machine_name():
         return True
-    return bool(birth) and birth == _read_process_start(int(number))
+    return bool(start) and start == _read_process_start(int(number))
 
 
 def is_of_this_boot(owner: str) -> bool:

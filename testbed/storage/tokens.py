@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.audit import Author, Entry, append
 from testbed.storage.database import Database
-from testbed.storage.owner import this_person
+from testbed.storage.owner import get_current_person
 from testbed.storage.schema import tokens
 
 PREFIX = "lightbed"
@@ -65,9 +65,9 @@ class TokenStore:
         """Create a token and return it with its text, which is not stored. Raises `InvalidRequest`."""
         if not name.isprintable():
             raise InvalidRequest(f"{name!r} is not a valid name: it has characters that cannot be printed")
-        unknown = sorted(set(scopes) - set(SCOPES))
-        if unknown:
-            raise InvalidRequest(f"{unknown[0]!r} is not a scope; scopes are {', '.join(SCOPES)}")
+        unknown_scopes = sorted(set(scopes) - set(SCOPES))
+        if unknown_scopes:
+            raise InvalidRequest(f"{unknown_scopes[0]!r} is not a scope; scopes are {', '.join(SCOPES)}")
         key, secret = secrets.token_hex(6), secrets.token_hex(32)
         begin = now or datetime.now(UTC)
         row = {
@@ -94,10 +94,10 @@ class TokenStore:
 
     def revoke(self, token_id: str) -> Token:
         """Revoke a token. Raises `NotFound`."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
+        revoked_at = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database.transaction() as connection:
             change = tokens.update().where(tokens.c.id == token_id, tokens.c.revoked == "")
-            is_new = connection.execute(change.values(revoked=at)).rowcount
+            is_new = connection.execute(change.values(revoked=revoked_at)).rowcount
             row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
             if row is not None and is_new:
                 append(connection, _make_audit_entry("revoke token", _decode_token(dict(row))))
@@ -107,9 +107,9 @@ class TokenStore:
 
     def authenticate(self, text: str, now: datetime | None = None) -> Token:
         """Return the token of a text. Raises `NotAuthenticated`; the error names no part of a secret."""
-        form = _FORM.fullmatch(text)
-        row = self._find_row(form[1]) if form else None
-        if form is None or row is None or not hmac.compare_digest(row["hash"], _hash(form[2])):
+        match = _FORM.fullmatch(text)
+        row = self._find_row(match[1]) if match else None
+        if match is None or row is None or not hmac.compare_digest(row["hash"], _hash(match[2])):
             raise NotAuthenticated("this token is not valid; `testbed token create` makes one")
         token = _decode_token(row)
         if token.revoked:
@@ -127,15 +127,15 @@ class TokenStore:
 
 
 def _decode_token(row: Mapping[str, Any]) -> Token:
-    lists = {name: tuple(filter(None, row[name].split(","))) for name in ("scopes", "labs")}
-    return Token(**{name: row[name] for name in Token.__slots__} | lists)
+    collections = {name: tuple(filter(None, row[name].split(","))) for name in ("scopes", "labs")}
+    return Token(**{name: row[name] for name in Token.__slots__} | collections)
 
 
 def _make_audit_entry(action: str, token: Token) -> Entry:
     """Return the line of the audit log. Its role is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
     return Entry(
-        Author(this_person(), "admin"),
+        Author(get_current_person(), "admin"),
         action,
         outcome=f"token {token.id} of {token.name}, {token.role}{limits}",
     )

@@ -45,7 +45,7 @@ def main(package, *words):
         codes = {run_app(each) for each in every_help(build_app())}
     else:
         codes = {run_app(list(words))}
-    loaded = {name for name, module in sys.modules.items() if type(module).__name__ != "_OnDemand"}
+    loaded = {name for name, module in sys.modules.items() if type(module).__name__ != "_LazyPackage"}
     found = {name: CHAINS.get(name, []) for name in sys.modules if name in loaded - BEFORE}
     import json
 

@@ -99,7 +99,7 @@ def test_seconds_are_learned_from_the_journal(testbed, lab_file):
 
 def test_a_session_without_a_journal_has_no_switch_that_writes(up):
     """No write handle exists in a dry run."""
-    from testbed.operate.design import design_for
+    from testbed.operate.design import build_design
     from testbed.operate.session import open_lab
 
     lab = up[0].lab
@@ -108,6 +108,6 @@ def test_a_session_without_a_journal_has_no_switch_that_writes(up):
             assert not any(
                 hasattr(switch, name) for name in ("execute", "apply", "connect", "disconnect", "shutter")
             )
-        plan = session.plan(design_for(lab, simplex=True))
+        plan = session.plan(build_design(lab, simplex=True))
         with pytest.raises(JournalError, match="this session is read-only: pass a journal to `open_lab`"):
             session.apply(plan)

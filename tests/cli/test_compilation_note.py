@@ -16,7 +16,7 @@ SMALL = ("vgg16", "--nodes", 1, "--set", "batch_per_device=2")
 def kept(monkeypatch):
     """Return the functions that were looked for; those whose name is in `fresh` have no translation yet."""
     looked = []
-    fresh = {"run", "run_packets", "finish_s"}
+    fresh = {"run", "run_packets", "compute_finish_s"}
 
     def is_kept(function):
         looked.append(f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}")
@@ -57,7 +57,7 @@ def test_a_search_looks_at_all_that_it_needs(testbed, kept):
     kept[0].clear()
     ran = testbed("optimise", *SMALL, "--steps", 0, "--chains", 1)
     assert ran.code == 0, ran.err
-    assert kept[1:] == ["loop.run", "recurrence.finish_s", "balancing.replace_trees"]
+    assert kept[1:] == ["loop.run", "recurrence.compute_finish_s", "balancing.replace_trees"]
     assert "batch of 8 samples" in ran.out
 
 

@@ -248,7 +248,7 @@ def test_a_plan_that_the_lab_cannot_hold_is_kept(testbed, tmp_path, monkeypatch)
     def cannot(*_):
         raise TopologyError("there is no such split")
 
-    monkeypatch.setattr("testbed.operate.design.design_of_plan", cannot)
+    monkeypatch.setattr("testbed.operate.design.build_plan_design", cannot)
     asked = ("--lab", LAB, "--hosts-of", "a,b,c", "--degree", 2, "--steps", 0, "--set", "batch_per_device=2")
     ran = testbed("optimise", "vgg16", *asked, "-o", "kept.json")
 

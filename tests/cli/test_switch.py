@@ -154,20 +154,20 @@ def test_a_real_switch_is_not_moved_without_consent(monkeypatch, capsys):
     from types import SimpleNamespace
 
     from testbed.commands.devices.changes import SwitchHome
-    from testbed.commands.place import Place
+    from testbed.commands.place import CommandContext
     from testbed.errors import RefusedToMove
 
     real = SimpleNamespace(address="x://real", identity=lambda: SimpleNamespace(serial="002414"))
     command = SwitchHome(address=real.address)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
     with pytest.raises(RefusedToMove, match="--yes"):
-        command.check_consent(real, "connect 1 pair", Place())
-    SwitchHome(address=real.address, yes=True).check_consent(real, "connect 1 pair", Place())
+        command.check_consent(real, "connect 1 pair", CommandContext())
+    SwitchHome(address=real.address, yes=True).check_consent(real, "connect 1 pair", CommandContext())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "\n"))
     with pytest.raises(RefusedToMove, match="was not changed"):
-        command.check_consent(real, "connect 1 pair", Place())
+        command.check_consent(real, "connect 1 pair", CommandContext())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "y\n"))
-    command.check_consent(real, "connect 1 pair", Place())
+    command.check_consent(real, "connect 1 pair", CommandContext())
 
 
 # -- ports by name

@@ -18,7 +18,7 @@ from testbed.cli.app import build_app
 from testbed.commands.lab import discover as discover_command
 from testbed.commands.measure.job import yield_job_lines
 from testbed.measure.plan_job import PlanRun
-from testbed.operate.choice import running_design
+from testbed.operate.choice import find_running_design
 from testbed.operate.discovery.model import DiscoveryResult
 from testbed.operate.named_topology import NamedTopology
 
@@ -129,7 +129,7 @@ def test_a_command_names_what_was_left_unfinished(run, runs, name):
 
 
 def test_a_job_names_it_too(lab_file, runs):
-    meant = running_design(lab_file, NamedTopology(), runs)
+    meant = find_running_design(lab_file, NamedTopology(), runs)
     done = PlanRun(
         times_s=(1.0,), predicted_s=1.0, factor=1.0, links=(), counters_before={}, processor_load=0.0
     )

@@ -40,7 +40,7 @@ def test_events_of_a_stream():
         "l1",
     )
     assert (second.number, second.kind, second.event, second.run) == (9, "step", "SEND", "")
-    assert parser.last == 9
+    assert parser.last_number == 9
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
@@ -57,7 +57,7 @@ def test_an_event_that_is_broken_off_is_none():
     parser = EventParser(3)
 
     assert list(parser.feed(b'id: 4\ndata: {"x": 1}\n')) == []
-    assert parser.last == 3
+    assert parser.last_number == 3
 
 
 @pytest.mark.parametrize(("here", "there"), [(Client, AsyncClient), (Lab, AsyncLab)])
@@ -77,10 +77,10 @@ def test_a_problem_is_told_as_the_error_that_it_is():
     request = httpx.Request("GET", "http://lab/v1/labs")
     headers = {"content-type": "application/problem+json"}
     with pytest.raises(ServiceRefused, match="hands in the rack") as refused:
-        calls.list_labs().answer(httpx.Response(423, json=document, headers=headers, request=request))
+        calls.list_labs().parse_answer(httpx.Response(423, json=document, headers=headers, request=request))
 
     assert (refused.value.status, refused.value.code, refused.value.who) == (423, "maintenance", "conflict")
     with pytest.raises(ServiceUnreachable, match="502"):
-        calls.list_labs().answer(httpx.Response(502, text="<html>", request=request))
+        calls.list_labs().parse_answer(httpx.Response(502, text="<html>", request=request))
     with pytest.raises(ServiceUnreachable, match="testbed serve"):
-        calls.list_labs().answer(httpx.Response(200, json={"else": 1}, request=request))
+        calls.list_labs().parse_answer(httpx.Response(200, json={"else": 1}, request=request))

@@ -14,15 +14,15 @@ from testbed.commands.declare import (
     Text,
     argument,
     carry_out,
-    documents_of,
-    fields_of,
     input_file_option,
+    list_document_types,
+    list_fields,
     option,
     output_file_option,
 )
 from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
 from testbed.commands.groups import INTERVAL, MovingCommand, parse_interval
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
 
@@ -58,9 +58,9 @@ class CountThings(MovingCommand, Command[Count]):
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
 
-    def run(self, place: Place) -> Count:
+    def run(self, context: CommandContext) -> Count:
         """Count them."""
-        place.say(f"{self.kind}: 2")
+        context.say(f"{self.kind}: 2")
         return Count(number=2, source=self.kind)
 
 
@@ -81,7 +81,7 @@ def test_a_document_and_its_records_have_types_and_a_sentence(words):
     pytest.importorskip("pydantic")
     from pydantic import TypeAdapter
 
-    for document in documents_of(DECLARED[words]):
+    for document in list_document_types(DECLARED[words]):
         assert issubclass(document, Document)
         schema = TypeAdapter(document).json_schema()
         for record in (schema, *schema.get("$defs", {}).values()):
@@ -94,7 +94,7 @@ def test_a_document_and_its_records_have_types_and_a_sentence(words):
 
 @pytest.mark.parametrize("words", DECLARED)
 def test_an_option_has_a_sentence(words):
-    for each in fields_of(DECLARED[words]):
+    for each in list_fields(DECLARED[words]):
         assert each.option.is_rest or len(each.option.help) > 5, each.name
 
 
@@ -224,17 +224,17 @@ def test_a_path_that_a_request_would_name_is_refused():
     class Steals(Command[Count]):
         place: Annotated[Path, option("Where.")]
 
-        def run(self, place: Place) -> Count:
+        def run(self, context: CommandContext) -> Count:
             raise NotImplementedError
 
     with pytest.raises(
         TypeError, match=r"Steals\.place is a path: declare whether it is read, written or local"
     ):
-        fields_of(Steals)
+        list_fields(Steals)
 
 
 def test_lines_go_to_standard_error_where_the_file_goes_to_standard_output(capsys):
-    document = carry_out(CountThings(kind="hosts", out=Path("-")), Place(is_quiet=False))
+    document = carry_out(CountThings(kind="hosts", out=Path("-")), CommandContext(is_quiet=False))
 
     captured = capsys.readouterr()
     assert (captured.out, captured.err, document.exit_code) == ("", "hosts: 2\n", CHANGES)

@@ -26,20 +26,26 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.leases.choice import select_lease
 from testbed.leases.listing import read_leases
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
-from testbed.operate.change_file import Observed, change_document, observe_plan, read_change, write_change
-from testbed.operate.design import Design, design_for, design_of_intent
+from testbed.operate.change_file import (
+    ObservedState,
+    change_document,
+    observe_plan,
+    read_change,
+    write_change,
+)
+from testbed.operate.design import Design, build_design, build_intent_design
 from testbed.operate.intent import TopologySource, load_intents, select_in_force
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
 from testbed.operate.recovery import resume as recovery
 from testbed.operate.recovery.resume import ResumeResult, find_unfinished
-from testbed.operate.recovery.rollback import roll_back, target_of
+from testbed.operate.recovery.rollback import find_rollback_target, roll_back
 from testbed.operate.session import LabSession
 from testbed.operate.unfinished import find_unfinished_operations
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 
 Request = dict[str, Any]
 
@@ -52,7 +58,7 @@ def lab_of(path: str) -> Lab:
 
 @cache
 def design_of(path: str, *, simplex: bool) -> Design:
-    return design_for(lab_of(path), simplex=simplex)
+    return build_design(lab_of(path), simplex=simplex)
 
 
 @cache
@@ -63,14 +69,14 @@ def warm(path: str) -> None:
         design = design_of(path, simplex=True)
         session.plan(design)
         session.prove(design_of(path, simplex=False))
-        with journal_in(runs) as journal, journal.operation("warm"):
+        with open_journal(runs) as journal, journal.operation("warm"):
             journal.find_unfinished()
 
 
 def session_of(request: Request, stack: ExitStack) -> LabSession:
     lab = lab_of(request["lab"])
     switches = {one.name: stack.enter_context(open_switch(one.address)) for one in lab.switches}
-    journal = stack.enter_context(journal_in(request["runs"]))
+    journal = stack.enter_context(open_journal(request["runs"]))
     return LabSession(lab, switches, None, journal)
 
 
@@ -81,7 +87,7 @@ def apply(request: Request) -> dict[str, Any]:
         if "epoch" in request:
             intents = load_intents(request["runs"], session.lab.name)
             (intent,) = [one for one in intents if one.epoch == request["epoch"]]
-            _, design = design_of_intent(session.lab, intent)
+            _, design = build_intent_design(session.lab, intent)
             stated = intent.stated
         else:
             design = design_of(request["lab"], simplex=request["simplex"])
@@ -98,7 +104,7 @@ def resume(request: Request) -> dict[str, Any]:
     if left:
         with ExitStack() as stack:
             session = session_of(request, stack)
-            design = design_of_intent(lab, left.intent)[1] if left.intent else None
+            design = build_intent_design(lab, left.intent)[1] if left.intent else None
             resumed = recovery.resume(session, left, design)
     still = [one.line() for one in find_unfinished_operations(request["runs"], lab)]
     return {"state": resumed.state, "reason": resumed.reason, "still": still}
@@ -107,39 +113,39 @@ def resume(request: Request) -> dict[str, Any]:
 def rollback(request: Request) -> dict[str, Any]:
     """Go back to the verified epoch before the current one, as `testbed rollback` does."""
     lab = lab_of(request["lab"])
-    current, target = target_of(request["runs"], lab, None)
+    current, target = find_rollback_target(request["runs"], lab, None)
     with ExitStack() as stack:
         session = session_of(request, stack)
-        brought = roll_back(session, target, current, design_of_intent(lab, target)[1])
+        brought = roll_back(session, target, current, build_intent_design(lab, target)[1])
     return {"verified": brought.verified.ok, "changed": brought.plan.has_changes, "to": target.epoch}
 
 
 def queue(request: Request) -> dict[str, Any]:
     """Ask twice for the whole lab: the first lease is granted, the second waits for it."""
-    with journal_in(request["runs"]) as journal:
+    with open_journal(request["runs"]) as journal:
         store = LeaseStore(journal.database, lab_of(request["lab"]).name)
-        parts = parts_of(lab_of(request["lab"]), ())
+        parts = find_parts(lab_of(request["lab"]), ())
         return {"leases": [store.request((), parts).state for _ in range(2)]}
 
 
 def lease(request: Request) -> dict[str, Any]:
     """Let somebody else ask for the whole lab, for half an hour."""
-    with journal_in(request["runs"]) as journal:
+    with open_journal(request["runs"]) as journal:
         lab = lab_of(request["lab"])
         store = LeaseStore(journal.database, lab.name, owner="somebody@elsewhere")
-        return {"state": store.request((), parts_of(lab, ()), ttl_s=1800.0).state}
+        return {"state": store.request((), find_parts(lab, ()), ttl_s=1800.0).state}
 
 
 def hand_over(request: Request) -> dict[str, Any]:
     """Give the first lease back, which grants the second, and apply or resume under that one."""
     lab = lab_of(request["lab"])
-    with journal_in(request["runs"]) as journal:
-        first, second = read_leases(address_in(request["runs"]), lab.name, ended=True)[:2]
+    with open_journal(request["runs"]) as journal:
+        first, second = read_leases(get_database_address(request["runs"]), lab.name, ended=True)[:2]
         if first.is_held:
             LeaseStore(journal.database, lab.name).release(first.id)
     select_lease(second.id)
     done = (resume if request.get("resume") else apply)(request)
-    leases = read_leases(address_in(request["runs"]), lab.name)
+    leases = read_leases(get_database_address(request["runs"]), lab.name)
     return done | {"held": [one.token for one in leases if one.is_held]}
 
 
@@ -160,14 +166,14 @@ def apply_change(request: Request) -> dict[str, Any]:
     change = read_change(request["file"])
     with ExitStack() as stack:
         session = session_of(request, stack)
-        _, design = design_of_intent(session.lab, change.intent)
+        _, design = build_intent_design(session.lab, change.intent)
         plan = session.plan(design)
         change.check_current(plan, observed_now(request, session, plan))
         brought = session.carry_out(design, plan, stated=change.intent.stated)
         return {"verified": brought.verified.ok, "changed": plan.has_changes}
 
 
-def observed_now(request: Request, session: LabSession, plan: LabPlan) -> Observed:
+def observed_now(request: Request, session: LabSession, plan: LabPlan) -> ObservedState:
     epochs = [one.epoch for one in select_in_force(load_intents(request["runs"], session.lab.name))]
     return observe_plan(plan, epochs=epochs, revision=session.lab.revision)
 

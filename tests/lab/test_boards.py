@@ -20,7 +20,7 @@ from testbed.lab.checkup import check_lab
 from testbed.lab.inventory import load_lab, parse_lab, render_lab
 from testbed.lab.model import FibreEnd, LabBoard, LabBoardPort
 from testbed.lab.simulated.wiring_document import make_wiring_document
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "sim" / "lab" / "wiring.schema.json").read_text())
@@ -137,7 +137,7 @@ def test_unknown_ports_are_refused_with_those_that_exist(text):
 def test_the_lease_of_a_board_holds_its_ports(text):
     lab = parse_lab(text, "labs/x.yaml")
     ports = {f"port:ocs1/{port}" for port in (7, 8, 15, 16)}
-    assert parts_of(lab, ["board:board1"]) == {"board:board1", *ports}
+    assert find_parts(lab, ["board:board1"]) == {"board:board1", *ports}
 
 
 def test_the_wiring_document_has_a_command_for_each_port_with_a_program(text):

@@ -17,7 +17,7 @@ from testbed.lab.inventory import load_bare_lab, load_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE
 from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.lab.wired_file import WiredRow, write_new_file, write_wired_text
-from testbed.operate.design import degree_of
+from testbed.operate.design import count_usable_nics
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
 MISSING = r":39: 'transmit' is missing in 'hosts\[0\].nics\[0\]'.*testbed discover"
@@ -117,8 +117,8 @@ def test_unused_nics_stay_out_of_topologies(bare):
     lab = parse_lab(write_wired_text(BARE, rows), bare)
     assert [nic.name for nic in lab.hosts[2].nics] == ["nic1", "nic3", "nic4"]
     assert [nic.name for nic in lab.hosts[2].unused] == ["nic2"]
-    assert degree_of(lab) == 3
-    assert degree_of(parse_lab(render_lab(lab), bare)) == 3
+    assert count_usable_nics(lab) == 3
+    assert count_usable_nics(parse_lab(render_lab(lab), bare)) == 3
 
 
 def test_a_file_is_not_overwritten_unless_that_is_said(tmp_path):

@@ -16,7 +16,7 @@ from testbed.errors import ClockError, LeaseDenied, LeaseImpossible
 from testbed.lab.inventory import load_lab
 from testbed.leases.fence import Heartbeat, hold_fence
 from testbed.leases.listing import describe_leases, read_leases
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
 from testbed.storage.database import Database
 
@@ -226,12 +226,12 @@ def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):
 def test_what_a_lab_does_not_have_is_refused_at_once():
     lab = load_lab(ROOT / "labs" / "testbed12.yaml")
     with pytest.raises(LeaseImpossible, match="has no host:zz, so this request can never be granted"):
-        parts_of(lab, ["host:a", "host:zz"])
-    of_host = parts_of(lab, ["host:a"])
+        find_parts(lab, ["host:a", "host:zz"])
+    of_host = find_parts(lab, ["host:a"])
     assert {"host:a", "nic:a/nic1", "port:ocs1/1", "port:ocs1/49"} <= of_host
-    assert parts_of(lab, ["nic:a/nic1"]) < of_host
-    assert parts_of(lab, []) > of_host
-    assert parts_of(lab, ["board:kit1"]) == {"board:kit1"}
+    assert find_parts(lab, ["nic:a/nic1"]) < of_host
+    assert find_parts(lab, []) > of_host
+    assert find_parts(lab, ["board:kit1"]) == {"board:kit1"}
 
 
 def ask(address, mine, barrier, answer):

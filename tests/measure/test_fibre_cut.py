@@ -26,7 +26,7 @@ from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import Design, design_for
+from testbed.operate.design import Design, build_design
 from testbed.operate.journal import Journal
 from testbed.operate.repair import carry_out, observe_design, plan_lab_repair
 from testbed.operate.session import LabSession, open_lab
@@ -106,7 +106,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
 def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(four):
     up, session = four
     plant, standing = up.control["plant"], design(simplex=False)
-    rings = design_for(session.lab)  # no link to give up: the detour is all
+    rings = build_design(session.lab)  # no link to give up: the detour is all
 
     def repaired(fibre, design, earlier=None):
         send_request(plant, {"do": "cut", "fibre": fibre})

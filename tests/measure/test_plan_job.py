@@ -17,7 +17,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import host_job, scripts
+from testbed.design.evaluation.host_job import make_host_job, scripts
 from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Routes
 from testbed.design.patching.wiring import wire
@@ -37,7 +37,7 @@ from testbed.measure.plan_job import (
     to_json,
 )
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import Design, lay_out, with_routes
+from testbed.operate.design import Design, lay_out, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -81,9 +81,9 @@ def planned(session, seed):
     """Return a drawn job, and its design with the routes installed."""
     design = lay_out(session.lab, f"job {seed}", find_topology(HOSTS, NICS))
     graph = an_iteration(seed)
-    design = with_routes(design, route_job(design.topology, graph, tries=1))
+    design = replace_routes(design, route_job(design.topology, graph, tries=1))
     session.install_routes(design)
-    return host_job(graph, design.sets, session.lab.link.rate_mbps, lasts_s=0.5), design
+    return make_host_job(graph, design.sets, session.lab.link.rate_mbps, lasts_s=0.5), design
 
 
 def check_payload(session, seed):
@@ -122,7 +122,7 @@ def test_the_header_of_each_message_is_planned():
     for target in (1, 1, 1, 2, 2):
         job.transfer(0, target, 100)
     graph = job.build()
-    made = host_job(graph, route_job(topology, graph, tries=1), 100.0, factor=1.0)
+    made = make_host_job(graph, route_job(topology, graph, tries=1), 100.0, factor=1.0)
     passed = np.zeros(len(topology.edges), dtype=int)
     for host, part in enumerate(scripts(made)):
         for target, number, _ in (sent for task in part["tasks"] for sent in task["send"]):

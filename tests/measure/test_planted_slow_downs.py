@@ -23,7 +23,7 @@ skip_without("pyarrow")
 
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.cli.app import run_app
-from testbed.design.evaluation.host_job import host_job
+from testbed.design.evaluation.host_job import make_host_job
 from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.inventory import load_lab
@@ -31,7 +31,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.current_topology import measure_current
 from testbed.measure.plan_job import Checkpoint, run_on_hosts
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import design_for, lay_out, with_routes
+from testbed.operate.design import build_design, lay_out, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -79,10 +79,10 @@ class Bench:
     def __init__(self, session, runs_dir):
         self.session, self.fleet, self.lab = session, session.fleet, session.lab
         self.store = RunStore(runs_dir)
-        self.rings = design_for(self.lab, name="rings")
+        self.rings = build_design(self.lab, name="rings")
         self.graph = an_iteration()
         topology = find_topology(HOSTS, NICS)
-        self.planned = with_routes(
+        self.planned = replace_routes(
             lay_out(self.lab, "job", topology), route_job(topology, self.graph, tries=1)
         )
         self.design = None
@@ -113,7 +113,7 @@ class Bench:
                     on_progress=lambda *_: None,
                 )
             else:
-                job = host_job(self.graph, self.planned.sets, self.lab.link.rate_mbps, lasts_s=0.5)
+                job = make_host_job(self.graph, self.planned.sets, self.lab.link.rate_mbps, lasts_s=0.5)
                 done = run_on_hosts(
                     self.fleet,
                     self.lab,

@@ -28,7 +28,7 @@ def log():
     levels = {name: logging.getLogger(name).level for name in json_log.LOGGERS}
     handler = json_log.log_to(stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    json_log.stop(handler)
+    json_log.remove_handler(handler)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 
@@ -107,13 +107,13 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
     from testbed.lab.inventory import load_lab
     from testbed.measure.results.store import RunStore
     from testbed.operate.apply import apply_plan
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.plan import plan_lab
 
     lab = replace(load_lab(TESTBED12), name="logged")
     switches = {"ocs1": Switch()}
     with (
-        journal_in(tmp_path) as journal,
+        open_journal(tmp_path) as journal,
         RunStore(tmp_path).begin(lab, True, "model", {}, arguments=["x"]) as run,
     ):
         applied = apply_plan(lab, plan_lab(lab, wire(find_topology(12, 4)), switches), switches, journal)
@@ -137,12 +137,12 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
 def test_the_environment_says_where_lines_go(tmp_path, monkeypatch):
     place = tmp_path / "log.jsonl"
     monkeypatch.setenv(json_log.VARIABLE, str(place))
-    handler = json_log.log_as_asked()
-    assert json_log.log_as_asked() is None  # a second command of the same process
+    handler = json_log.log_from_environment()
+    assert json_log.log_from_environment() is None  # a second command of the same process
     logger.info("told")
-    json_log.stop(handler)
+    json_log.remove_handler(handler)
     logger.info("not told")
     monkeypatch.setenv(json_log.VARIABLE, "")
-    assert json_log.log_as_asked() is None
+    assert json_log.log_from_environment() is None
 
     assert [json.loads(line)["message"] for line in place.read_text().splitlines()] == ["told"]

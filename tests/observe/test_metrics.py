@@ -13,7 +13,7 @@ skip_without("pyarrow")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.observe.device_metrics import samples_of
+from testbed.observe.device_metrics import make_samples
 from testbed.observe.exposition import BY_NAME, METRICS, Sample, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
@@ -32,13 +32,13 @@ def values(samples):
 def past(laboratory):
     """Yield a laboratory with a run, a reading, an epoch, an operation, leases, maintenance and a fault."""
     from testbed.leases.store import LeaseStore
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.storage.database import Database
 
     laboratory.run(0, mbps=90)
     laboratory.reading(0.5, -1.5)
     laboratory.epoch(0.5, 7, "--simplex")
-    with journal_in(laboratory.runs_dir) as journal, journal.operation("t4", "repair"):
+    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4", "repair"):
         pass
     database = Database(laboratory.runs_dir / "lightbed.sqlite")
     store = LeaseStore(database, "t4")
@@ -73,10 +73,10 @@ def test_metrics_say_what_the_database_holds(past):
 def test_steps_are_counted_and_timed(laboratory):
     import sqlalchemy as sa
 
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.storage.schema import steps
 
-    with journal_in(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
+    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
         rows = [
             {
                 "operation": operation, "switch": "ocs1", "ordinal": number, "address": "x", "kind": "add",
@@ -98,14 +98,14 @@ def test_steps_are_counted_and_timed(laboratory):
 
 @pytest.mark.slow
 def test_labels_do_not_grow_with_runs_operations_epochs_and_readings(laboratory):
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
 
     counts = []
     for day in range(6):
         laboratory.run(day, mbps=90)
         laboratory.reading(day, -1.0, place=f"ocs1:1-{49 + day}")  # each day patched otherwise
         laboratory.epoch(day, day + 1, "--simplex")
-        with journal_in(laboratory.runs_dir) as journal, journal.operation("t4"):
+        with open_journal(laboratory.runs_dir) as journal, journal.operation("t4"):
             pass
         counts.append(len(load_samples(laboratory.runs_dir)))
 
@@ -118,7 +118,7 @@ def test_switches_are_told_as_they_answer():
         Snapshot(CrossConnects({1: 9, 2: 10}), 0.0),
         {1: Power(-1.25), 2: Power(-40.0, below_floor=True), 3: Power(-40.0, below_floor=True), 9: None},
     )
-    assert values(samples_of("t4", {"ocs1": reading}, {"ocs2": "refused"})) == {
+    assert values(make_samples("t4", {"ocs1": reading}, {"ocs2": "refused"})) == {
         ("testbed_switch_up", "t4", "ocs1"): 1,
         ("testbed_switch_up", "t4", "ocs2"): 0,
         ("testbed_circuits", "t4", "ocs1"): 2,

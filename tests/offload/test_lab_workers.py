@@ -25,7 +25,7 @@ from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.offload.lab_workers import start_lab_workers
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -82,7 +82,7 @@ def bench(tmp_path_factory):
     path = tmp_path_factory.mktemp("offload")
     with start_lab(five, hosts="kernel", move=True) as up, Journal(path / "journal.sqlite") as journal:
         with open_lab(up.lab, journal, model_hosts=False) as session:
-            session.bring_up(design_for(up.lab))
+            session.bring_up(build_design(up.lab))
         with SshFleet(up.lab) as fleet:
             yield SimpleNamespace(lab=up.lab, fleet=fleet)
 

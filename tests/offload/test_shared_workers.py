@@ -9,7 +9,7 @@ skip_without("asyncssh")
 
 from testbed.leases.store import LeaseStore
 from testbed.offload.lab_workers import make_lease_lister
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import Database
 
 
@@ -17,7 +17,7 @@ def test_leases_held_on_a_lab_are_jobs(tmp_path, monkeypatch):
     """Those that wait, those of a single operation and those of another lab are not; a broken file changes nothing."""
     jobs = make_lease_lister("lab", tmp_path)
     assert jobs() == frozenset()
-    database = Database(address_in(tmp_path))
+    database = Database(get_database_address(tmp_path))
     store = LeaseStore(database, "lab")
     first = store.request((), frozenset({"host a"}))
     assert jobs() == {f"lease {first.id}"}

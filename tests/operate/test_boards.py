@@ -23,7 +23,14 @@ from testbed.operate.attach import Attachment, attach, shard_of_attachment
 from testbed.operate.boards import find_board_links, find_free_links
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, judge_circuits
-from testbed.operate.plan import circuits_of, describe, plan_lab, port_owners, ports_of, scope_of
+from testbed.operate.plan import (
+    describe,
+    find_port_owners,
+    find_scope,
+    list_circuits,
+    list_used_ports,
+    plan_lab,
+)
 from testbed.operate.proof.board_findings import judge_boards
 from testbed.operate.repair import find_differences
 from testbed.operate.session import LabSession
@@ -46,13 +53,13 @@ def switch(memory_switch):
 
 
 def held_of(lab, wiring):
-    return {one.input_port: one.output_port for one in circuits_of(lab, wiring)}
+    return {one.input_port: one.output_port for one in list_circuits(lab, wiring)}
 
 
 def test_ports_of_boards_have_names(lab):
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     assert (owners["ocs1", 49], owners["ocs1", 99]) == ("board1/port1", "board1/port1")
-    assert 49 not in scope_of(lab, lab.switches[0])
+    assert 49 not in find_scope(lab, lab.switches[0])
 
 
 def test_a_topology_that_leaves_the_nic_free_keeps_the_board(lab, switch):
@@ -76,7 +83,7 @@ def test_a_topology_that_needs_the_nic_takes_it_back(lab, switch):
 @pytest.mark.parametrize("held", [{4: 99}, {49: 54}, {4: 99, 49: 98}])
 def test_half_an_attachment_is_removed(lab, switch, held):
     """`testbed verify` reports it as an extra circuit, whose hint is `testbed apply`."""
-    circuits = circuits_of(lab, THREE)
+    circuits = list_circuits(lab, THREE)
     planned = held_of(lab, THREE)
     switch.held = CrossConnects(planned | held)
     reading = SwitchReading(Snapshot(switch.held, 0.0), {})
@@ -98,7 +105,7 @@ def test_a_board_at_another_jobs_nic_is_not_ours(lab, switch):
 def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
     switch.held = CrossConnects(held_of(lab, FOUR))
     shard = shard_of_attachment(lab, Attachment("a", "nic4", "board1", "port1"))
-    assert scope_of(shard, shard.switches[0]) == {4, 49}
+    assert find_scope(shard, shard.switches[0]) == {4, 49}
     wiring = wire(find_topology(2, 1))
     with pytest.raises(PortBusy):
         plan_lab(shard, wiring, {"ocs1": switch})
@@ -161,15 +168,15 @@ def test_links_are_those_with_circuits_in_both_directions(lab):
     assert link.pairs == {("ocs1", 4, 99), ("ocs1", 49, 54)}
     for held in ({}, {4: 99}, {49: 54}, {4: 99, 49: 53}):
         assert find_board_links(lab, {"ocs1": CrossConnects(held)}) == ()
-    assert find_free_links([link], ports_of(circuits_of(lab, THREE))) == (link,)
-    assert find_free_links([link], ports_of(circuits_of(lab, FOUR))) == ()
+    assert find_free_links([link], list_used_ports(list_circuits(lab, THREE))) == (link,)
+    assert find_free_links([link], list_used_ports(list_circuits(lab, FOUR))) == ()
 
 
 @pytest.mark.parametrize(
     ("wiring", "kinds"), [(THREE, []), (FOUR, ["missing_circuit"] * 2 + ["extra_circuit"] * 2)]
 )
 def test_circuits_to_boards_are_extra_only_at_nics_that_the_plan_needs(lab, wiring, kinds):
-    circuits = circuits_of(lab, wiring)
+    circuits = list_circuits(lab, wiring)
     held = held_of(lab, wiring)
     taken = {source for source, output in held.items() if source == 4 or output == 54}
     held = {source: output for source, output in held.items() if source not in taken} | AT_NIC4

@@ -12,12 +12,12 @@ skip_without("sqlalchemy")
 from testbed.errors import JournalError, LeaseDenied, UnderMaintenance
 from testbed.leases.choice import select_lease
 from testbed.leases.listing import read_leases
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
-from testbed.operate.design import design_for
-from testbed.operate.direct import labs_with, lease_ports
+from testbed.operate.design import build_design
+from testbed.operate.direct import find_labs_with, lease_ports
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.session import LabSession
 from testbed.operation_errors import OperationStopped
 
@@ -28,15 +28,15 @@ SAME = "polatis+tl1://10.99.0.2:3082"
 @pytest.fixture
 def leases(testbed12, memory_switch, tmp_path):
     """Provide the leases of a lab whose switch has been moved for it."""
-    with journal_in(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         switch = memory_switch(address=ADDRESS)
-        LabSession(testbed12, {"ocs1": switch}, None, journal).bring_up(design_for(testbed12))
+        LabSession(testbed12, {"ocs1": switch}, None, journal).bring_up(build_design(testbed12))
         yield LeaseStore(journal.database, testbed12.name)
 
 
 @pytest.fixture
 def parts(testbed12):
-    return lambda *resources: parts_of(testbed12, resources)
+    return lambda *resources: find_parts(testbed12, resources)
 
 
 def write(runs_dir, address, *ports):
@@ -50,9 +50,11 @@ def test_a_switch_that_no_lab_has_moved_belongs_to_nobody(tmp_path):
 
 
 def test_the_journal_tells_whose_switch_it_is(leases, tmp_path):
-    assert labs_with(tmp_path, ADDRESS) == labs_with(tmp_path, SAME) == {"testbed12": {"ocs1"}}
-    assert labs_with(tmp_path, "polatis+scpi://10.99.0.3:5025") == {}
-    assert labs_with(tmp_path, "polatis+scpi://10.99.0.2:5026") == {}, "another device behind the same host"
+    assert find_labs_with(tmp_path, ADDRESS) == find_labs_with(tmp_path, SAME) == {"testbed12": {"ocs1"}}
+    assert find_labs_with(tmp_path, "polatis+scpi://10.99.0.3:5025") == {}
+    assert find_labs_with(tmp_path, "polatis+scpi://10.99.0.2:5026") == {}, (
+        "another device behind the same host"
+    )
 
 
 def test_a_port_that_somebody_has_leased_is_not_written(leases, parts, tmp_path):

@@ -23,7 +23,7 @@ from testbed.operate.design import Design
 from testbed.operate.failure_rules import Gpu, advise_on_failures, find_nics_lost, parse_gpu
 from testbed.operate.journal import Journal
 from testbed.operate.light import Loss, SwitchReading, find_held_circuits, judge_losses
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.repair import RepairRecord, add_failed_gpus, plan_lab_repair
 from testbed.operate.session import LabSession
 
@@ -47,7 +47,7 @@ def make_design(hosts, degree):
 def observe(lab, design, failed, links=None):
     """Return the observation of a lab where every fibre is whole and these GPUs have failed."""
     wiring = design.wiring if links is None else replace(design.wiring, degree=4, links=links)
-    pairs = {one.input_port: one.output_port for one in circuits_of(lab, wiring)}
+    pairs = {one.input_port: one.output_port for one in list_circuits(lab, wiring)}
     reading = SwitchReading(Snapshot(CrossConnects(pairs), 0.0), {})
     held = find_held_circuits(lab, {"ocs1": reading.snapshot})
     return add_failed_gpus(lab, design, judge_losses(held, held, {"ocs1": reading}, {}), failed)
@@ -82,10 +82,12 @@ def check_takeover(lab, design, gpus, failed):
         return set()
     if not dead & linked:
         assert planned is None
-        assert list(advise_on_failures(lab, design.wiring, failed, seen=observation.seen)) == []
+        assert list(advise_on_failures(lab, design.wiring, failed, snapshots=observation.snapshots)) == []
         return set()
     links = planned.repair.repatched.links
-    advice = list(advise_on_failures(lab, design.wiring, failed, links=links, seen=observation.seen))
+    advice = list(
+        advise_on_failures(lab, design.wiring, failed, links=links, snapshots=observation.snapshots)
+    )
     in_rails = {
         gpu
         for gpu in failed
@@ -115,7 +117,7 @@ def test_the_idle_gpu_joins_the_rail_and_the_record_remembers_it(testbed12):
     assert set(ends.values()) == {3}
     assert planned.repair.remove == ()
     assert Nic(0, 1) not in {nic for link in links for nic in link}
-    (advice,) = advise_on_failures(lab, design.wiring, failed, links=links, seen=BARE)
+    (advice,) = advise_on_failures(lab, design.wiring, failed, links=links, snapshots=BARE)
     assert (advice.rule, advice.action, advice.target) == (3, "move", "a/gpu3")
     assert advice.text == "a/gpu1 has failed. a/gpu3 is idle and joins the rail, with circuits at a/nic4"
 
@@ -133,7 +135,7 @@ def test_the_idle_gpu_joins_the_rail_and_the_record_remembers_it(testbed12):
 )
 def test_the_work_of_a_full_host_moves_if_the_host_is_small(testbed12, gpus, action, target, words):
     lab, design = with_gpus(testbed12, gpus), make_design(11, 4)
-    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, seen=BARE, links=())
+    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, snapshots=BARE, links=())
     assert (advice.rule, advice.action, advice.target) == (4, action, target)
     assert words in advice.text
 
@@ -142,18 +144,18 @@ def test_a_host_with_a_circuit_of_somebody_else_is_not_idle(testbed12):
     lab, design = with_gpus(testbed12, 4), make_design(11, 4)
     port = lab.hosts[11].nics[0].transmit.port
     seen = {"ocs1": Snapshot(CrossConnects({port: 90}), 0.0)}
-    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, seen=seen, links=())
+    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, snapshots=seen, links=())
     assert (advice.target, "none is now" in advice.text) == ("", True)
 
 
 def test_a_host_and_a_switch_that_are_off(testbed12):
     lab, design = with_gpus(testbed12, 2), make_design(11, 4)
-    switch, host = advise_on_failures(lab, design.wiring, (), off={"b", "ocs1"}, seen={})
+    switch, host = advise_on_failures(lab, design.wiring, (), unreachable={"b", "ocs1"}, snapshots={})
     assert (switch.rule, switch.subject, switch.action, len(switch.gpus_lost)) == (1, "ocs1", "wait", 24)
     assert (host.rule, host.gpus_lost, host.target) == (2, ("b/gpu0", "b/gpu1"), ""), (
         "no switch says that l is idle"
     )
-    (host,) = advise_on_failures(lab, design.wiring, (), off={"b"}, seen=BARE)
+    (host,) = advise_on_failures(lab, design.wiring, (), unreachable={"b"}, snapshots=BARE)
     assert (host.rule, host.target) == (2, "l")
 
 
@@ -161,21 +163,22 @@ def test_each_idle_host_takes_the_work_of_one_other(testbed12):
     lab, design = with_gpus(testbed12, 4), make_design(10, 4)
     advice = list(
         advise_on_failures(
-            lab, design.wiring, {Gpu(0, 0), Gpu(0, 1), Gpu(1, 0), Gpu(2, 3)}, seen=BARE, links=()
+            lab, design.wiring, {Gpu(0, 0), Gpu(0, 1), Gpu(1, 0), Gpu(2, 3)}, snapshots=BARE, links=()
         )
     )
     assert [one.target for one in advice] == ["k", "k", "l", ""], "both GPUs of a move with their host"
     small = replace(lab, hosts=tuple(replace(h, gpus=1) if h.name == "k" else h for h in lab.hosts))
-    (one,) = advise_on_failures(small, design.wiring, {Gpu(0, 0)}, seen=BARE, links=())
+    (one,) = advise_on_failures(small, design.wiring, {Gpu(0, 0)}, snapshots=BARE, links=())
     assert one.target == "l", "k has too few GPUs"
-    advice = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, off={"k"}, seen=BARE, links=())
+    advice = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable={"k"}, snapshots=BARE, links=())
     assert [each.target for each in advice if each.rule == 4] == ["l"], "k is off"
 
 
 def test_with_a_device_off_an_idle_gpu_still_counts(testbed12):
     lab, design = with_gpus(testbed12, 4), make_design(12, 3)
     one, _ = sorted(
-        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, off={"b"}, seen=BARE), key=lambda each: -each.rule
+        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable={"b"}, snapshots=BARE),
+        key=lambda each: -each.rule,
     )
     assert (one.rule, one.target) == (3, "a/gpu3")
 
@@ -184,10 +187,10 @@ def test_a_lost_fibre_cuts_a_gpu_off_only_with_its_last_nic(testbed12):
     lab, design = with_gpus(testbed12, 2), make_design(12, 4)
     link = design.wiring.link_from[Nic(0, 0)]
     first, second = Loss(Nic(0, 0), "receive", link), Loss(Nic(0, 1), "transmit", link)
-    (one,) = advise_on_failures(lab, design.wiring, (), losses=[first], seen=BARE)
+    (one,) = advise_on_failures(lab, design.wiring, (), losses=[first], snapshots=BARE)
     assert one.gpus_lost == ()
     assert "a/gpu0 has one rail link fewer" in one.text
-    both = list(advise_on_failures(lab, design.wiring, (), losses=[first, second], seen=BARE))
+    both = list(advise_on_failures(lab, design.wiring, (), losses=[first, second], snapshots=BARE))
     assert [each.gpus_lost for each in both] == [("a/gpu0",), ("a/gpu0",)]
 
 

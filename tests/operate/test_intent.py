@@ -24,9 +24,9 @@ from testbed.database_file import database_in, read_rows
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
 from testbed.lab.model import make_shard
-from testbed.operate.design import design_for, design_of_intent, lay_out
+from testbed.operate.design import build_design, build_intent_design, lay_out
 from testbed.operate.intent import IntentLog, TopologySource, load_intents, select_in_force
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.plan import plan_lab
 from testbed.operate.session import LabSession
 from testbed.operate.unfinished import find_unfinished_operations, find_unfinished_or_error
@@ -41,7 +41,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def journal(runs):
-    with journal_in(runs) as journal:
+    with open_journal(runs) as journal:
         yield journal
 
 
@@ -63,10 +63,10 @@ def the_only(runs, lab):
 
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
 def test_an_applied_design_is_made_again_from_the_store(session, testbed12, runs, simplex):
-    design = design_for(testbed12, simplex=simplex)
+    design = build_design(testbed12, simplex=simplex)
     brought = session.bring_up(design, stated=TopologySource("--simplex" if simplex else ""))
     intent = the_only(runs, testbed12)
-    lab, again = design_of_intent(testbed12, intent)
+    lab, again = build_intent_design(testbed12, intent)
     assert (lab, again) == (testbed12, design)
     assert (brought.epoch, intent.epoch, intent.state, intent.is_unfinished) == (1, 1, "verified", False)
     assert intent.revision == testbed12.revision != ""
@@ -80,13 +80,13 @@ def test_the_intent_is_stored_before_the_first_byte(session, testbed12, switch, 
         return step.after
 
     switch.obey = obey
-    session.bring_up(design_for(testbed12))
+    session.bring_up(build_design(testbed12))
     assert states == ["intended"]
 
 
 def test_an_apply_that_sends_nothing_leaves_the_intent_as_it_was(session, testbed12, switch, runs):
-    session.bring_up(design_for(testbed12))
-    other = design_for(testbed12, simplex=True)
+    session.bring_up(build_design(testbed12))
+    other = build_design(testbed12, simplex=True)
     stale = session.plan(other)
     switch.held = CrossConnects({1: 49})
     with pytest.raises(DriftError):
@@ -97,7 +97,7 @@ def test_an_apply_that_sends_nothing_leaves_the_intent_as_it_was(session, testbe
 def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, switch, runs):
     switch.obey = lambda step: CrossConnects({1: 49})
     with pytest.raises(ApplyFailed):
-        session.bring_up(design_for(testbed12))
+        session.bring_up(build_design(testbed12))
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", True)
     assert intent.describe().startswith("epoch 1 (unfinished: failed before circuits and routes stood, 20")
@@ -109,7 +109,7 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
 
 def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, testbed12, switch, runs):
     switch.readings = dict.fromkeys(range(49, 97), replace(switch.power([49])[49], dbm=-19.0))
-    brought = session.bring_up(design_for(testbed12))
+    brought = session.bring_up(build_design(testbed12))
     assert not brought.verified.ok
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", False)
@@ -125,23 +125,23 @@ def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
 
     monkeypatch.setattr(LabSession, "install_routes", refuse)
     with pytest.raises(OSError, match="no route"):
-        session.bring_up(design_for(testbed12))
+        session.bring_up(build_design(testbed12))
     (left,) = find_unfinished_operations(runs, testbed12)
     assert "failed (no route)" in left.detail
     monkeypatch.undo()
-    assert session.bring_up(design_for(testbed12)).epoch == 2
+    assert session.bring_up(build_design(testbed12)).epoch == 2
     assert find_unfinished_operations(runs, testbed12) == ()
 
 
 def test_a_lab_that_goes_with_its_session_is_meant_to_be_nothing(testbed12, switch, journal, runs):
     session = LabSession(testbed12, {"ocs1": switch}, None, journal, keep_intent=False)
-    assert session.bring_up(design_for(testbed12)).epoch is None
+    assert session.bring_up(build_design(testbed12)).epoch is None
     assert load_intents(runs, testbed12.name) == ()
 
 
 @pytest.mark.slow
 def test_epochs_count_for_each_lab(session, testbed12, journal, runs):
-    design = design_for(testbed12)
+    design = build_design(testbed12)
     assert [session.bring_up(design).epoch for _ in range(3)] == [1, 2, 3]
     other = IntentLog(journal, replace(testbed12, name="other"))
     assert (
@@ -178,7 +178,7 @@ def test_an_apply_that_runs_is_no_unfinished_one(session, testbed12, switch, run
         return step.after
 
     switch.obey = obey
-    session.bring_up(design_for(testbed12))
+    session.bring_up(build_design(testbed12))
     assert seen == [(True, False, ())]
 
 
@@ -186,17 +186,17 @@ def test_two_jobs_stand_with_one_another(testbed12, memory_switch, journal, runs
     switch = memory_switch()
     for names in ("abcdef", "ghijkl"):
         lab = make_shard(testbed12, names)
-        LabSession(lab, {"ocs1": switch}, None, journal).bring_up(design_for(lab))
+        LabSession(lab, {"ocs1": switch}, None, journal).bring_up(build_design(lab))
     assert [one.hosts[0] for one in select_in_force(load_intents(runs, testbed12.name))] == ["g", "a"]
 
 
 def test_a_lab_file_that_lost_a_host_is_told(session, testbed12, runs):
-    session.bring_up(design_for(testbed12))
+    session.bring_up(build_design(testbed12))
     smaller = replace(testbed12, hosts=testbed12.hosts[:11])
     with pytest.raises(
         IntentError, match=r"has no host 'l' with 4 NICs, which epoch 1 connects: the file differs"
     ):
-        design_of_intent(smaller, the_only(runs, testbed12))
+        build_intent_design(smaller, the_only(runs, testbed12))
 
 
 def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(session, testbed12, runs):
@@ -212,9 +212,9 @@ def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(ses
         rf".*testbed12\.yaml, with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a "
     )
     with pytest.raises(IntentError, match=words):
-        design_of_intent(lab, the_only(runs, testbed12))
+        build_intent_design(lab, the_only(runs, testbed12))
     behind = replace(first, nics=first.nics[:3], unused=("nic4",))
-    design_of_intent(replace(testbed12, hosts=(behind, *others)), the_only(runs, testbed12))
+    build_intent_design(replace(testbed12, hosts=(behind, *others)), the_only(runs, testbed12))
 
 
 KILLED = """
@@ -223,8 +223,8 @@ from pathlib import Path
 sys.path[:0] = ["{root}", "{root}/tests/operate", "{root}/tests/plugins"]
 from conftest import MemorySwitch
 from testbed.lab.inventory import load_lab
-from testbed.operate.journal import Journal, journal_in
-from testbed.operate.design import design_for
+from testbed.operate.journal import Journal, open_journal
+from testbed.operate.design import build_design
 from testbed.operate.session import LabSession
 
 lab, at = load_lab("{root}/labs/testbed12.yaml"), sys.argv[2]
@@ -236,7 +236,7 @@ elif at == "routes":
 elif at == "proof":
     LabSession.verify = die
 switch = MemorySwitch(obey=die if at == "move" else None)
-LabSession(lab, {{"ocs1": switch}}, None, journal_in(sys.argv[1])).bring_up(design_for(lab))
+LabSession(lab, {{"ocs1": switch}}, None, open_journal(sys.argv[1])).bring_up(build_design(lab))
 """
 
 
@@ -331,7 +331,7 @@ def test_what_only_the_log_holds_is_read_where_sqlite_cannot_share_it(tmp_path, 
 
 def test_estimates_take_the_lab_files_switch_time(testbed12, memory_switch):
     twins = {"ocs1": replace(testbed12.twins["ocs1"], switch_time_s=1.5)}
-    lab, wiring = testbed12, design_for(testbed12).wiring
+    lab, wiring = testbed12, build_design(testbed12).wiring
 
     def estimates(lab, switch):
         (part,) = plan_lab(lab, wiring, {"ocs1": switch}).switches

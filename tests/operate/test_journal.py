@@ -22,7 +22,7 @@ from ocs_drivers.engine.transaction import judge
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.errors import JournalError
 from testbed.operate.engine.planned import ROUTES, PlannedStep
-from testbed.operate.journal import Journal, journal_in
+from testbed.operate.journal import Journal, open_journal
 
 ROOT = Path(__file__).parents[2]
 BEFORE, AFTER = CrossConnects({1: 49}), CrossConnects({1: 50, 2: 49})
@@ -218,6 +218,6 @@ def test_a_journal_that_cannot_be_written_says_so(journal):
 
 
 def test_the_journal_of_runs_lies_beside_their_results(tmp_path):
-    with journal_in(tmp_path / "runs") as journal:
+    with open_journal(tmp_path / "runs") as journal:
         assert journal.path == tmp_path / "runs" / "lightbed.sqlite"
         assert journal.path.exists()

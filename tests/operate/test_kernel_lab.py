@@ -22,10 +22,10 @@ from patch_lists import wiring_of
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.route_sets import routes_on
+from testbed.design.routing.route_sets import map_routes
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of
+from testbed.design.topology.demand import make_demand
 from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
@@ -35,7 +35,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
-from testbed.operate.probe_findings import compare, links_received
+from testbed.operate.probe_findings import compare, count_received_links
 from testbed.operate.proof.judge import verify_lab
 
 balancing = library("testbed.design.routing.balancing")
@@ -131,8 +131,8 @@ def sent_bytes(bench, host):
 def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench):
     """Hosts 0 and 2 of the ring have two paths, one in each set: by 1 and by 3."""
     topology = find_topology(4, 2)
-    found = balancing.route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
-    sets = routes_on(found, RING)
+    found = balancing.route(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    sets = map_routes(found, RING)
     used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
     plan = bench.patch(RING)
     install(bench.fleet, forwarding_plan(bench.lab, RING, sets[0], bench.macs, sets[1:]))
@@ -155,7 +155,13 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
 
     def findings():
         report = verify_lab(
-            bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs), routes=sets[0], further=sets[1:]
+            bench.lab,
+            plan,
+            bench.switches,
+            bench.fleet,
+            epoch=next(epochs),
+            routes=sets[0],
+            further_routes=sets[1:],
         )
         return [(finding.kind, finding.subject) for finding in report.findings]
 
@@ -234,7 +240,7 @@ def test_a_circuit_taken_down_by_a_raw_line_stops_exactly_its_link_and_verify_na
     label = bench.lab.link_label(circuit.link)
     assert [(finding.kind, finding.subject) for finding in findings] == [("no_carrier", label)]
     # The reverse link ends in a NIC that still has light; it is silent because its sender has none.
-    assert links_received(bench.lab, RING, heard) == len(RING.links) - 2
+    assert count_received_links(bench.lab, RING, heard) == len(RING.links) - 2
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert [(finding.kind, finding.subject) for finding in report.findings] == [("missing_circuit", label)]
     assert bench.bring_up(RING).has_changes

@@ -16,8 +16,8 @@ from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
-from testbed.operate.light import TOLERANCE_DB, SwitchReading, budget_of, judge_circuits
-from testbed.operate.plan import circuits_of, plan_lab
+from testbed.operate.light import TOLERANCE_DB, SwitchReading, compute_budget, judge_circuits
+from testbed.operate.plan import list_circuits, plan_lab
 from testbed.operate.proof.judge import verify_circuits, verify_lab
 
 WIRING = wire(find_topology(12, 4))
@@ -26,10 +26,10 @@ DARK = Power(-60.0, below_floor=True)
 
 def healthy(lab):
     """Return connections and powers as the lab file has them, to be spoilt by the test."""
-    circuits = circuits_of(lab, WIRING)
+    circuits = list_circuits(lab, WIRING)
     power = {}
     for circuit in circuits:
-        budget = budget_of(lab, circuit)
+        budget = compute_budget(lab, circuit)
         power[circuit.input_port] = Power(budget.input_dbm)
         power[circuit.output_port] = Power(budget.output_dbm)
     return circuits, {c.input_port: c.output_port for c in circuits}, power
@@ -41,7 +41,7 @@ def judge(lab, circuits, connections, power):
 
 
 def test_the_budget_is_source_less_fibre_less_insertion_less_fibre(testbed12):
-    budget = budget_of(testbed12, circuits_of(testbed12, WIRING)[0])
+    budget = compute_budget(testbed12, list_circuits(testbed12, WIRING)[0])
     assert budget.input_dbm == pytest.approx(0.0 - 0.3)
     assert budget.output_dbm == pytest.approx(0.0 - 0.3 - 1.2)
     assert budget.receiver_dbm == pytest.approx(0.0 - 0.3 - 1.2 - 0.3)
@@ -102,7 +102,7 @@ def test_circuits_of_other_people_are_theirs(testbed12):
         **{name: getattr(testbed12, name) for name in testbed12.__slots__} | {"hosts": testbed12.hosts[:4]}
     )
     wiring = wire(find_topology(4, 4 - 1))
-    circuits = circuits_of(lab, wiring)
+    circuits = list_circuits(lab, wiring)
     connections = {c.input_port: c.output_port for c in circuits} | {40: 90}
     assert judge(lab, circuits, connections, {}) == []
 

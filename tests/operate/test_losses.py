@@ -18,11 +18,11 @@ from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import render_lab
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import Design, design_for
+from testbed.operate.design import Design, build_design
 from testbed.operate.journal import Journal
 from testbed.operate.light import Loss, SwitchReading, judge_losses, read_carriers
 from testbed.operate.model import Circuit
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.repair import carry_out, observe_design, plan_lab_repair
 from testbed.operate.session import LabSession
 
@@ -63,27 +63,30 @@ def test_a_nic_receives_light_where_the_kernel_says_1(testbed12):
 
 def test_a_lit_pair_has_lost_nothing():
     observation = judged()
-    assert (observation.losses, observation.unpatched) == ((), ())
-    assert observation.carrying == observation.held == {THERE, BACK}
+    assert (observation.losses, observation.unpatched_circuits) == ((), ())
+    assert observation.carrying_links == observation.held_links == {THERE, BACK}
 
 
 def test_no_light_at_the_input_is_the_transmit_fibre_of_the_source_and_silences_the_way_back():
     observation = judged(power={1: DARK, 12: DARK}, dark=[Nic(1, 0)])
     assert observation.losses == (Loss(Nic(0, 0), "transmit", THERE),)
-    assert (observation.carrying, observation.unpatched) == (frozenset(), ())
+    assert (observation.carrying_links, observation.unpatched_circuits) == (frozenset(), ())
 
 
 @pytest.mark.parametrize("monitors", [{}, {12: None}, {1: None}], ids=["both", "input", "output"])
 def test_light_that_passes_and_does_not_arrive_is_the_receive_fibre_of_the_target(monitors):
     observation = judged(power=monitors, dark=[Nic(1, 0)])
     assert observation.losses == (Loss(Nic(1, 0), "receive", THERE),)
-    assert (observation.carrying, observation.unpatched) == (frozenset(), ())
+    assert (observation.carrying_links, observation.unpatched_circuits) == (frozenset(), ())
 
 
 def test_without_a_monitor_neither_end_of_a_dark_link_is_trusted():
     observation = judged(power=dict.fromkeys((1, 2, 11, 12)), dark=[Nic(1, 0)])
-    either = Loss(Nic(0, 0), "transmit", THERE, sure=False), Loss(Nic(1, 0), "receive", THERE, sure=False)
-    assert (observation.losses, observation.unpatched) == (either, ())
+    either = (
+        Loss(Nic(0, 0), "transmit", THERE, is_certain=False),
+        Loss(Nic(1, 0), "receive", THERE, is_certain=False),
+    )
+    assert (observation.losses, observation.unpatched_circuits) == (either, ())
 
 
 def test_nothing_leaves_and_no_monitor_says_whether_light_enters():
@@ -94,8 +97,8 @@ def test_nothing_leaves_and_no_monitor_says_whether_light_enters():
 @pytest.mark.parametrize("fault", [{"held": ((2, 11),)}, {"power": {12: DARK}}], ids=["missing", "shuttered"])
 def test_a_circuit_that_passes_nothing_is_no_lost_fibre(fault):
     observation = judged(dark=[Nic(1, 0)], **fault)
-    assert (observation.losses, observation.unpatched) == ((), (CIRCUITS[0],))
-    assert observation.carrying == frozenset(), "the NIC in the dark does not send either"
+    assert (observation.losses, observation.unpatched_circuits) == ((), (CIRCUITS[0],))
+    assert observation.carrying_links == frozenset(), "the NIC in the dark does not send either"
 
 
 @pytest.fixture
@@ -134,7 +137,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
 
 
 def test_without_links_to_give_the_detour_is_all(session, ask_twin):
-    design = design_for(session.lab)
+    design = build_design(session.lab)
     session.bring_up(design)
     assert find_bought_pairs(design.topology) == ()
     notes = []
@@ -155,7 +158,7 @@ def test_an_idle_nic_steps_in_before_any_link_is_given_up(session):
     wiring = wire(topology)
     design = Design("narrow", topology, wiring, find_routes(wiring))
     lost = wiring.link_from[Nic(0, 0)]
-    held = circuits_of(session.lab, wiring)
+    held = list_circuits(session.lab, wiring)
     snapshot = Snapshot(CrossConnects({one.input_port: one.output_port for one in held}), 0.0)
     dark = SwitchReading(snapshot, {session.lab.nic(Nic(0, 0)).transmit.port: DARK})
     planned = plan_lab_repair(session.lab, design, judge_losses(held, held, {"ocs1": dark}, {}))

@@ -23,7 +23,7 @@ from testbed.operate.findings import KINDS
 from testbed.operate.journal import Journal
 from testbed.operate.model import VerifyReport
 from testbed.operate.narrow import narrow
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession
 
 TOPOLOGY = find_topology(4, 2)
@@ -48,7 +48,7 @@ class Glass:
         switch.capabilities = replace(switch.capabilities, power_monitor=monitors)
         switch.power = self.power
         switch.held = CrossConnects(
-            {each.input_port: each.output_port for each in circuits_of(lab, design.wiring)}
+            {each.input_port: each.output_port for each in list_circuits(lab, design.wiring)}
         )
         self.session = LabSession(lab, {"ocs1": switch}, self, journal)
 

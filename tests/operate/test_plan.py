@@ -18,13 +18,13 @@ from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd
-from testbed.operate.plan import circuits_of, describe, plan_json, plan_lab, port_owners, scope_of
+from testbed.operate.plan import describe, find_port_owners, find_scope, list_circuits, plan_json, plan_lab
 
 WIRING = wire(find_topology(12, 4))
 
 
 def test_every_link_becomes_one_circuit_between_its_own_ports(testbed12):
-    circuits = circuits_of(testbed12, WIRING)
+    circuits = list_circuits(testbed12, WIRING)
     assert len(circuits) == len(WIRING.links) == 48
     for circuit in circuits:
         source, target = circuit.link
@@ -38,12 +38,12 @@ def test_a_topology_with_more_nodes_than_hosts_is_refused(testbed12):
     with pytest.raises(
         TopologyError, match=r"testbed12.yaml: the topology has 13 nodes, lab 'testbed12' has 12 hosts"
     ):
-        circuits_of(testbed12, wire(find_topology(13, 4)))
+        list_circuits(testbed12, wire(find_topology(13, 4)))
 
 
 def test_a_topology_with_more_links_than_nics_is_refused(testbed12):
     with pytest.raises(TopologyError, match="the topology has degree 6, host 'a' has 4 NICs; add NICs"):
-        circuits_of(testbed12, wire(find_topology(12, 6)))
+        list_circuits(testbed12, wire(find_topology(12, 6)))
 
 
 def test_a_link_between_two_switches_is_refused(testbed12):
@@ -53,16 +53,16 @@ def test_a_link_between_two_switches_is_refused(testbed12):
     with pytest.raises(
         TopologyError, match=r"link a/nic1 -> b/nic1 cannot be patched: .* ocs2:1 and ocs1:53"
     ):
-        circuits_of(lab, WIRING)
+        list_circuits(lab, WIRING)
 
 
 def test_a_lab_that_feeds_every_input_owns_the_whole_switch(testbed12):
-    assert scope_of(testbed12, testbed12.switches[0]) is None
+    assert find_scope(testbed12, testbed12.switches[0]) is None
 
 
 def test_a_lab_on_part_of_a_switch_touches_its_own_inputs_only(testbed12, memory_switch):
     lab = replace(testbed12, hosts=testbed12.hosts[:4])
-    assert scope_of(lab, lab.switches[0]) == frozenset(range(1, 17))
+    assert find_scope(lab, lab.switches[0]) == frozenset(range(1, 17))
     switch = memory_switch(held=CrossConnects({40: 90, 1: 49}))
     plan = plan_lab(lab, wire(find_topology(4, 2)), {"ocs1": switch})
     assert [step.kind for step in plan.switches[0].steps] == ["remove", "add"]
@@ -83,7 +83,7 @@ def test_planning_reads_once_and_writes_nothing(testbed12, memory_switch):
 
 
 def test_a_plan_for_what_is_there_has_no_changes(testbed12, memory_switch):
-    target = CrossConnects({c.input_port: c.output_port for c in circuits_of(testbed12, WIRING)})
+    target = CrossConnects({c.input_port: c.output_port for c in list_circuits(testbed12, WIRING)})
     plan = plan_lab(testbed12, WIRING, {"ocs1": memory_switch(held=target)})
     assert not plan.has_changes
     assert describe(testbed12, plan)[-1] == "ocs1: 0 to make, 0 to remove, 48 kept; nothing to do"
@@ -91,7 +91,7 @@ def test_a_plan_for_what_is_there_has_no_changes(testbed12, memory_switch):
 
 
 def test_a_replacement_says_that_kept_circuits_may_blink(testbed12, memory_switch):
-    target = {c.input_port: c.output_port for c in circuits_of(testbed12, WIRING)}
+    target = {c.input_port: c.output_port for c in list_circuits(testbed12, WIRING)}
     del target[1]
     plan = plan_lab(testbed12, WIRING, {"ocs1": memory_switch(held=CrossConnects(target))})
     lines = describe(testbed12, plan)
@@ -106,7 +106,7 @@ def test_ports_of_nobody_are_named_by_number(testbed12, memory_switch):
 
 
 def test_every_port_of_the_lab_has_its_owner(testbed12):
-    owners = port_owners(testbed12)
+    owners = find_port_owners(testbed12)
     assert len(owners) == 96
     assert (owners["ocs1", 1], owners["ocs1", 96]) == ("a/nic1", "l/nic4")
 

@@ -20,7 +20,7 @@ from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
-from testbed.operate.probe_findings import compare, links_received
+from testbed.operate.probe_findings import compare, count_received_links
 
 EPOCH = 7
 RING = wire(find_topology(12, 4))
@@ -53,13 +53,13 @@ def kinds(findings):
 def test_all_received_is_no_finding(testbed12):
     everything = heard(testbed12, RING)
     assert compare(testbed12, RING, everything) == ()
-    assert links_received(testbed12, RING, everything) == 48
+    assert count_received_links(testbed12, RING, everything) == 48
 
 
 def test_nothing_received_names_every_link(testbed12):
     nothing = ProbeReport(EPOCH, {})
     assert [kind for kind, _ in kinds(compare(testbed12, RING, nothing))] == ["no_carrier"] * 48
-    assert links_received(testbed12, RING, nothing) == 0
+    assert count_received_links(testbed12, RING, nothing) == 0
 
 
 def test_a_dark_receiver_is_one_finding_and_its_own_silence_is_told_with_it(testbed12):

@@ -18,15 +18,15 @@ from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, plan_to_json, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of_matrix
+from testbed.design.topology.demand import make_matrix_demand
 from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
-from testbed.operate.design import Design, design_for, load_design
+from testbed.operate.design import Design, build_design, load_design
 from testbed.operate.intent import TopologySource
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, find_held_circuits, judge_losses
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.repair import (
     RepairRecord,
     carry_out,
@@ -51,7 +51,10 @@ def see(testbed12):
     def look(design, held, cut, *, monitors=True):
         snapshot = Snapshot(
             CrossConnects(
-                {c.input_port: c.output_port for c in circuits_of(testbed12, with_links(design, held).wiring)}
+                {
+                    c.input_port: c.output_port
+                    for c in list_circuits(testbed12, with_links(design, held).wiring)
+                }
             ),
             0.0,
         )
@@ -66,7 +69,7 @@ def see(testbed12):
             power[testbed12.nic(nic).receive.port] = LIT if leaves else DARK
             carriers[nic] = leaves and (nic, "receive") not in cut
         reading = SwitchReading(snapshot, power if monitors else dict.fromkeys(power))
-        planned = circuits_of(testbed12, design.wiring)
+        planned = list_circuits(testbed12, design.wiring)
         return judge_losses(planned, circuits, {"ocs1": reading}, carriers)
 
     return look
@@ -96,14 +99,14 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
     for first in (Nic(0, 0), Nic(5, 1), Nic(8, 2)):
         cut = {(first, fibre)}
         once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut, monitors=monitors))
-        assert not once.strange
+        assert not once.unexpected_circuits
         if once.repatched is None:
             continue
         record = RepairRecord.from_json(testbed12, json.loads(json.dumps(once.record.to_json(testbed12))))
         held = once.repatched.wiring.links
         assert not uses(held, cut)
         observation = see(design, held, cut, monitors=monitors)
-        assert record.is_in_force(testbed12, design.wiring, observation.seen)
+        assert record.is_in_force(testbed12, design.wiring, observation.snapshots)
         again = plan_lab_repair(testbed12, design, observation, record)
         assert (again.is_repaired, again.repair.make, again.repair.remove) == (True, (), ())
         for second in (
@@ -112,10 +115,12 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
             both = {*cut, second}
             observation = see(design, held, both, monitors=monitors)
             twice = plan_lab_repair(testbed12, design, observation, record)
-            assert not twice.strange
-            assert set(twice.rerouted.routes.first_link.values()) <= observation.carrying <= set(held)
-            left = twice.repatched.wiring.links if twice.repatched else observation.carrying
-            assert ring_edges(left) >= rings & ring_edges(observation.carrying), "what works is not traded"
+            assert not twice.unexpected_circuits
+            assert set(twice.rerouted.routes.first_link.values()) <= observation.carrying_links <= set(held)
+            left = twice.repatched.wiring.links if twice.repatched else observation.carrying_links
+            assert ring_edges(left) >= rings & ring_edges(observation.carrying_links), (
+                "what works is not traded"
+            )
             if twice.repatched and not twice.is_repaired:
                 assert not uses(left, both), "dead NICs stay dead"
                 seen["re-patched"] += 1
@@ -141,19 +146,21 @@ def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_an
 
 def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pairs, see):
     random = np.random.default_rng(2)
-    sent = demand_of_matrix(random.random((12, 12)) * (1 - np.eye(12)))
+    sent = make_matrix_demand(random.random((12, 12)) * (1 - np.eye(12)))
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     observation = see(design, design.wiring.links, cut)
     planned = plan_lab_repair(
         testbed12, design, observation, routes_for=lambda topology: balancing.route(topology, sent, tries=1)
     )
     for stage in (planned.rerouted, planned.repatched):
-        assert len(stage.further) == stage.sets.sets - 1 == 3
-        taken = {link for routes in (stage.routes, *stage.further) for link in routes.first_link.values()}
+        assert len(stage.further_routes) == stage.sets.sets - 1 == 3
+        taken = {
+            link for routes in (stage.routes, *stage.further_routes) for link in routes.first_link.values()
+        }
         assert taken <= set(stage.wiring.links)
         assert not uses(taken, cut)
         assert len(stage.routes.first_link) == 12 * 11
-        assert stage.further[0].first_link
+        assert stage.further_routes[0].first_link
 
 
 @pytest.mark.slow
@@ -164,7 +171,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     repaired = plan_lab_repair(testbed12, design, observation).repatched
     strategy = Strategy((data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
-    everybody = demand_of_matrix(1.0 - np.eye(12))
+    everybody = make_matrix_demand(1.0 - np.eye(12))
     monkeypatch.setattr(
         "testbed.design.evaluation.job.routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
@@ -173,31 +180,31 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)
     found = load_design(intent)
     assert found.sets.topology == repaired.topology
-    assert len(found.further) == 3
+    assert len(found.further_routes) == 3
 
 
 def test_a_record_counts_for_its_own_topology_and_only_while_its_circuits_stand(
     testbed12, ring_and_pairs, see
 ):
-    design, other, cut = ring_and_pairs(), design_for(testbed12), {(Nic(2, 0), "receive")}
+    design, other, cut = ring_and_pairs(), build_design(testbed12), {(Nic(2, 0), "receive")}
     once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
     held = once.repatched.wiring.links
-    assert once.record.is_in_force(testbed12, design.wiring, see(design, held, cut).seen)
-    assert not once.record.is_in_force(testbed12, design.wiring, see(design, held[2:], cut).seen)
-    assert not once.record.is_in_force(testbed12, other.wiring, see(other, held, cut).seen)
+    assert once.record.is_in_force(testbed12, design.wiring, see(design, held, cut).snapshots)
+    assert not once.record.is_in_force(testbed12, design.wiring, see(design, held[2:], cut).snapshots)
+    assert not once.record.is_in_force(testbed12, other.wiring, see(other, held, cut).snapshots)
     renamed = json.loads(json.dumps(once.record.to_json(testbed12)).replace("a/nic1", "z/nic9"))
     assert RepairRecord.from_json(testbed12, renamed) is None
 
 
 def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then(testbed12, see):
-    design, cut = design_for(testbed12), {(Nic(0, 0), "transmit")}
+    design, cut = build_design(testbed12), {(Nic(0, 0), "transmit")}
     usual = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
     missing = usual.repair.detours[0].path[1]
     held = [link for link in design.wiring.links if link != missing]
     planned = plan_lab_repair(testbed12, design, see(design, held, cut))
     assert missing not in {link for detour in planned.repair.detours for link in detour.path}
     assert missing not in planned.rerouted.routes.first_link.values()
-    assert planned.strange == (f"-{testbed12.link_label(missing)}",)
+    assert planned.unexpected_circuits == (f"-{testbed12.link_label(missing)}",)
     for act in (carry_out, reroute):
         with pytest.raises(DriftError, match=r"1 circuit is missing.*`testbed apply`; nothing was done"):
             act(LabSession(testbed12, {}, None, None), planned)
@@ -206,15 +213,15 @@ def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then
 def test_a_repair_of_another_topology_is_no_repair_of_this_one(testbed12, ring_and_pairs, see):
     """The plan is forgotten after a repair of its topology: the dead transmitter shows, and is on no circuit."""
     cut = {(Nic(0, 0), "transmit")}
-    meant, named = ring_and_pairs(), design_for(testbed12)
+    meant, named = ring_and_pairs(), build_design(testbed12)
     held = plan_lab_repair(testbed12, meant, see(meant, meant.wiring.links, cut)).repatched.wiring.links
     planned = plan_lab_repair(testbed12, named, see(named, held, cut))
     assert not planned.is_repaired
-    assert len(planned.strange) > 40
+    assert len(planned.unexpected_circuits) > 40
 
 
 def test_where_nothing_stands_the_fibre_is_not_blamed(testbed12, see):
-    design = design_for(testbed12)
+    design = build_design(testbed12)
     with pytest.raises(DriftError, match="48 circuits are missing and 0 others"):
         plan_lab_repair(testbed12, design, see(design, (), {(Nic(0, 0), "transmit")}))
 
@@ -225,7 +232,7 @@ def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see)
     wiring = wire(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
-    assert (planned.rerouted, planned.strange) == (None, ())
+    assert (planned.rerouted, planned.unexpected_circuits) == (None, ())
     assert any("over nothing: no path is left" in line for line in describe_repair(testbed12, planned))
     assert ring_edges(planned.repatched.wiring.links) == ring_edges(wiring.links)
     notes = []
@@ -279,7 +286,7 @@ def cut(ask_twin):
 def test_the_command_refuses_a_topology_that_is_not_in_force(
     session, switches, cut, ring_and_pairs, tmp_path, capsys, plan_is_meant
 ):
-    design, default = ring_and_pairs(), design_for(session.lab)
+    design, default = ring_and_pairs(), build_design(session.lab)
     session.bring_up(default if plan_is_meant else design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
@@ -318,7 +325,7 @@ def test_a_lab_that_changed_after_the_look_is_left_alone(session, switches, cut,
     session.bring_up(design)
     cut()
     planned = plan_lab_repair(session.lab, design, observe_design(session, design))
-    session.bring_up(design_for(session.lab))
+    session.bring_up(build_design(session.lab))
     before = switches["ocs1"].read().connections
     with pytest.raises(DriftError, match="nothing was sent"):
         carry_out(session, planned)
@@ -327,7 +334,7 @@ def test_a_lab_that_changed_after_the_look_is_left_alone(session, switches, cut,
 
 def test_the_proof_of_detours_finds_a_second_fibre(session, ask_twin, cut):
     """Detours alone are proved as well: a fibre that goes dark after the look is found."""
-    design = design_for(session.lab)
+    design = build_design(session.lab)
     session.bring_up(design)
     cut()
     planned = plan_lab_repair(session.lab, design, observe_design(session, design))

@@ -22,9 +22,9 @@ from testbed.design.workloads.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
 from testbed.lab.model import make_shard
 from testbed.operate.apply import apply_plan
-from testbed.operate.design import check_fits, design_of_plan, lab_of_plan
+from testbed.operate.design import build_plan_design, check_fits, find_plan_lab
 from testbed.operate.journal import Journal
-from testbed.operate.plan import circuits_of, describe, plan_lab
+from testbed.operate.plan import describe, list_circuits, plan_lab
 
 FIRST, SECOND = tuple("abcdef"), tuple("ghijkl")
 
@@ -44,8 +44,8 @@ def planned(hosts, *, degree=4, lab="testbed12"):
 def patch(lab, hosts, switch, journal, **options):
     """Apply the plan for these hosts; return the circuits that it made, as they are then."""
     plan = planned(hosts)
-    here = lab_of_plan(lab, plan)
-    laid = plan_lab(here, design_of_plan(here, plan).wiring, {"ocs1": switch}, **options)
+    here = find_plan_lab(lab, plan)
+    laid = plan_lab(here, build_plan_design(here, plan).wiring, {"ocs1": switch}, **options)
     apply_plan(here, laid, {"ocs1": switch}, journal)
     return laid.switches[0].target.pairs
 
@@ -71,8 +71,8 @@ def test_jobs_on_any_hosts_share_no_port(testbed12, memory_switch, some):
     ports = []
     for hosts in (sorted(some), [host.name for host in testbed12.hosts if host.name not in some]):
         plan = planned(hosts)
-        here = lab_of_plan(testbed12, plan)
-        made = plan_lab(here, design_of_plan(here, plan).wiring, {"ocs1": switch}).switches[0]
+        here = find_plan_lab(testbed12, plan)
+        made = plan_lab(here, build_plan_design(here, plan).wiring, {"ocs1": switch}).switches[0]
         ports.append({port for pair in made.target.pairs for port in pair})
         switch.held = made.steps[-1].after
 
@@ -112,7 +112,7 @@ def test_a_plan_names_foreign_hosts_by_their_names(testbed12, memory_switch, jou
 
 
 def test_hosts_of_a_plan_come_in_its_order(testbed12):
-    here = lab_of_plan(testbed12, planned("fedcba"))
+    here = find_plan_lab(testbed12, planned("fedcba"))
 
     assert [host.name for host in here.hosts] == list("fedcba")
     assert [host.name for host in here.others] == list("ghijkl")
@@ -121,7 +121,7 @@ def test_hosts_of_a_plan_come_in_its_order(testbed12):
 def test_a_plan_without_a_lab_fits_any_of_its_size(testbed12):
     plan = replace(planned("abcdefghijkl", lab=""), hosts=())
 
-    assert lab_of_plan(testbed12, plan) is testbed12
+    assert find_plan_lab(testbed12, plan) is testbed12
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_plan_without_a_lab_fits_any_of_its_size(testbed12):
 )
 def test_a_plan_for_another_lab_is_refused(testbed12, plan, words):
     with pytest.raises(PlanFileError, match=words):
-        lab_of_plan(testbed12, plan)
+        find_plan_lab(testbed12, plan)
 
 
 def a_switch_for_each_nic(lab):
@@ -157,10 +157,10 @@ def a_switch_for_each_nic(lab):
 def test_a_plan_of_fewer_links_takes_the_first_nics(testbed12, degree):
     for lab in (testbed12, a_switch_for_each_nic(testbed12)):
         check_fits(lab, degree)
-        here = lab_of_plan(lab, planned("abcdefghijkl", degree=degree))
-        wiring = design_of_plan(here, planned("abcdefghijkl", degree=degree)).wiring
+        here = find_plan_lab(lab, planned("abcdefghijkl", degree=degree))
+        wiring = build_plan_design(here, planned("abcdefghijkl", degree=degree)).wiring
 
-        assert {circuit.switch for circuit in circuits_of(here, wiring)} == {
+        assert {circuit.switch for circuit in list_circuits(here, wiring)} == {
             switch.name for switch in lab.switches[:degree]
         }
         assert {end.index for link in wiring.links for end in link} == set(range(degree))

@@ -30,7 +30,7 @@ from ocs_drivers.errors import OcsError
 from ocs_drivers.model import Status
 from testbed.errors import ApplyFailed, DriftError
 from testbed.operate.apply import apply_plan
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
 
@@ -146,7 +146,7 @@ class TwoOperators(RuleBasedStateMachine):
 @pytest.fixture
 def bench(modelled, switches, ask_twin, tmp_path):
     designs = [
-        design_for(modelled.lab, simplex=simplex, method=method)
+        build_design(modelled.lab, simplex=simplex, method=method)
         for simplex, method in ((False, "geometric"), (True, "geometric"))
     ]
     wirings = [design.wiring for design in designs]

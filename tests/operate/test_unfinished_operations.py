@@ -18,12 +18,12 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import CrossConnects, Status
 from testbed.lab.model import make_shard
 from testbed.operate.confirmation import Confirmations
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Observation, Problem, Round
 from testbed.operate.discovery.run import ROUNDS_KEPT, DiscoveryRecord
 from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.intent import find_replaced, load_intents
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.session import LabSession
 from testbed.operate.unfinished import find_unfinished_operations
@@ -40,7 +40,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def journal(runs):
-    with journal_in(runs) as journal:
+    with open_journal(runs) as journal:
         yield journal
 
 
@@ -57,7 +57,7 @@ def apply(testbed12, switch, journal, monkeypatch):
         lab = make_shard(testbed12, hosts)
         session = LabSession(lab, {"ocs1": switch}, None, journal)
         if not kill:
-            return session.bring_up(design_for(lab, **options), take_over=True)
+            return session.bring_up(build_design(lab, **options), take_over=True)
         with monkeypatch.context() as patch:
 
             def die(*_arguments):
@@ -66,7 +66,7 @@ def apply(testbed12, switch, journal, monkeypatch):
             patch.setattr(LabSession, "install_routes", die)
             patch.setattr("testbed.operate.intent.ApplyRecord.advance", lambda *_arguments: None)
             with pytest.raises(Killed):
-                session.bring_up(design_for(lab, **options), take_over=True)
+                session.bring_up(build_design(lab, **options), take_over=True)
         died(journal, "intents")
         return None
 
@@ -315,7 +315,7 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     again.add_round(round_, seen)
     died(journal, "discoveries")
     *_, two = DiscoveryRecord(journal, testbed12.name).find_unfinished()
-    assert two.rounds[0][1].at == seen.at != ""
+    assert two.rounds[0][1].time_text == seen.time_text != ""
 
 
 def test_rounds_of_an_earlier_release_have_no_time_and_are_not_taken_over(journal, testbed12):

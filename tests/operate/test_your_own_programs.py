@@ -25,7 +25,7 @@ from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.hosts.nccl_files import make_files, read_hardware
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -50,7 +50,7 @@ def bench(tmp_path_factory):
     four = replace(lab, name=f"programs-{os.getpid()}", hosts=hosts)
     path = tmp_path_factory.mktemp("programs")
     with start_lab(four, hosts="kernel", move=True) as up, Journal(path / "journal.sqlite") as journal:
-        design = design_for(up.lab)
+        design = build_design(up.lab)
         with open_lab(up.lab, journal, model_hosts=False) as session:
             session.bring_up(design)
         with SshFleet(up.lab) as fleet:
@@ -111,7 +111,7 @@ print(*dict.fromkeys(names))
 
 def test_nccl_files_number_nics_as_the_host_lists_them(bench):
     hardware, reasons = read_hardware(bench.fleet, bench.lab)
-    design = design_for(bench.lab)
+    design = build_design(bench.lab)
     files = make_files(bench.lab, design.topology, design.wiring, design.routes, hardware, reasons)
     listed = run(
         bench,

@@ -36,7 +36,7 @@ def laboratory(tmp_path, monkeypatch):
     from testbed.measure.model import NicBytes, Timing
     from testbed.measure.results.records import LabInfo
     from testbed.measure.results.store import RunStore
-    from testbed.operate.drift.history import history_in
+    from testbed.operate.drift.history import open_history
     from testbed.operate.drift.losses import StretchLoss
     from testbed.storage.database import Database
     from testbed.storage.schema import intents, runs
@@ -74,7 +74,7 @@ def laboratory(tmp_path, monkeypatch):
         return made.run_id
 
     def reading(number, power_dbm, place="a/nic1:transmit", lab="t4"):
-        with history_in(runs_dir) as history:
+        with open_history(runs_dir) as history:
             history.append(lab, day(number).timestamp(), [StretchLoss(place, "a -> b", 1.0, 1.0, power_dbm)])
 
     def epoch(number, which, why, lab="t4"):

@@ -37,10 +37,10 @@ def standing(tmp_path_factory):
     skip_without("sqlalchemy")
     from testbed.lab.inventory import parse_lab, render_lab
     from testbed.lab.simulated.lifecycle import start_lab
-    from testbed.pytest_plugin.small_lab import lab_text
+    from testbed.pytest_plugin.small_lab import render_lab_text
 
     folder = tmp_path_factory.mktemp("standing")
-    text = lab_text(6, 2).replace("name: of-a-test", "name: shared-by-tests")
+    text = render_lab_text(6, 2).replace("name: of-a-test", "name: shared-by-tests")
     with start_lab(parse_lab(text, folder / "lab.yaml"), hosts="model", move=True) as started:
         (folder / "lab.yaml").write_text(render_lab(started.lab))
         yield SimpleNamespace(lab=started.lab, file=folder / "lab.yaml", control=started.control)
@@ -61,7 +61,7 @@ def lab_for(standing, tmp_path):
         )
         scratch = tmp_path / test.rpartition(":")[2]
         scratch.mkdir(exist_ok=True)
-        with provision.lab_for(item, scratch) as lab:
+        with provision.provide_lab(item, scratch) as lab:
             yield lab
 
     return take

@@ -11,7 +11,7 @@ skip_without("sqlalchemy")
 from testbed.errors import HostError, LabStartError, LeaseDenied
 from testbed.lab.inventory import load_lab, parse_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.pytest_plugin.small_lab import lab_text
+from testbed.pytest_plugin.small_lab import render_lab_text
 
 TWO = pytest.mark.testbed_hosts(2)
 
@@ -20,7 +20,7 @@ TWO = pytest.mark.testbed_hosts(2)
 def lab_file(tmp_path):
     """Provide the file of a lab of four hosts that does not run."""
     file = tmp_path / "four.yaml"
-    file.write_text(lab_text(4, 2).replace("name: of-a-test", "name: four"))
+    file.write_text(render_lab_text(4, 2).replace("name: of-a-test", "name: four"))
     return file
 
 

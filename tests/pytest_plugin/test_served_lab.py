@@ -11,7 +11,7 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 skip_without("pydantic")
 
-from testbed.commands.declare import fields_of
+from testbed.commands.declare import list_fields
 from testbed.errors import LeaseDenied, VerifyFailed
 from testbed.leases.choice import get_selected_lease
 from testbed.pytest_plugin import served
@@ -57,7 +57,7 @@ class Service:
     def run(self, words, command, progress):
         if words == "history":
             return SimpleNamespace(epochs=tuple(self.epochs))
-        changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
+        changed = [each for each in list_fields(type(command)) if getattr(command, each.name) != each.default]
         self.diary.append(
             (words, {each.name: getattr(command, each.name) for each in changed}, get_selected_lease())
         )

@@ -10,7 +10,7 @@ skip_without("sqlalchemy")
 
 from testbed.client.calls import ServiceUnreachable
 from testbed.errors import HostError, LeaseDenied, RefusedToMove, VerifyFailed
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 
 TWO = pytest.mark.testbed_hosts(2)
 FOUR = pytest.mark.testbed_hosts(4)
@@ -71,14 +71,14 @@ def test_modelled_hosts_run_no_program(lab_for, circuits):
 
 
 def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standing, circuits, tmp_path):
-    from testbed.operate.design import design_for
+    from testbed.operate.design import build_design
     from testbed.operate.intent import load_intents, select_in_force
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.session import open_lab
 
     runs = tmp_path / "runs"
-    with journal_in(runs) as journal, open_lab(standing.lab, journal, model_hosts=True) as session:
-        assert session.bring_up(design_for(standing.lab)).verified
+    with open_journal(runs) as journal, open_lab(standing.lab, journal, model_hosts=True) as session:
+        assert session.bring_up(build_design(standing.lab)).verified
     before = circuits()
 
     with lab_for(TWO) as lab:
@@ -154,7 +154,7 @@ def test_a_board_is_leased_by_its_name(lab_for, store, circuits):
 
 @pytest.mark.long
 def test_a_test_waits_for_its_lease_no_longer_than_it_may(lab_for, store, standing, circuits):
-    held = store.request(("host:a",), parts_of(standing.lab, ["host:a"]), ttl_s=60)
+    held = store.request(("host:a",), find_parts(standing.lab, ["host:a"]), ttl_s=60)
     with (
         pytest.raises(LeaseDenied, match="not granted within 0 s; see `testbed lease list`"),
         lab_for(pytest.mark.testbed_hosts(6), lab_wait=0.0),

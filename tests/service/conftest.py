@@ -36,7 +36,7 @@ TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 def service_in(folder, most_queued=MAX_QUEUED):
     """Make a service of one lab that is down; its workers and its feed are not started."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(labs, "_explain_down", lambda lab: f"no simulated lab '{lab.name}' is up")
+        patch.setattr(labs, "_find_outage", lambda lab: f"no simulated lab '{lab.name}' is up")
         service = make_service([TESTBED12], folder / "runs", most_queued=most_queued)
         yield service
         service.database.close()

@@ -73,11 +73,11 @@ class Process:
 
     def token(self, role: str, **limits: Any) -> str:
         """Make a token."""
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.database import Database
         from testbed.storage.tokens import TokenStore
 
-        database = Database(address_in(self.runs))
+        database = Database(get_database_address(self.runs))
         _, text = TokenStore(database).create(role, role, lifetime=timedelta(hours=1), **limits)
         database.close()
         return text

@@ -43,7 +43,7 @@ def asked(service, monkeypatch):
     from schemathesis.checks import CHECKS as KNOWN_CHECKS
     from schemathesis.checks import load_all_checks
 
-    monkeypatch.setattr(labs, "_explain_down", lambda lab: "")  # /readyz is 200, and no switch is asked
+    monkeypatch.setattr(labs, "_find_outage", lambda lab: "")  # /readyz is 200, and no switch is asked
     monkeypatch.setattr(metrics, "_read_switches", lambda view: ())
     monkeypatch.setattr(doors, "MAX_ATTEMPTS", 10_000)
     load_all_checks()
@@ -131,7 +131,7 @@ def prepared(case):
 def test_any_request_gets_an_answer_that_is_described(asked):
     ask, met = asked
     for route in ASKED:
-        ask(route, 2 if route.is_looking else 12)
+        ask(route, 2 if route.is_read_only else 12)
 
     assert {200, 401, 404, 422} <= set(met), met
     assert met[201] + met[202] > 2, met

@@ -20,11 +20,11 @@ import testbed.operation_errors
 import testbed.service_errors
 from testbed.service import gate
 from testbed.service.access import Identity
-from testbed.service.application import API_VERSION, document_text
+from testbed.service.application import API_VERSION, render_interface
 from testbed.service.events import EventLog, Feed, Filter
 from testbed.service.problems import find_status
 from testbed.service.route_table import ROUTES
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
@@ -33,7 +33,7 @@ KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.jso
 @pytest.mark.slow
 def test_the_document_in_the_repository_is_that_of_the_service(service):
     """A change of the interface is a new version of it: `python -m tools.openapi` writes the file, or refuses."""
-    assert KEPT.read_text(encoding="utf-8") == document_text(service)
+    assert KEPT.read_text(encoding="utf-8") == render_interface(service)
     assert json.loads(KEPT.read_text(encoding="utf-8"))["info"]["version"] == API_VERSION
 
 
@@ -123,7 +123,7 @@ def test_a_key_is_one_run_however_often_it_is_sent(service, ask, token_of):
     assert {one.headers["location"] for one in told} == {f"/v1/runs/{told[0].json()['id']}"}
     assert (other.status_code, other.json()["code"]) == (409, "service.key")
     assert len(service.runs.list()) == 1
-    (*_, entry) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(get_database_address(service.runs_dir))
     assert (entry["who"], entry["action"], entry["why"]) == ("operator", "run plan", "look")
 
 
@@ -144,7 +144,7 @@ def test_a_plan_that_is_brought_is_told_in_the_audit_log(service, ask, token_of)
     body = {"command": "apply", "lab": "testbed12", "plan_file": '{"a": "plan"}'}
     ask("POST", "/v1/runs", token_of("operator"), json=body)
 
-    (*_, entry) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(get_database_address(service.runs_dir))
     assert len(entry["plan"]) == 64
 
 
@@ -206,7 +206,7 @@ def test_the_service_runs_on_uvloop(service, monkeypatch):
         loops.append(type(asyncio.get_running_loop()).__module__)
 
     monkeypatch.setattr(server._Server, "serve", note)
-    server.serve(service, server.Listener(), ready=lambda url: None)
+    server.serve(service, server.Listener(), on_ready=lambda url: None)
 
     assert loops == ["uvloop"]
 

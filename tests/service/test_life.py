@@ -214,11 +214,11 @@ def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at)
 
 
 def owner_of(running, run_id):
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
     from testbed.storage.looking import read_rows
 
     rows = read_rows(
-        address_in(running.runs), "select owner, state from submitted_runs where id = ?", (run_id,)
+        get_database_address(running.runs), "select owner, state from submitted_runs where id = ?", (run_id,)
     )
     return rows[0]["owner"] if rows and rows[0]["owner"] else ""
 

@@ -13,7 +13,7 @@ from testbed.service.access import ROLES
 from testbed.service.requests import get_command, list_models
 from testbed.service.route_table import ROUTES
 from testbed.service.workers import get_run_folder
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit
 
 NAMES = {
@@ -56,7 +56,7 @@ def test_a_role_may_what_the_table_says_and_no_more(standing, route):
     may = {role: route.role is None or ROLES.index(role) >= ROLES.index(route.role) for role in ROLES}
     refused = {role: status == 403 for role, status in told.items() if role != "nobody"}
     assert refused == {role: not may[role] for role in ROLES}
-    is_free = route.role is None or (route.is_looking and route.role == "viewer")
+    is_free = route.role is None or (route.is_read_only and route.role == "viewer")
     assert (told["nobody"] in (401, 403)) == (not is_free)
     assert max(told.values()) < 500
 
@@ -104,12 +104,12 @@ def test_a_token_is_looked_at_before_a_body(ask, method, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "route", [one for one in ROUTES if not one.is_looking], ids=lambda one: one.handler.__name__
+    "route", [one for one in ROUTES if not one.is_read_only], ids=lambda one: one.handler.__name__
 )
 def test_every_change_that_is_refused_is_in_the_audit_log(service, ask, route):
     call(ask, route)
 
-    (*_, entry) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(get_database_address(service.runs_dir))
     assert (entry["who"], entry["outcome"]) == ("anonymous", "refused: service.authentication")
 
 
@@ -118,7 +118,7 @@ def test_a_command_that_is_refused_is_in_the_audit_log(service, ask, token_of):
 
     assert ask("POST", "/v1/runs", token_of("viewer"), json=body).status_code == 403
 
-    (*_, entry) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(get_database_address(service.runs_dir))
     told = [entry[name] for name in ("who", "action", "lab", "why", "outcome")]
     assert told == ["viewer", "run apply", "testbed12", "a try", "refused: service.role"]
 

@@ -16,7 +16,7 @@ skip_without("pyarrow")
 
 from ocs_drivers.errors import TransportError
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.observe.device_metrics import samples_of
+from testbed.observe.device_metrics import make_samples
 from testbed.observe.exposition import BY_NAME, CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
@@ -34,14 +34,14 @@ def past(laboratory, service):
     """Provide a service whose lab has a run, a reading, an epoch, a step, a lease and a finding."""
     import sqlalchemy as sa
 
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.storage.schema import steps
 
     assert laboratory.runs_dir == service.runs_dir
     laboratory.run(0, mbps=90)
     laboratory.reading(0.5, -1.5)
     laboratory.epoch(0.5, 7, "--simplex")
-    with journal_in(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
+    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
         step = {
             "operation": operation, "switch": "ocs1", "ordinal": 0, "address": "x", "kind": "add",
             "before": "{}", "after": "{}", "outcome": "done", "intent_at": "2026-03-01T12:00:00.000000+00:00",
@@ -66,11 +66,11 @@ def switches(monkeypatch, service):
         asked.append(lab.name)
         if asked.count("fail"):
             raise TransportError("no answer")
-        return tuple(samples_of(lab.name, {"ocs1": reading}, {"ocs2": "refused"}))
+        return tuple(make_samples(lab.name, {"ocs1": reading}, {"ocs2": "refused"}))
 
-    monkeypatch.setattr(metrics, "device_samples", device_samples)
+    monkeypatch.setattr(metrics, "read_device_samples", device_samples)
     monkeypatch.setattr(metrics, "find_running", lambda lab: lab)
-    monkeypatch.setattr(labs, "_explain_down", lambda lab: "")
+    monkeypatch.setattr(labs, "_find_outage", lambda lab: "")
     return asked
 
 

@@ -13,7 +13,7 @@ skip_without("sqlalchemy")
 
 from testbed.service.access import ANONYMOUS
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import Entry, append, read_audit, verify
 
 DAY = timedelta(days=1)
@@ -73,7 +73,7 @@ def log(service):
     service.database.close()
 
     def change(*statements):
-        with sqlite3.connect(address_in(service.runs_dir)) as connection:
+        with sqlite3.connect(get_database_address(service.runs_dir)) as connection:
             for statement in statements:
                 connection.execute(statement)
         connection.close()
@@ -82,7 +82,7 @@ def log(service):
 
 
 def test_a_log_that_nobody_touched_is_whole(service, log):
-    found = verify(address_in(service.runs_dir))
+    found = verify(get_database_address(service.runs_dir))
 
     assert (found.broken, found.lines, len(found.newest)) == (None, 5, 64)
 
@@ -96,14 +96,14 @@ COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "prev
 def test_a_changed_line_shows(service, log, column, line):
     log(f"update audit set {column} = {column} || 'x' where number = {line}")
 
-    assert verify(address_in(service.runs_dir)).broken == line
+    assert verify(get_database_address(service.runs_dir)).broken == line
 
 
 @pytest.mark.parametrize("line", [1, 3, 5])
 def test_a_removed_line_shows(service, log, line):
     log(f"delete from audit where number = {line}")
 
-    assert verify(address_in(service.runs_dir)).broken == line
+    assert verify(get_database_address(service.runs_dir)).broken == line
 
 
 def test_a_line_goes_on_after_a_removed_end(service, log):
@@ -111,7 +111,7 @@ def test_a_line_goes_on_after_a_removed_end(service, log):
     with service.database.transaction() as connection:
         append(connection, Entry(ANONYMOUS, "later"))
 
-    assert verify(address_in(service.runs_dir)).broken == 5
+    assert verify(get_database_address(service.runs_dir)).broken == 5
 
 
 def test_the_command_says_whole_or_which_line(service, log, capsys):
@@ -128,12 +128,12 @@ def test_the_command_says_whole_or_which_line(service, log, capsys):
 def test_a_log_whose_end_was_cut_with_its_count_shows_by_a_hash_that_was_kept(service, log, capsys):
     from testbed.cli.app import run_app
 
-    kept = verify(address_in(service.runs_dir)).newest
+    kept = verify(get_database_address(service.runs_dir)).newest
     words = ["audit", "--verify", "--expect", kept, "--runs-dir", str(service.runs_dir)]
     assert run_app(words) == 0
     log("delete from audit where number = 5")
     log("update counters set value = 4 where name = 'audit'")
-    assert verify(address_in(service.runs_dir)).broken is None
+    assert verify(get_database_address(service.runs_dir)).broken is None
     capsys.readouterr()
     assert run_app(words) == 2
     assert f"no line has the hash {kept}" in capsys.readouterr().out
@@ -143,7 +143,7 @@ def test_tokens_that_are_made_and_revoked_are_in_the_log(service):
     token, text = service.tokens.create("ann", "operator", lifetime=DAY, labs=["testbed12"])
     for _ in range(2):
         service.tokens.revoke(token.id)
-    entries = read_audit(address_in(service.runs_dir))
+    entries = read_audit(get_database_address(service.runs_dir))
     assert [(one["action"], one["outcome"]) for one in entries] == [
         ("create token", f"token {token.id} of ann, operator testbed12"),
         ("revoke token", f"token {token.id} of ann, operator testbed12"),
@@ -155,7 +155,7 @@ def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
     from testbed.cli.app import run_app
 
     with service.database.transaction() as connection:
-        append(connection, Entry(ANONYMOUS, "stop", why="a\n2 2026-11-28 root (admin) stop"))
+        append(connection, Entry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
     run_app(["audit", "--runs-dir", str(service.runs_dir)])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("a\\n2 2026-11-28 root (admin) stop")

@@ -19,7 +19,7 @@ from testbed.service.requests import find_lane
 from testbed.service.runs import MAX_QUEUED
 from testbed.service.workers import ATTEMPTS, LANE_CAPACITY, Workers
 from testbed.service_errors import NotFound, TooManyRuns
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit
 
 ANN = Identity("ann", "operator")
@@ -205,7 +205,7 @@ def test_of_two_changes_of_one_topology_the_second_fails_when_its_turn_comes(
     files = {"testbed12": Path("lab.yaml")}
 
     assert submitted.carry_out(first, files, service.runs_dir) == 0
-    monkeypatch.setattr(submitted, "topology_in_force", lambda *_: {"epoch": 1})
+    monkeypatch.setattr(submitted, "load_topology_document", lambda *_: {"epoch": 1})
     assert submitted.carry_out(second, files, service.runs_dir) == 1
 
     assert [words[0] for words in commands] == ["apply"]
@@ -231,4 +231,4 @@ def test_a_run_is_cancelled_by_its_user_an_admin_and_who_holds_a_lease(ask, toke
     assert cancel(runs[2], operator) == 202
     ask("DELETE", f"/v1/labs/testbed12/leases/{lease['id']}", operator, headers={"If-Match": "*"})
     assert cancel(submit(), operator) == 403
-    assert "refused: run" in read_audit(address_in(service.runs_dir))[-1]["outcome"]
+    assert "refused: run" in read_audit(get_database_address(service.runs_dir))[-1]["outcome"]

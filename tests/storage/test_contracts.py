@@ -17,13 +17,13 @@ from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.lab.inventory import load_lab
 from testbed.measure.results.records import LabInfo, StoredCircuit, StoredTopology
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Problem
 from testbed.operate.discovery.run import DiscoveryRecord
 from testbed.operate.drift.history import LossHistory
 from testbed.operate.drift.losses import StretchLoss
 from testbed.operate.intent import IntentLog, TopologySource, load_intents
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.unfinished import find_unfinished_operations
 from testbed.storage.address import choose_database
 
@@ -47,7 +47,7 @@ def testbed12():
 
 @pytest.fixture
 def journal(runs):
-    with journal_in(runs) as journal:
+    with open_journal(runs) as journal:
         yield journal
 
 
@@ -76,7 +76,7 @@ def test_a_step_without_an_outcome_is_settled_by_a_read(journal):
 
 
 def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
-    design = design_for(testbed12)
+    design = build_design(testbed12)
     log = IntentLog(journal, testbed12)
     with journal.operation(testbed12.name) as operation:
         with log.applying(

@@ -21,10 +21,17 @@ import sqlalchemy as sa
 from testbed import database_file
 from testbed.errors import StorageError
 from testbed.storage import schema
-from testbed.storage.address import address_in, choose_database, hide_password
-from testbed.storage.database import DATABASE_ERRORS, FIRST, NETWORK, Database, check_is_local, type_of
-from testbed.storage.looking import hint_for, read_rows
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.address import choose_database, get_database_address, hide_password
+from testbed.storage.database import (
+    DATABASE_ERRORS,
+    FIRST,
+    NETWORK_FILESYSTEMS,
+    Database,
+    check_is_local,
+    find_filesystem_type,
+)
+from testbed.storage.looking import find_hint, read_rows
+from testbed.storage.owner import get_current_process, is_running
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 """A file of the first revision: a run, two operations, an epoch, a discovery, a loss."""
@@ -84,7 +91,7 @@ def test_a_full_disk_takes_all_back_and_looking_works(tmp_path):
         connection.execute(
             schema.operations.insert().values(OPERATION | {"id": "op2", "owner": "x" * 100_000})
         )
-    assert hint_for(raised.value) == "free disk space, or choose another directory for runs (--runs-dir)"
+    assert find_hint(raised.value) == "free disk space, or choose another directory for runs (--runs-dir)"
     assert ids(database.address) == ["op1"]
     database.close()
     add(database, id="op3")
@@ -291,15 +298,15 @@ def test_a_file_that_another_program_holds_is_told_with_what_to_do(tmp_path):
     other.execute("begin immediate")
     with pytest.raises(DATABASE_ERRORS) as raised:
         add(database, id="op2")
-    assert "another program writes to it" in hint_for(raised.value)
+    assert "another program writes to it" in find_hint(raised.value)
     assert ids(database.address) == ["op1"], "looking still works"
     other.close()
     database.close()
 
 
 def test_a_process_of_another_machine_counts_as_running_and_one_of_an_earlier_boot_does_not():
-    number, birth, machine = this_process().split(" ")
-    assert is_running(this_process())
+    number, birth, machine = get_current_process().split(" ")
+    assert is_running(get_current_process())
     assert is_running(f"{number} another-boot/1 elsewhere")
     assert not is_running(f"{number} another-boot/1 {machine}")
     assert not is_running(f"{number} another-boot/1")
@@ -357,10 +364,10 @@ MOUNTS = """\
     ],
 )
 def test_the_file_system_of_a_path_is_that_of_the_mount_nearest_to_it(path, kind):
-    assert type_of(Path(path), MOUNTS) == kind
+    assert find_filesystem_type(Path(path), MOUNTS) == kind
 
 
-@pytest.mark.parametrize("kind", sorted(NETWORK))
+@pytest.mark.parametrize("kind", sorted(NETWORK_FILESYSTEMS))
 def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monkeypatch, kind):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
@@ -375,11 +382,11 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monk
 
 def test_a_chosen_server_stands_for_every_directory_of_runs():
     url = "postgresql+psycopg://lab:secret@db1/lightbed"
-    assert address_in("runs") == Path("runs/lightbed.sqlite")
+    assert get_database_address("runs") == Path("runs/lightbed.sqlite")
     choose_database(url)
-    assert address_in("runs") == url
+    assert get_database_address("runs") == url
     choose_database("")
-    assert address_in("runs") == Path("runs/lightbed.sqlite")
+    assert get_database_address("runs") == Path("runs/lightbed.sqlite")
     assert "secret" not in hide_password(url)
 
 
@@ -394,5 +401,5 @@ def test_a_server_that_is_not_there_is_told_with_what_to_do(tmp_path):
     database = Database(f"postgresql+psycopg://nobody@/none?host={tmp_path}")
     with pytest.raises(DATABASE_ERRORS) as raised:
         database.prepare()
-    assert hint_for(raised.value) == "start the server, or correct its address (--database)"
+    assert find_hint(raised.value) == "start the server, or correct its address (--database)"
     database.close()

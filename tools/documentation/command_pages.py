@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from fpga import cli as countaction
 from lightning import cli as lightning
 from testbed.cli import app as testbed
-from testbed.commands.declare import documents_of
+from testbed.commands.declare import list_document_types
 from testbed.commands.documents import Document
 from testbed.commands.table import load_command
 
@@ -36,7 +36,7 @@ def _page(name: str, app: Any) -> Iterator[str]:
         yield f"    {' '.join(words)} {' '.join(_usage(command))}\n"
         yield from _parameters(command)
         declared = load_command(" ".join(words[1:])) if name == "testbed" else None
-        for document in documents_of(declared) if declared is not None else ():
+        for document in list_document_types(declared) if declared is not None else ():
             yield from _document(document)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, option
-from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, job_keys
-from testbed.commands.place import Place
+from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, make_job_keys
+from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         Path | None, option("Draw the table (.png, .svg).", "--picture", metavar="FILE", is_local=True)
     ] = None
 
-    def run(self, place: Place) -> ComparisonDocument:
+    def run(self, context: CommandContext) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises the errors of `open_job`, `TopologyError`."""
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
@@ -71,19 +71,19 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             setting.options,
             skip_slow=self.fabrics == "all",
         )
-        each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
+        links_text = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
         nodes = count_noun(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
-        title = f"SIMULATED {job.name} on {nodes}, {each}"
+        title = f"SIMULATED {job.name} on {nodes}, {links_text}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(
-            **job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
+            **make_job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
         )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
-        place.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
+        context.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
-            place.say("prices are estimates from the literature, not quotes")
-        place.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
+            context.say("prices are estimates from the literature, not quotes")
+        context.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
         return document
 
 

@@ -11,14 +11,14 @@ from testbed.commands.declare import Command, option, output_file_option
 from testbed.commands.design.workload import SEED, WorkloadCommand
 from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
 from testbed.commands.groups import HOSTS_OF, SIMPLEX
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
     from testbed.design.plans.planning import Effort, Servers
-    from testbed.design.search import Found, Progress
+    from testbed.design.search import Progress, SearchResult
     from testbed.design.workloads.choice import WorkloadChoice
     from testbed.lab.model import Lab
 
@@ -183,7 +183,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
     resume: Annotated[bool, option("Resume from --checkpoint.", "--resume")] = False
     out: Annotated[Path, output_file_option("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
 
-    def run(self, place: Place) -> PlanDocument:
+    def run(self, context: CommandContext) -> PlanDocument:
         """Search a plan and write it. Raises `PlanFileError`, `TopologyError`, `WorkloadError`, `SearchError`."""
         from testbed.design.plans.file import check_writable, write_plan
         from testbed.design.plans.planning import Effort
@@ -203,15 +203,15 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         plan, search = _search(choice, servers, effort)
         write_plan(plan, self.out)  # before anything else: a later error must not lose a long search
         document = _make_document(plan, self.out, is_stopped=search.stopped)
-        place.say(
+        context.say(
             *_describe_plan(plan),
             *(_describe_patches(lab, plan, self.out) if lab else ()),
             f"plan: {self.out}",
         )
         if self.lab_file:
-            place.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
+            context.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
-            place.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
+            context.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
     def _choose_servers(self) -> tuple[Servers, int]:
@@ -228,7 +228,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         """Return the hosts of a lab as servers, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
         from testbed.lab.model import count_logical_servers, make_shard
-        from testbed.operate.design import check_fits, degree_of
+        from testbed.operate.design import check_fits, count_usable_nics
 
         if self.nodes:
             raise PlanFileError(
@@ -236,7 +236,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
             )
         if self.hosts_of:
             lab = make_shard(lab, self.hosts_of.split(","))
-        links = self.degree or degree_of(lab)
+        links = self.degree or count_usable_nics(lab)
         check_fits(lab, links, simplex=self.simplex)
         instances = count_logical_servers(lab)
         servers = Servers(
@@ -255,14 +255,16 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         return servers, instances
 
 
-def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:
+def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, SearchResult]:
     from lightbed.wording import count_noun
     from testbed.design.plans.planning import make_plan
 
     with narrate() as narrator:
 
-        def report(now: Progress) -> None:
-            narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
+        def report(progress: Progress) -> None:
+            narrator.tick(
+                progress.steps, progress.total, f"best so far {progress.best_s * 1e3:.3f} ms in closed form"
+            )
 
         narrator.phase(f"Searching for {choice.name} on {count_noun(servers.nodes, 'server')}")
         return make_plan(choice, servers, effort, report)
@@ -272,7 +274,7 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     from testbed.design.plans.file import plan_to_json
 
     keys: dict[str, Any] = plan_to_json(plan)
-    operators = tuple(PlannedOperator(**one) for one in keys["strategy"]["operators"])
+    operators = tuple(PlannedOperator(**row) for row in keys["strategy"]["operators"])
     routes = keys.get("routes")
     records = {
         "workload": PlannedWorkload(**keys["workload"]),
@@ -280,7 +282,7 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
         "topology": PlannedTopology(**keys["topology"]),
         "strategy": PlannedStrategy(microbatches=keys["strategy"]["microbatches"], operators=operators),
         "search": PlanSearch(**keys["search"]),
-        "routes": tuple(PlannedRoute(**one) for one in routes) if routes is not None else None,
+        "routes": tuple(PlannedRoute(**row) for row in routes) if routes is not None else None,
     }
     return PlanDocument(**{**keys, **records}, plan=str(out), stopped=is_stopped)
 
@@ -288,17 +290,17 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
 def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
     from lightbed.wording import count_noun
-    from testbed.design.patching.wiring import patch_list
-    from testbed.operate.design import design_of_plan, lab_of_plan
+    from testbed.design.patching.wiring import list_patches
+    from testbed.operate.design import build_plan_design, find_plan_lab
 
-    shard = lab_of_plan(lab, plan)
+    shard = find_plan_lab(lab, plan)
     try:
-        wiring = design_of_plan(shard, plan).wiring
+        wiring = build_plan_design(shard, plan).wiring
     except TopologyError as error:
         raise TopologyError(
             f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"
         ) from error
-    return (count_noun(len(patch_list(wiring)), "patch"),)
+    return (count_noun(len(list_patches(wiring)), "patch"),)
 
 
 def _describe_plan(plan: Plan) -> list[str]:
@@ -315,5 +317,5 @@ def _describe_plan(plan: Plan) -> list[str]:
         f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
         f"strides {strides}; {count_noun(predicted['matching_degree'], 'link')} a server for pairs",
-        *(f"- {reason}" for reason in plan.why),
+        *(f"- {reason}" for reason in plan.reasons),
     ]

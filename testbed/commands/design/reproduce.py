@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import Narrator, narrate, note_compilation
 from testbed.errors import WorkloadError
 
@@ -114,7 +114,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
                 f"--lab is only for `testbed reproduce sharing`; {self.paper} runs no jobs on hosts"
             )
 
-    def run(self, place: Place) -> ReproductionDocument:
+    def run(self, context: CommandContext) -> ReproductionDocument:
         """Compute the figures and write their files. Raises `WorkloadError`, and with `--lab` errors of measuring."""
         from testbed.design.reproductions.figure import HEADER
 
@@ -122,17 +122,19 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         figures = [_find_figure(package, number) for number in self.numbers or package.MODULES]
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
-        reproduced, tables = [], {}
-        with narrate() as narrator, self._open_scale(place.runs_dir, narrator) as scale:
+        reproduced_figures, tables = [], {}
+        with narrate() as narrator, self._open_scale(context.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
                 table = tables[figure.number] = figure.make(scale, narrator.tick)
-                reproduced.append(self._write(figure, table, narrator))
-        for one in reproduced:
-            rows = [line.cells() for line in one.comparison]
-            place.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
+                reproduced_figures.append(self._write(figure, table, narrator))
+        for reproduced_figure in reproduced_figures:
+            rows = [quantity.cells() for quantity in reproduced_figure.comparison]
+            context.say_table(f"figure {reproduced_figure.figure}: {reproduced_figure.title}", HEADER, rows)
         sections = package.describe(tables) if hasattr(package, "describe") else {}
-        return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced), **sections)
+        return ReproductionDocument(
+            paper=self.paper, quick=self.quick, figures=tuple(reproduced_figures), **sections
+        )
 
     @property
     def _package(self) -> str:

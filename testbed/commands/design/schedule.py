@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate, note_compilation
 from testbed.errors import WorkloadError
 
@@ -163,7 +163,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         int, option("With --run: queue of a link; default: 16, or 50 with HTB.", metavar="PACKETS", least=0)
     ] = 0
 
-    def run(self, place: Place) -> ScheduleDocument:
+    def run(self, context: CommandContext) -> ScheduleDocument:
         """Schedule the jobs. Raises `WorkloadError`, and with `--run` errors of measuring."""
         from testbed.design.sharing import placement
         from testbed.design.sharing.cassini.circle import Rounding
@@ -173,8 +173,8 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
 
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
-        links = _read_links(lab, spread=self.spread)
-        sources = JobContext(links.rate_gbps, partial(_load_phases, place.runs_dir), links.nics)
+        lab_links = _read_links(lab, spread=self.spread)
+        sources = JobContext(lab_links.rate_gbps, partial(_load_phases, context.runs_dir), lab_links.nics)
         jobs = read_jobs(self.jobs_file, sources)
         checkpoints = [job.name for job in jobs if job.storage]
         if self.is_run and checkpoints:
@@ -183,37 +183,40 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
                 "leave out --run"
             )
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
-        scheduler = Scheduler(jobs, links, rounding, self.time_limit_s, 8 * self.time_limit_s)
-        request = placement.PlacementRequest(jobs, links, self.candidates, self.jobs_per_host)
+        scheduler = Scheduler(jobs, lab_links, rounding, self.time_limit_s, 8 * self.time_limit_s)
+        request = placement.PlacementRequest(jobs, lab_links, self.candidates, self.jobs_per_host)
         schedule = scheduler.schedule(placement.find_candidates(self.host_scheduler, request))
         pictures = self._draw(scheduler, schedule)
-        run_id, measured = self._measure(jobs, schedule, place.runs_dir) if self.is_run else (None, None)
-        _say_schedule(place, schedule)
-        place.say(*map(str, pictures))
-        _say_measured(place, measured or ())
+        run_id, measurements = (
+            self._measure(jobs, schedule, context.runs_dir) if self.is_run else (None, None)
+        )
+        _say_schedule(context, schedule)
+        context.say(*map(str, pictures))
+        _say_measured(context, measurements or ())
         return ScheduleDocument(
             placement=schedule.placement,
             starts_ms=schedule.starts_ms,
             links=tuple(
                 SharedLink(
-                    link=one.link,
-                    jobs=one.jobs,
-                    score=one.score,
-                    score_clamped=one.score_clamped,
-                    proven=one.proven,
-                    approximate=one.approximate,
+                    link=shared_link.link,
+                    jobs=shared_link.jobs,
+                    score=shared_link.score,
+                    score_clamped=shared_link.score_clamped,
+                    proven=shared_link.proven,
+                    approximate=shared_link.approximate,
                 )
-                for one in schedule.links
+                for shared_link in schedule.links
             ),
             candidates=tuple(
-                Candidate(score=one.score, dropped=one.dropped or None) for one in schedule.candidates
+                Candidate(score=candidate.score, dropped=candidate.dropped or None)
+                for candidate in schedule.candidates
             ),
-            predicted=tuple(JobPrediction(**asdict(one)) for one in schedule.predicted),
+            predicted=tuple(JobPrediction(**asdict(prediction)) for prediction in schedule.predicted),
             notes=schedule.notes,
             pictures=pictures,
             run_id=run_id,
-            measured=measured,
-            unfinished=place.say_unfinished(lab),
+            measured=measurements,
+            unfinished=context.say_unfinished(lab),
         )
 
     def _draw(self, scheduler: cassini.Scheduler, schedule: cassini.Schedule) -> tuple[Path, ...]:
@@ -241,8 +244,8 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
             stagger_ms=self.stagger_ms,
             queue=self.queue,
         )
-        policies, shifted = _parse_policies(self.policies), shift_schedule(schedule)
-        host_run = HostRun(jobs, schedule.placement, shifted, policies, conditions, self.spread)
+        policies, shifted_schedule = _parse_policies(self.policies), shift_schedule(schedule)
+        host_run = HostRun(jobs, schedule.placement, shifted_schedule, policies, conditions, self.spread)
         with narrate() as narrator:
             run_id, rows = run_on_hosts(self.lab_file, host_run, runs_dir, self.really_move, narrator.note)
         return run_id, tuple(JobMeasurement(**asdict(row), difference=row.difference) for row in rows)
@@ -288,30 +291,37 @@ def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[s
     return weights
 
 
-def _say_schedule(place: Place, schedule: cassini.Schedule) -> None:
-    dropped = sum(bool(one.dropped) for one in schedule.candidates)
-    place.say(f"{len(schedule.candidates)} candidate placements, {dropped} with a loop", *schedule.notes)
+def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
+    dropped_count = sum(bool(candidate.dropped) for candidate in schedule.candidates)
+    context.say(
+        f"{len(schedule.candidates)} candidate placements, {dropped_count} with a loop", *schedule.notes
+    )
     links = [
-        (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
-        for one in schedule.links
+        (
+            shared_link.link,
+            ", ".join(shared_link.jobs),
+            f"{shared_link.score:.4f}",
+            "yes" if shared_link.proven else "not proven",
+        )
+        for shared_link in schedule.links
     ]
-    place.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
+    context.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
     jobs = [
         (
-            one.job,
-            " ".join(schedule.placement[one.job]),
-            schedule.starts_ms[one.job],
-            one.solo_ms,
-            one.fair_ms,
-            one.shifted_ms,
+            prediction.job,
+            " ".join(schedule.placement[prediction.job]),
+            schedule.starts_ms[prediction.job],
+            prediction.solo_ms,
+            prediction.fair_ms,
+            prediction.shifted_ms,
         )
-        for one in schedule.predicted
+        for prediction in schedule.predicted
     ]
     columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
-    place.say_table("Iteration times, predicted", columns, jobs)
+    context.say_table("Iteration times, predicted", columns, jobs)
 
 
-def _say_measured(place: Place, rows: Sequence[JobMeasurement]) -> None:
+def _say_measured(context: CommandContext, rows: Sequence[JobMeasurement]) -> None:
     """Print the measurements as a table, if there are any."""
     if not rows:
         return
@@ -328,4 +338,4 @@ def _say_measured(place: Place, rows: Sequence[JobMeasurement]) -> None:
         )
         for row in rows
     ]
-    place.say_table("Iteration times, measured on hosts", columns, cells)
+    context.say_table("Iteration times, measured on hosts", columns, cells)

@@ -15,10 +15,10 @@ from testbed.commands.design.workload import (
     Figures,
     JobDocument,
     SimulationCommand,
-    job_keys,
+    make_job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.errors import WorkloadError
 
@@ -66,13 +66,13 @@ class CheckpointTimes:
         hosts = count_noun(self.storage, "storage host")
         yield f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts}: the write takes {self.write_ms:.3f} ms"
         # Rounding may leave -0.0, which would print a sign.
-        slower, mean = (
-            round(each / self.plain_ms - 1, 4) + 0.0 if self.plain_ms else 0.0
-            for each in (self.iteration_ms, self.mean_ms)
+        slowdown, mean_slowdown = (
+            round(time_ms / self.plain_ms - 1, 4) + 0.0 if self.plain_ms else 0.0
+            for time_ms in (self.iteration_ms, self.mean_ms)
         )
         yield (
-            f"iteration with it {self.iteration_ms:.3f} ms ({slower:+.1%}); with one every "
-            f"{count_noun(self.every, 'iteration')} {self.mean_ms:.3f} ms on average ({mean:+.1%})"
+            f"iteration with it {self.iteration_ms:.3f} ms ({slowdown:+.1%}); with one every "
+            f"{count_noun(self.every, 'iteration')} {self.mean_ms:.3f} ms on average ({mean_slowdown:+.1%})"
         )
         if self.extrapolated:
             yield f"the write goes on after {count_noun(self.simulated, 'simulated iteration')}: at the same progress"
@@ -94,7 +94,7 @@ class CircuitMoves:
     reconfiguration_ms: float
 
     @classmethod
-    def of(cls, fabric: ChosenFabric) -> CircuitMoves | None:
+    def from_fabric(cls, fabric: ChosenFabric) -> CircuitMoves | None:
         """Return the circuits of a fabric, or None if it has none that move."""
         switch = fabric.circuits
         if switch is None:
@@ -116,8 +116,8 @@ class CircuitMoves:
 
         period = f":{self.period_ms:g}" if self.period_ms else ""
         circuits = f"{count_noun(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
-        dark = f"{count_noun(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
-        yield f"{circuits}, controller {self.controller}{period}: {dark}"
+        outage_text = f"{count_noun(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
+        yield f"{circuits}, controller {self.controller}{period}: {outage_text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +139,8 @@ class SimulationDocument(Figures, JobDocument):
         """Yield the document as lines for people."""
         from lightbed.wording import count_noun
 
-        several = f"{count_noun(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
-        links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else several
+        links_text = f"{count_noun(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
+        links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else links_text
         servers = count_noun(self.nodes, "server" if self.hb_domain is None else "GPU")
         yield f"SIMULATED {self.job} on {servers}, fabric {self.fabric}, {links} each"
         if self.hb_domain is not None:
@@ -152,12 +152,14 @@ class SimulationDocument(Figures, JobDocument):
             yield f"batch of {self.batch:,} samples an iteration"
         yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
         busiest = self.busiest_link
-        full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
-        yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
+        busy_note = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
+        yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{busy_note}"
         if self.rings == "fluid":
-            late = f", and flows begin and end up to {self.rounding:.0%} late" if self.rounding else ""
-            exact = "--fluid: exact flows; " if self.rounding else ""
-            yield f"all rounds of a ring are simulated as one flow{late} ({exact}--rounds: each round)"
+            rounding_note = (
+                f", and flows begin and end up to {self.rounding:.0%} late" if self.rounding else ""
+            )
+            option_note = "--fluid: exact flows; " if self.rounding else ""
+            yield f"all rounds of a ring are simulated as one flow{rounding_note} ({option_note}--rounds: each round)"
         if self.exchanges == "whole":
             yield "an all-to-all is simulated as its load of links (--fluid: message by message)"
         if self.circuits:
@@ -219,9 +221,9 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and other fabrics' options."""
         super().validate()
         given_options = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
-        kind = find_kind(self.fabric) if given_options else None  # finding one imports numpy
+        fabric_kind = find_kind(self.fabric) if given_options else None  # finding one imports numpy
         for name in given_options:
-            if kind and name not in kind.options:
+            if fabric_kind and name not in fabric_kind.options:
                 raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")
         is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
         if not self.checkpoint_every and not is_default:
@@ -230,10 +232,10 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
                 "checkpoint is written"
             )
 
-    def run(self, place: Place) -> SimulationDocument:
+    def run(self, context: CommandContext) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
-        from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
-        from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
+        from testbed.design.evaluation.simulation import compute_link_traffic, figures, simulate_on
+        from testbed.design.sharing.checkpoints import add_checkpoint_graphs, run_checkpoint
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
@@ -246,7 +248,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         )
         job, checkpoint, plain = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
-            plain, job = with_checkpoint(job, checkpoint)
+            plain, job = add_checkpoint_graphs(job, checkpoint)
         fabric = plain.fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
@@ -266,19 +268,19 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
                 write_ms=run.write_s * 1e3,
                 simulated=run.iterations,
                 extrapolated=run.extrapolated,
-                links=tuple(LinkTraffic(**row) for row in link_traffic(run.window)),
+                links=tuple(LinkTraffic(**row) for row in compute_link_traffic(run.window)),
             )
         else:
             execution = execution_to_draw = simulate(job.graph)
         self._write_files(job, execution_to_draw)
         document = SimulationDocument(
-            **job_keys(setting, by_pair=fabric.circuits is not None),
+            **make_job_keys(setting, by_pair=fabric.circuits is not None),
             **_make_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
             checkpoint=times,
-            links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
+            links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )
-        place.say(*document.lines())
+        context.say(*document.lines())
         return document
 
     def _make_checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
@@ -300,9 +302,9 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         if self.export_chakra:
             export_traces(job.graph, self.export_chakra, job.name)
         if self.timeline:
-            took_ms = execution.iteration_s * 1e3
+            iteration_ms = execution.iteration_s * 1e3
             draw_timeline(
-                execution, self.timeline, f"SIMULATED: {job.name} on {self.fabric}, {took_ms:.2f} ms"
+                execution, self.timeline, f"SIMULATED: {job.name} on {self.fabric}, {iteration_ms:.2f} ms"
             )
         if self.heat_map:
             job.draw_heat_map(self.heat_map)
@@ -317,5 +319,5 @@ def _make_fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str,
         "fabric": fabric.name,
         "routes": ("planned" if plan.routes else "found") if plan and has_planned_routes else None,
         "strides": tuple(fabric.topology.strides) if fabric.topology else None,
-        "circuits": CircuitMoves.of(fabric),
+        "circuits": CircuitMoves.from_fabric(fabric),
     }

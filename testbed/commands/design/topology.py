@@ -8,7 +8,7 @@ from typing import Annotated
 from testbed.commands.declare import REQUIRED, Command, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.groups import DEMAND, SIMPLEX
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.design.topology.strides import Method
 
 
@@ -46,23 +46,23 @@ class Topology(Command[TopologyDocument]):
     method: Annotated[Method, option("Method that chooses ring strides.")] = "geometric"
     demand: Annotated[tuple[str, ...], DEMAND] = ()
 
-    def run(self, place: Place) -> TopologyDocument:
+    def run(self, context: CommandContext) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""
         from lightbed.wording import count_noun
-        from testbed.design.patching.wiring import patch_list, wire
-        from testbed.design.topology.circulants import as_json, find_topology, parse_demands
+        from testbed.design.patching.wiring import list_patches, wire
+        from testbed.design.topology.circulants import find_topology, parse_demands, render_topology
 
         demands = parse_demands(self.demand)
         topology = find_topology(
             self.nodes, self.degree, simplex=self.simplex, method=self.method, demands=demands
         )
-        document = TopologyDocument(**as_json(topology))
+        document = TopologyDocument(**render_topology(topology))
         links = count_noun(len(topology.links), "one-way link" if self.simplex else "duplex link")
         strides = ", ".join(map(str, topology.strides))
-        place.say(
+        context.say(
             f"{self.nodes} nodes, degree {self.degree}: strides {strides}",
             f"{links}, {document.describe_distances()}",
         )
-        if not place.is_quiet:
-            place.say(*patch_list(wire(topology)))
+        if not context.is_quiet:
+            context.say(*list_patches(wire(topology)))
         return document

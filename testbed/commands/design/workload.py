@@ -86,12 +86,12 @@ class WorkloadCommand(Command[Any]):
         Without `--mig`, return `nodes`, `degree` and 1. Raises `WorkloadError` for links that cannot be divided.
         """
         from testbed.design.evaluation.job import DEFAULT_NODES
-        from testbed.design.workloads.mig import logical_servers
+        from testbed.design.workloads.mig import divide_servers
 
         if self.mig == 1:
             return self.nodes, self.degree, 1.0
         nodes, degree = self.nodes or DEFAULT_NODES, self.degree or default_degree
-        return logical_servers(nodes, degree, self.mig, may_share=may_share)
+        return divide_servers(nodes, degree, self.mig, may_share=may_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +233,11 @@ class SimulationCommand(WorkloadCommand):
         from testbed.design.fabrics.kind import FabricOptions
 
         if self.lab_file:
-            completed = self._fill_from_lab(self.lab_file, shares_links=shares_links)
-            return completed.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
-        nodes, degree, part = self.cut(default_degree, may_share=may_share)
+            completed_options = self._fill_from_lab(self.lab_file, shares_links=shares_links)
+            return completed_options.setting(
+                default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair
+            )
+        nodes, degree, rate_share = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         if self.skew:
             choice = replace(choice, skew=self.skew)
@@ -250,7 +252,7 @@ class SimulationCommand(WorkloadCommand):
         return FabricSetting(
             job,
             job.links(degree, default_degree),
-            job.rate_gbps(self.rate_gbps) * part,
+            job.rate_gbps(self.rate_gbps) * rate_share,
             FabricOptions(
                 self.oversubscription,
                 dark_s,
@@ -274,7 +276,7 @@ class SimulationCommand(WorkloadCommand):
         """
         from testbed.design.workloads.strategies import is_named
         from testbed.lab.inventory import load_lab
-        from testbed.operate.design import degree_of
+        from testbed.operate.design import count_usable_nics
 
         lab = load_lab(lab_file)
         has_plan = bool(self.strategy) and not is_named(self.strategy)
@@ -283,7 +285,7 @@ class SimulationCommand(WorkloadCommand):
             self,
             lab_file=None,
             nodes=self.nodes or len(lab.hosts),
-            degree=self.degree or degree_of(lab),
+            degree=self.degree or count_usable_nics(lab),
             rate_gbps=self.rate_gbps or lab.link.represents_gbps / (1 if shares_links else gpus),
             hb_domain=self.hb_domain or gpus,
         )
@@ -331,7 +333,7 @@ class JobDocument(Document):
     exchanges: Literal["by_pair", "whole"]
 
 
-def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
+def make_job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
     """Return the fields of `JobDocument`. `by_pair`: all-to-alls are simulated as messages, because circuits move."""
     job, options = setting.job, setting.options
     servers = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
 from testbed.commands.devices.switch import Pair, SwitchCommand, SwitchDocument
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import RefusedToMove, UsageError
 
 if TYPE_CHECKING:
@@ -34,15 +34,17 @@ class SwitchChangeCommand(SwitchCommand):
     has_runs_dir = True
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
-    def check_consent(self, switch: OpticalSwitch, what: str, place: Place) -> None:
+    def check_consent(self, switch: OpticalSwitch, action: str, context: CommandContext) -> None:
         """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` if refused."""
         from testbed.commands.devices.session import is_simulated
 
         if self.yes or is_simulated(switch):
             return
         if not sys.stdin.isatty():
-            raise RefusedToMove(f"{switch.address} is a real switch: pass --yes to {what}; nothing was sent")
-        if not place.confirm(f"{what} on the real switch {switch.address}?"):
+            raise RefusedToMove(
+                f"{switch.address} is a real switch: pass --yes to {action}; nothing was sent"
+            )
+        if not context.confirm(f"{action} on the real switch {switch.address}?"):
             raise RefusedToMove(f"{switch.address} was not changed")
 
 
@@ -66,21 +68,26 @@ class ChangeDocument(SwitchDocument):
 
 
 def _say_outcome(
-    place: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
+    context: CommandContext,
+    device: OpticalSwitch,
+    report: ApplyReport,
+    replaced: tuple[Pair, ...] | None = None,
 ) -> ChangeDocument:
     """Print and return the outcome of every pair. Drivers raise failures, so every pair is done or unchanged."""
     from lightbed.wording import count_noun
     from ocs_drivers import Status
-    from testbed.commands.devices.session import about, heading
+    from testbed.commands.devices.session import make_heading, make_switch_fields
 
     if report.changed:
         changes = sum(status is Status.DONE for status in report.pairs.values())
         seconds = sum(outcome.device_s for outcome in report.outcomes)
-        place.say(f"{heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s")
+        context.say(
+            f"{make_heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s"
+        )
     else:
-        place.say(f"{heading(device)}: nothing to do")
+        context.say(f"{make_heading(device)}: nothing to do")
     return ChangeDocument(
-        **about(device),
+        **make_switch_fields(device),
         changed=report.changed,
         pairs=tuple(
             PairStatus(input=i, output=o, status=status.value)
@@ -100,31 +107,31 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
         bool, option("Drop the circuits that these inputs have now; they are named first.", "--replace")
     ] = False
 
-    def run(self, place: Place) -> ChangeDocument:
+    def run(self, context: CommandContext) -> ChangeDocument:
         """Connect the pairs. Raises `PortBusy`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import change_under_lease, heading
+        from testbed.commands.devices.session import change_under_lease, make_heading
 
         with self.open(is_bounded=False) as device:
             pairs = PortNames(device.ports()).pairs(self.pairs)
             snapshot = device.read()
-            dropped = _find_dropped(pairs, snapshot, device, replace=self.replace)
+            dropped_circuits = _find_dropped_circuits(pairs, snapshot, device, replace=self.replace)
             target, scope = CrossConnects(pairs), frozenset(pairs)
             device.plan(target, snapshot, scope)  # raises for impossible pairs before we ask for consent
-            what = f"connect {count_noun(len(pairs), 'pair')}"
-            if dropped:
-                what += f" and drop {describe_pairs(dropped.items())}"
-                place.tell(f"{heading(device)}: will drop {describe_pairs(dropped.items())}")
-            self.check_consent(device, what, place)
-            with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
+            action = f"connect {count_noun(len(pairs), 'pair')}"
+            if dropped_circuits:
+                action += f" and drop {describe_pairs(dropped_circuits.items())}"
+                context.tell(f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}")
+            self.check_consent(device, action, context)
+            with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
-            return _say_outcome(place, device, report, tuple(sorted(dropped.items())))
+            return _say_outcome(context, device, report, tuple(sorted(dropped_circuits.items())))
 
 
-def _find_dropped(
+def _find_dropped_circuits(
     pairs: Mapping[int, int], snapshot: Snapshot, device: OpticalSwitch, *, replace: bool
 ) -> dict[int, int]:
     """Return the circuits that connecting these pairs drops.
@@ -134,33 +141,33 @@ def _find_dropped(
     from ocs_drivers.engine.reports import describe_pairs, list_ports
     from ocs_drivers.errors import Conflict, PortBusy
 
-    queued = [
+    queued_pairs = [
         move.pair
         for move in snapshot.pending
         if move.pair and move.pair not in pairs.items() and set(move.pair) & set(list_ports(pairs.items()))
     ]
-    if queued:
+    if queued_pairs:
         raise Conflict(
             (
-                f"requests for these ports are waiting in the device: {describe_pairs(queued)}; nothing was "
+                f"requests for these ports are waiting in the device: {describe_pairs(queued_pairs)}; nothing was "
                 "sent"
             ),
             expected={},
             actual=snapshot.connections,
             device=device.address,
-            ports=list_ports(queued),
+            ports=list_ports(queued_pairs),
             hint=_AFTER_ROBOT if device.capabilities.serial_robot else _AFTER_PROVISIONING,
         )
-    dropped = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
-    if dropped and not replace:
+    dropped_circuits = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
+    if dropped_circuits and not replace:
         raise PortBusy(
-            f"this would drop {describe_pairs(dropped.items())}; nothing was sent",
-            peer=next(iter(dropped.values())),
+            f"this would drop {describe_pairs(dropped_circuits.items())}; nothing was sent",
+            peer=next(iter(dropped_circuits.values())),
             device=device.address,
-            ports=sorted(dropped),
+            ports=sorted(dropped_circuits),
             hint="Pass --replace to drop the circuits that these inputs have now.",
         )
-    return dropped
+    return dropped_circuits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +176,7 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
 
     inputs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT...", complete="inputs")] = REQUIRED
 
-    def run(self, place: Place) -> ChangeDocument:
+    def run(self, context: CommandContext) -> ChangeDocument:
         """Disconnect the inputs. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import Side
@@ -179,12 +186,12 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             inputs = [names.number(text, Side.IN) for text in self.inputs]
-            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", place)
+            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", context)
             connections = device.read().connections
             pairs = {i: connections[i] for i in inputs if i in connections}
-            with change_under_lease(device, place.runs_dir, pairs, connections):
+            with change_under_lease(device, context.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
-            return _say_outcome(place, device, report)
+            return _say_outcome(context, device, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +238,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
         bool, option("Show what would be done; exit code 2 if there is anything to do.", "--dry-run")
     ] = False
 
-    def run(self, place: Place) -> ChangeDocument | DryRunDocument:
+    def run(self, context: CommandContext) -> ChangeDocument | DryRunDocument:
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
@@ -246,15 +253,15 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
             scope = None if self.scope is None else names.inputs(self.scope)
             snapshot = device.read()
             if self.expect is not None and snapshot.revision != self.expect:
-                raise _make_changed_since(self.expect, snapshot, device)
+                raise _make_conflict(self.expect, snapshot, device)
             if self.dry_run:
-                return _say_steps(place, device, target, scope)
-            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", place)
+                return _say_steps(context, device, target, scope)
+            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", context)
             expect = snapshot.connections if self.expect is not None else None
             pairs = _find_changed_pairs(target, snapshot, scope)
-            with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
+            with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
-            return _say_outcome(place, device, report)
+            return _say_outcome(context, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
         """Raise `UsageError` for pairs together with `--empty`, and without any of pairs, `--empty` and `--dry-run`."""
@@ -268,12 +275,12 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
 
 def _find_changed_pairs(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
     """Return the circuits that an apply adds or removes. For a replaced circuit, return the new circuit."""
-    current = snapshot.connections
-    pairs = {i: o for i, o in current.items() if scope is None or i in scope} | dict(target)
-    return {i: o for i, o in pairs.items() if current.get(i) != target.get(i)}
+    current_circuits = snapshot.connections
+    pairs = {i: o for i, o in current_circuits.items() if scope is None or i in scope} | dict(target)
+    return {i: o for i, o in pairs.items() if current_circuits.get(i) != target.get(i)}
 
 
-def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
+def _make_conflict(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
     from ocs_drivers.errors import Conflict
 
     return Conflict(
@@ -286,17 +293,17 @@ def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) 
 
 
 def _say_steps(
-    place: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
+    context: CommandContext, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
 ) -> DryRunDocument:
-    from testbed.commands.devices.session import about
+    from testbed.commands.devices.session import make_switch_fields
 
     steps = device.plan(target, device.read(), scope)
     lines = [f"{step.kind}: {', '.join(f'{i}:{o}' for i, o in step.pairs.items())}" for step in steps]
-    place.say(*lines or ["nothing to do"])
+    context.say(*lines or ["nothing to do"])
     return DryRunDocument(
-        **about(device),
-        steps=tuple(PlannedStep(kind=one.kind, pairs=tuple(sorted(one.pairs.items()))) for one in steps),
-        estimated_s=sum(one.estimated_s for one in steps),
+        **make_switch_fields(device),
+        steps=tuple(PlannedStep(kind=step.kind, pairs=tuple(sorted(step.pairs.items()))) for step in steps),
+        estimated_s=sum(step.estimated_s for step in steps),
     )
 
 
@@ -325,20 +332,20 @@ class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
         if self.what not in {"open", "close"}:
             raise UsageError(f"{self.what!r} is not a state of a shutter: write open or close")
 
-    def run(self, place: Place) -> ShutterDocument:
+    def run(self, context: CommandContext) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import about, change_under_lease, heading
+        from testbed.commands.devices.session import change_under_lease, make_heading, make_switch_fields
 
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             ports = tuple(names.number(text, None) for text in self.named)
-            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", place)
-            with change_under_lease(device, place.runs_dir, ports=ports):
+            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", context)
+            with change_under_lease(device, context.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")
-            place.say(f"{heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
-            return ShutterDocument(**about(device), shutter=self.what, ports=ports)
+            context.say(f"{make_heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
+            return ShutterDocument(**make_switch_fields(device), shutter=self.what, ports=ports)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,10 +359,10 @@ class HomeDocument(SwitchDocument):
 class SwitchHome(SwitchChangeCommand, Command[HomeDocument]):
     """`testbed switch ADDRESS home`."""
 
-    def run(self, place: Place) -> HomeDocument:
+    def run(self, context: CommandContext) -> HomeDocument:
         """Home the robot. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
         from ocs_drivers.errors import Unsupported
-        from testbed.commands.devices.session import about, change_under_lease, heading
+        from testbed.commands.devices.session import change_under_lease, make_heading, make_switch_fields
 
         with self.open(is_bounded=False) as device:
             homing_run: Any = getattr(device, "homing_run", None)
@@ -365,8 +372,8 @@ class SwitchHome(SwitchChangeCommand, Command[HomeDocument]):
                     device=device.address,
                     hint="Only ROME and AFM robots have one.",
                 )
-            self.check_consent(device, "home the robot", place)
-            with change_under_lease(device, place.runs_dir, ports=device.ports()):
+            self.check_consent(device, "home the robot", context)
+            with change_under_lease(device, context.runs_dir, ports=device.ports()):
                 homing_run()
-            place.say(f"{heading(device)}: the robot is home and resumes its queue")
-            return HomeDocument(**about(device), homed=True)
+            context.say(f"{make_heading(device)}: the robot is home and resumes its queue")
+            return HomeDocument(**make_switch_fields(device), homed=True)

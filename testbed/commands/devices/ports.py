@@ -43,22 +43,22 @@ class PortNames:
         name = text.removeprefix("=").strip()
         if name == text.strip() and _NUMBER.fullmatch(name) and int(name) in self._ports:
             return int(name)
-        matches = [
+        numbers = [
             number
             for number, info in self._ports.items()
             if info.name == name and (side is None or info.side is side)
         ]
-        if not matches:
-            where = f" on the {side.value}put side" if side else ""
+        if not numbers:
+            side_text = f" on the {side.value}put side" if side else ""
             raise UnknownPort(
-                f"the switch has no port {_quote(text)}{where}",
+                f"the switch has no port {_quote(text)}{side_text}",
                 hint="`testbed switch ADDRESS ports` lists them.",
             )
-        if len(matches) > 1:
+        if len(numbers) > 1:
             raise UnknownPort(
-                f"{_quote(text)} names both an input and an output", ports=matches, hint="Use the number."
+                f"{_quote(text)} names both an input and an output", ports=numbers, hint="Use the number."
             )
-        return matches[0]
+        return numbers[0]
 
     def inputs(self, text: str) -> list[int]:
         """Parse the inputs of a scope, separated by commas. Raises `UnknownPort`, also for an empty scope."""
@@ -66,7 +66,7 @@ class PortNames:
             raise UnknownPort(
                 "the scope is empty", hint="Name its inputs, or leave out --scope to include all."
             )
-        return [self.number(each, Side.IN) for each in text.split(",")]
+        return [self.number(port, Side.IN) for port in text.split(",")]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
         """Parse pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or a port named twice."""
@@ -99,4 +99,4 @@ def read_pairs(path: Path) -> list[str]:
         raise PortError(
             f"{path} is not text in UTF-8: {error}", hint="Write INPUT:OUTPUT, one pair per line."
         ) from None
-    return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]
+    return [pair for line in lines for pair in line.partition("#")[0].replace(",", " ").split()]

@@ -78,7 +78,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         yield
         return
 
-    before = signal.signal(signal.SIGALRM, _raise_time_is_up)
+    previous_handler = signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
         try:
@@ -91,7 +91,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
             "and the device; raise the limit with --timeout"
         ) from None
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def _raise_time_is_up(_signum: int, _frame: object) -> None:
@@ -105,8 +105,8 @@ def _stop_alarm() -> None:
 
 
 def _strip_account(address: str) -> str:
-    scheme, _, rest = address.rpartition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest.rpartition("@")[2]
+    scheme, _, location = address.rpartition("://")
+    return f"{scheme}://{location.rpartition('@')[2]}" if scheme else location.rpartition("@")[2]
 
 
 @contextmanager
@@ -125,25 +125,23 @@ def _record_into(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
+def report_move(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
     """Show the driver's progress during a change.
 
     Raises `Interrupted` or `MoveTimedOut` if the block is interrupted or out of time. The device may still execute the
     change, so the error names `pairs` as unknown.
     """
     pairs = pairs or {}
-    unknown = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
-    after = (
-        f"the device may still execute it. {unknown}Read its circuits: testbed switch {switch.address} read"
-    )
+    unknown_text = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
+    advice = f"the device may still execute it. {unknown_text}Read its circuits: testbed switch {switch.address} read"
     with _show_progress():
         try:
             yield
             _stop_alarm()  # the device has moved, so a later time-out would report the wrong state
         except KeyboardInterrupt:
-            raise Interrupted(f"{switch.address}: interrupted; {after}", unknown=pairs) from None
+            raise Interrupted(f"{switch.address}: interrupted; {advice}", unknown=pairs) from None
         except TimeIsUp:
-            raise MoveTimedOut(f"{switch.address}: --timeout has passed; {after}", unknown=pairs) from None
+            raise MoveTimedOut(f"{switch.address}: --timeout has passed; {advice}", unknown=pairs) from None
 
 
 @contextmanager
@@ -155,17 +153,19 @@ def change_under_lease(
     *,
     ports: Iterable[int] = (),
 ) -> Iterator[None]:
-    """Wrap a change as `moving` does, and lease its ports in all labs that contain the switch.
+    """Wrap a change as `report_move` does, and lease its ports in all labs that contain the switch.
 
     These ports are `ports`, the ends of `pairs`, and the ends of those current `connections` that share a port with
     `pairs`.
     """
     from testbed.operate.direct import lease_ports  # imports the journal: only if needed
 
-    new = pairs or {}
-    old = {i: o for i, o in (connections or {}).items() if i in new or o in new.values()}
-    changes = frozenset({*ports, *list_ports([*new.items(), *old.items()])})
-    with lease_ports(runs_dir, switch.address, changes), moving(switch, pairs):
+    new_circuits = pairs or {}
+    old_circuits = {
+        i: o for i, o in (connections or {}).items() if i in new_circuits or o in new_circuits.values()
+    }
+    changes = frozenset({*ports, *list_ports([*new_circuits.items(), *old_circuits.items()])})
+    with lease_ports(runs_dir, switch.address, changes), report_move(switch, pairs):
         yield
 
 
@@ -173,14 +173,14 @@ def change_under_lease(
 def _show_progress() -> Iterator[None]:
     """Print the drivers' progress messages on standard error."""
     logger = logging.getLogger("ocs_drivers.progress")
-    handler, before = logging.StreamHandler(sys.stderr), logger.level
+    handler, previous_level = logging.StreamHandler(sys.stderr), logger.level
     handler.setFormatter(logging.Formatter("   %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(previous_level)
         logger.removeHandler(handler)
 
 
@@ -189,17 +189,17 @@ def is_simulated(switch: OpticalSwitch) -> bool:
     return switch.identity().serial.startswith("SIM")
 
 
-def about(switch: OpticalSwitch) -> dict[str, Any]:
+def make_switch_fields(switch: OpticalSwitch) -> dict[str, Any]:
     """Return the fields of `SwitchDocument`: the address, and whether the switch is simulated."""
     return {"address": switch.address, "simulated": is_simulated(switch)}
 
 
-def heading(switch: OpticalSwitch) -> str:
+def make_heading(switch: OpticalSwitch) -> str:
     """Return the title of the output for people."""
     return f"{'SIMULATED ' if is_simulated(switch) else ''}{switch.address}"
 
 
-class _OnDemand(ModuleType):
+class _LazyPackage(ModuleType):
     """A package whose code runs at the first access to an attribute. Then it becomes an ordinary module.
 
     `importlib.util.LazyLoader` does not suffice: `import` itself reads `__spec__`, which would load the module.
@@ -229,7 +229,7 @@ def load_on_demand(*packages: str) -> None:
         spec = None if name in sys.modules else importlib.util.find_spec(name)
         if spec is None or spec.submodule_search_locations is None:
             continue
-        module = _OnDemand(name)
+        module = _LazyPackage(name)
         module.__spec__, module.__file__, module.__loader__ = spec, spec.origin, spec.loader
         module.__package__ = name
         module.__dict__.update(_lock=RLock(), _path=spec.submodule_search_locations)

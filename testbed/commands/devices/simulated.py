@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import DONE, OMIT_NONE, Document
 from testbed.commands.groups import RATE, HostsCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,81 +69,86 @@ class SimUp(HostsCommand, Command[UpDocument]):
         if self.fibres is None and (self.crossed or self.dead):
             raise UsageError("--crossed and --dead change drawn fibres: pass --fibres SEED too")
 
-    def run(self, place: Place) -> UpDocument:
+    def run(self, context: CommandContext) -> UpDocument:
         """Start the lab, which stays up after the command. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.control import send_request
         from testbed.lab.simulated.fibre_draw import remove_fibres
         from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 
-        assert place.lab_file is not None
-        fibres = self._draw_fibres(place)
+        assert context.lab_file is not None
+        fibres = self._draw_fibres(context)
         lab = set_link_rate(fibres.lab, self.rate_mbps)
-        started = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
+        simulated_lab = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
         for fibre in fibres.dead:
-            send_request(started.control["plant"], {"do": "cut", "fibre": fibre})
+            send_request(simulated_lab.control["plant"], {"do": "cut", "fibre": fibre})
         if self.fibres is not None:
-            started.lab = remove_fibres(started.lab)
-        is_in_place = started.lab.management == lab.management
-        lab_file = place.lab_file if is_in_place else _write_lab_file(started, place.runs_dir)
+            simulated_lab.lab = remove_fibres(simulated_lab.lab)
+        is_in_place = simulated_lab.lab.management == lab.management
+        lab_file = context.lab_file if is_in_place else _write_lab_file(simulated_lab, context.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
-        place.say(
-            *_describe_start(started),
-            f"next: testbed {next_command}   stop it: testbed sim down {started.lab_id}",
+        context.say(
+            *_describe_start(simulated_lab),
+            f"next: testbed {next_command}   stop it: testbed sim down {simulated_lab.lab_id}",
         )
         is_drawn = self.fibres is not None
         return UpDocument(
-            lab_id=started.lab_id,
+            lab_id=simulated_lab.lab_id,
             simulated=True,
-            hosts=started.hosts_mode,
-            reason=started.reason,
-            subnet=str(started.lab.management),
-            pid=started.pid,
+            hosts=simulated_lab.hosts_mode,
+            reason=simulated_lab.reason,
+            subnet=str(simulated_lab.lab.management),
+            pid=simulated_lab.pid,
             lab_file=str(lab_file),
-            control=dict(started.control),
-            rate_mbps=started.lab.link.rate_mbps,
-            shared_root=started.shared_root,
+            control=dict(simulated_lab.control),
+            rate_mbps=simulated_lab.lab.link.rate_mbps,
+            shared_root=simulated_lab.shared_root,
             crossed=self.crossed if is_drawn else None,
             dead=self.dead if is_drawn else None,
             seed=self.fibres,
         )
 
-    def _draw_fibres(self, place: Place) -> DrawnFibres:
+    def _draw_fibres(self, context: CommandContext) -> DrawnFibres:
         """Return the lab with the fibres of its file, or with random fibres if `--fibres` is given."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
 
-        if self.fibres is None or place.lab_file is None:
-            return DrawnFibres(place.lab)
-        return draw_fibres(load_bare_lab(place.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
+        if self.fibres is None or context.lab_file is None:
+            return DrawnFibres(context.lab)
+        return draw_fibres(load_bare_lab(context.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
 
 
-def _describe_start(started: SimulatedLab) -> Iterator[str]:
-    reason = f" ({started.reason})" if started.reason else ""
-    yield f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts_mode}{reason}"
-    rate = started.link_rate
-    yield f"  {rate.describe() if rate else f'links at {started.lab.link.rate_mbps:g} Mbit/s'}"
-    if started.shared_root:
-        yield f"  hosts share this machine's root and may write to it: {started.shared_root}"
-    yield from _describe_missing_interpreters(started)
-    yield from (f"  control of {name}: {address}" for name, address in started.control.items())
+def _describe_start(simulated_lab: SimulatedLab) -> Iterator[str]:
+    reason = f" ({simulated_lab.reason})" if simulated_lab.reason else ""
+    yield (
+        f"SIMULATED lab {simulated_lab.lab.name} is up: {simulated_lab.lab_id}, hosts: "
+        f"{simulated_lab.hosts_mode}{reason}"
+    )
+    rate = simulated_lab.link_rate
+    yield f"  {rate.describe() if rate else f'links at {simulated_lab.lab.link.rate_mbps:g} Mbit/s'}"
+    if simulated_lab.shared_root:
+        yield f"  hosts share this machine's root and may write to it: {simulated_lab.shared_root}"
+    yield from _describe_missing_interpreters(simulated_lab)
+    yield from (f"  control of {name}: {address}" for name, address in simulated_lab.control.items())
 
 
-def _describe_missing_interpreters(started: SimulatedLab) -> Iterator[str]:
+def _describe_missing_interpreters(simulated_lab: SimulatedLab) -> Iterator[str]:
     """Yield a line for each Python interpreter that the hosts need and this machine lacks."""
     remedy = "install it, or correct `ssh.python` of the lab file (relative to that file); no link is probed before"
-    if started.hosts_mode != "model":
-        for python in sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)}):
+    if simulated_lab.hosts_mode != "model":
+        for python in sorted(
+            {host.python for host in simulated_lab.lab.hosts if not shutil.which(host.python)}
+        ):
             yield f"  the hosts' Python {python} does not exist: {remedy}"
 
 
-def _write_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
+def _write_lab_file(simulated_lab: SimulatedLab, runs_dir: Path) -> Path:
     from lightbed.output_file import replace_file
     from testbed.lab.inventory import render_lab
 
-    path = runs_dir / "labs" / f"{started.lab_id}.yaml"
+    path = runs_dir / "labs" / f"{simulated_lab.lab_id}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as file:
-        file.write(render_lab(started.lab).encode())
+        file.write(render_lab(simulated_lab.lab).encode())
     return path
 
 
@@ -167,17 +172,19 @@ class SimDown(Command[DownDocument]):
     ] = ()
     all_labs: Annotated[bool, option("Stop all labs that you started, also running ones.", "--all")] = False
 
-    def run(self, place: Place) -> DownDocument:
+    def run(self, context: CommandContext) -> DownDocument:
         """Remove the labs. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
-        lab_ids = [_find_lab_id(word) for word in self.labs]
+        lab_ids = [_find_lab_id(lab) for lab in self.labs]
         removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
-        others = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
-        place.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        place.say(*(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in others.items()))
-        return DownDocument(removed=removed, left=tuple(sorted(others)))
+        remaining_labs = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
+        context.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
+        context.say(
+            *(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in remaining_labs.items())
+        )
+        return DownDocument(removed=removed, left=tuple(sorted(remaining_labs)))
 
     def _explain_left(self, entry: dict[str, Any]) -> str:
         """Return why a lab stays up."""
@@ -186,14 +193,14 @@ class SimDown(Command[DownDocument]):
         return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to stop it"
 
 
-def _find_lab_id(word: str) -> str:
+def _find_lab_id(lab: str) -> str:
     """Return the id of the running lab of a lab file. Return any other word unchanged, as an id."""
-    if not (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
-        return word
+    if not (lab.endswith((".yaml", ".yml")) or Path(lab).is_file()):
+        return lab
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import id_of_running
 
-    return id_of_running(load_lab(Path(word)))
+    return id_of_running(load_lab(Path(lab)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +232,7 @@ class SimStatus(Command[StatusDocument]):
     role = None
     has_runs_dir = False
 
-    def run(self, place: Place) -> StatusDocument:
+    def run(self, context: CommandContext) -> StatusDocument:
         """List the labs."""
         from testbed.lab.simulated.lifecycle import lab_status
 
@@ -233,9 +240,9 @@ class SimStatus(Command[StatusDocument]):
         if labs:
             rows = [sorted(asdict(lab).items()) for lab in labs]
             columns = [name for name, _ in rows[0]]
-            place.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
+            context.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
         else:
-            place.say("no simulated labs")
+            context.say("no simulated labs")
         return StatusDocument(labs=labs)
 
 
@@ -256,24 +263,27 @@ class SimExamples(Command[ExamplesDocument]):
     has_runs_dir = False
     folder: Annotated[Path, argument("Folder for the lab files.", "[FOLDER]", is_local=True)] = Path("labs")
 
-    def run(self, place: Place) -> ExamplesDocument:
+    def run(self, context: CommandContext) -> ExamplesDocument:
         """Write the files. Raises `OSError`."""
         from importlib.resources import files
 
         from lightbed.output_file import write_output
 
-        new, old = [], []
+        written_files, existing_files = [], []
         self.folder.mkdir(parents=True, exist_ok=True)
         examples = (files("testbed.lab") / "examples").iterdir()
-        for example in sorted(examples, key=lambda each: each.name):
+        for example in sorted(examples, key=lambda file: file.name):
             path = self.folder / example.name
             if path.exists():
-                old.append(str(path))
+                existing_files.append(str(path))
             else:
                 write_output(path, example.read_bytes())
-                new.append(str(path))
-        place.say(*(f"written: {path}" for path in new), *(f"already there: {path}" for path in old))
-        return ExamplesDocument(written=tuple(new), kept=tuple(old))
+                written_files.append(str(path))
+        context.say(
+            *(f"written: {path}" for path in written_files),
+            *(f"already there: {path}" for path in existing_files),
+        )
+        return ExamplesDocument(written=tuple(written_files), kept=tuple(existing_files))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,7 +315,7 @@ class SimSwitch(Command[TwinExit]):
     ] = REQUIRED
     words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
 
-    def run(self, place: Place) -> TwinExit:
+    def run(self, context: CommandContext) -> TwinExit:
         """Serve the switch until it is interrupted."""
         from lightbed.children import child_environment, module_command
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import REQUIRED, Command, StreamCommand, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -189,9 +189,9 @@ class IdentityDocument(SwitchDocument):
 class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
     """`testbed switch ADDRESS identity`."""
 
-    def run(self, place: Place) -> IdentityDocument:
+    def run(self, context: CommandContext) -> IdentityDocument:
         """Read the identity and capabilities. Raises `OcsError`."""
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             identity, capabilities = asdict(device.identity()), asdict(device.capabilities)
@@ -200,9 +200,11 @@ class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
                 for name, value in {**identity, **capabilities}.items()
                 if value not in (None, False)
             ]
-            place.say_table(heading(device), ("", ""), rows)
+            context.say_table(make_heading(device), ("", ""), rows)
             return IdentityDocument(
-                **about(device), identity=Identity(**identity), capabilities=Capabilities(**capabilities)
+                **make_switch_fields(device),
+                identity=Identity(**identity),
+                capabilities=Capabilities(**capabilities),
             )
 
 
@@ -235,9 +237,9 @@ class PortList(SwitchDocument):
 class SwitchPorts(SwitchCommand, Command[PortList]):
     """`testbed switch ADDRESS ports`."""
 
-    def run(self, place: Place) -> PortList:
+    def run(self, context: CommandContext) -> PortList:
         """List the ports. Raises `OcsError`."""
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             ports = tuple(
@@ -245,8 +247,8 @@ class SwitchPorts(SwitchCommand, Command[PortList]):
                 for info in device.ports().values()
             )
             columns = ("port", "name", "side", "state", "label", "moves")
-            place.say_table(heading(device), columns, [port.cells() for port in ports])
-            return PortList(**about(device), ports=ports)
+            context.say_table(make_heading(device), columns, [port.cells() for port in ports])
+            return PortList(**make_switch_fields(device), ports=ports)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,18 +276,18 @@ class ReadDocument(SwitchDocument):
 class SwitchRead(SwitchCommand, Command[ReadDocument]):
     """`testbed switch ADDRESS read`."""
 
-    def run(self, place: Place) -> ReadDocument:
+    def run(self, context: CommandContext) -> ReadDocument:
         """Read the connections. Raises `OcsError`."""
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             snapshot, names = device.read(), PortNames(device.ports())
             rows = [(i, names.name(i), o, names.name(o)) for i, o in snapshot.connections.items()]
-            title = f"{heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
-            place.say_table(title, ("input", "name", "output", "name"), rows)
-            place.say(
+            title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
+            context.say_table(title, ("input", "name", "output", "name"), rows)
+            context.say(
                 *(
                     f"pending: {move.kind} {describe_pairs([move.pair]) if move.pair else 'other ports'} "
                     f"for {move.user or 'somebody'}"
@@ -293,7 +295,7 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
                 )
             )
             return ReadDocument(
-                **about(device),
+                **make_switch_fields(device),
                 connections=tuple(sorted(snapshot.connections.items())),
                 revision=snapshot.revision,
                 unfit={port: state.value for port, state in snapshot.unfit.items()},
@@ -324,10 +326,10 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
         tuple[str, ...], argument("Ports to show; default: all.", "[PORT]...", complete="ports")
     ] = ()
 
-    def run(self, place: Place) -> PowerDocument:
+    def run(self, context: CommandContext) -> PowerDocument:
         """Read the power. Raises `OcsError`."""
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             ports = device.ports()
@@ -341,8 +343,8 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
                 (port, names.name(port), ports[port].side.value, _format_power(power[port]))
                 for port in numbers
             ]
-            place.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
-            return PowerDocument(**about(device), power=power)
+            context.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)
+            return PowerDocument(**make_switch_fields(device), power=power)
 
 
 def _format_power(reading: PowerReading | None) -> str:
@@ -390,25 +392,25 @@ class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
         check_seconds("--every", self.every_s)
         check_seconds("--for", self.for_s)
 
-    def stream(self, place: Place) -> Generator[WatchEvent, None, None]:
+    def stream(self, context: CommandContext) -> Generator[WatchEvent, None, None]:
         """Yield the connections, then every change and every event of the device, until `--for` has passed.
 
         Connections are read every `--every` seconds. Raises `OcsError`.
         """
-        from testbed.commands.devices.session import about
+        from testbed.commands.devices.session import make_switch_fields
 
         with self.open(is_bounded=False) as device:
-            begin_s, switch = time.monotonic(), about(device)
+            begin_s, switch_fields = time.monotonic(), make_switch_fields(device)
             connections = device.read().connections
             last_event = max((event.number for event in device.events()), default=0)
-            yield WatchEvent(**switch, connections=tuple(sorted(connections.items())))
+            yield WatchEvent(**switch_fields, connections=tuple(sorted(connections.items())))
             while self.for_s is None or time.monotonic() - begin_s < self.for_s:
                 time.sleep(self.every_s)
                 for event in device.events(since=last_event):
                     last_event = event.number
-                    yield WatchEvent(**switch, event=event.kind, lines=tuple(event.lines))
-                before, connections = connections, device.read().connections
-                if connections != before:
-                    removed = tuple(sorted(before.pairs - connections.pairs))
-                    added = tuple(sorted(connections.pairs - before.pairs))
-                    yield WatchEvent(**switch, removed=removed, added=added)
+                    yield WatchEvent(**switch_fields, event=event.kind, lines=tuple(event.lines))
+                previous_circuits, connections = connections, device.read().connections
+                if connections != previous_circuits:
+                    removed = tuple(sorted(previous_circuits.pairs - connections.pairs))
+                    added = tuple(sorted(connections.pairs - previous_circuits.pairs))
+                    yield WatchEvent(**switch_fields, removed=removed, added=added)

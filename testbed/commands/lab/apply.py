@@ -21,7 +21,7 @@ from testbed.commands.groups import (
     MovingCommand,
     TopologyCommand,
 )
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -88,7 +88,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         ),
     ] = None
 
-    def run(self, place: Place) -> ApplyDocument:
+    def run(self, context: CommandContext) -> ApplyDocument:
         """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design, describe_apply_effect
@@ -96,44 +96,46 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.planned_change import ChangeRequest
 
-        assert place.lab_file is not None
-        demand = ChangeRequest.from_options(
-            place.lab_file,
+        assert context.lab_file is not None
+        request = ChangeRequest.from_options(
+            context.lab_file,
             self.topology_name,
-            place.runs_dir,
+            context.runs_dir,
             self.change,
             self.expect,
             take_over=self.take_over,
         )
-        choice, lab = demand.design_choice, demand.design_choice.lab
-        if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
-            _say_plan(place, choice, take_over=demand.take_over)  # shown before the refusal below
+        choice, lab = request.design_choice, request.design_choice.lab
+        if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
+            _say_plan(context, choice, take_over=request.take_over)  # shown before the refusal below
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
         def note(line: str) -> None:
             notes.append(line)
-            place.say(line)
+            context.say(line)
 
-        for line in describe_apply_effect(choice, self.topology_name, place.runs_dir):
+        for line in describe_apply_effect(choice, self.topology_name, context.runs_dir):
             note(line)
-        confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, place.runs_dir)
-        with stop_on_interrupt(place.tell), place.session(lab, self.hosts, writes=True) as session:
-            planned = demand.plan(session)
-            with _show_progress(session, planned, place.runs_dir):
+        confirmation = _Confirmation.from_options(
+            lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
+        )
+        with stop_on_interrupt(context.tell), context.session(lab, self.hosts, writes=True) as session:
+            lab_plan = request.plan(session)
+            with _show_progress(session, lab_plan, context.runs_dir):
                 report = session.carry_out(
-                    choice.design, planned, note, stated=choice.stated, change=confirmed.change
+                    choice.design, lab_plan, note, stated=choice.stated, change=confirmation.change
                 )
-            confirmed.arm(session, report, note)
-        choice = choose_design(lab, NamedTopology(epoch=report.epoch), place.runs_dir)
+            confirmation.arm(session, report, note)
+        choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
         findings = describe_findings(report.verified.findings)
-        place.say(
+        context.say(
             *make_heading_lines(choice, self.hosts),
             *choice.describe_unfinished(),
             *yield_finding_lines(findings),
         )
         if report.verified.ok:
-            place.say("everything is as planned")
+            context.say("everything is as planned")
         return ApplyDocument(
             **describe_hosts(choice, self.hosts),
             operation=report.apply.operation,
@@ -144,21 +146,21 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             journal_s=report.apply.journal_s,
             verified=report.verified.ok,
             findings=findings,
-            confirm=confirmed.describe(),
+            confirm=confirmation.describe(),
             notes=tuple(notes),
         )
 
 
-def _say_plan(place: Place, choice: DesignChoice, *, take_over: bool) -> None:
+def _say_plan(context: CommandContext, choice: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
-    with place.session(choice.lab) as session:
-        planned = session.plan(choice.design, take_over=take_over)
-    place.say(*make_heading_lines(choice), *describe(choice.lab, planned))
+    with context.session(choice.lab) as session:
+        lab_plan = session.plan(choice.design, take_over=take_over)
+    context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan))
 
 
 @contextmanager
-def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
+def _show_progress(session: LabSession, lab_plan: LabPlan, runs_dir: Path) -> Iterator[None]:
     """Show the progress on standard error if the apply is expected to take `PROGRESS_AFTER_S` or more.
 
     Earlier durations give the estimate.
@@ -170,17 +172,17 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
     durations = Durations()
     with suppress(JournalError):
         durations = learn_durations(runs_dir, session.lab.name)
-    forecast = Forecast(planned, durations)
+    forecast = Forecast(lab_plan, durations)
     if forecast.total_s < PROGRESS_AFTER_S:
         yield
         return
     with narrate() as narrator:
 
-        def show(switch: str) -> None:
+        def show_progress(switch: str) -> None:
             percent, text = forecast.finish_step(switch)
             narrator.tick(percent, 100, text)
 
-        session.on_step = show
+        session.on_step = show_progress
         yield
 
 
@@ -196,10 +198,10 @@ class _Confirmation:
     armed: Confirmation | None = None
 
     @classmethod
-    def of(
+    def from_options(
         cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
     ) -> _Confirmation:
-        """Return the confirmation for `within_s`. Raises `NothingBefore` if no verified epoch precedes this one."""
+        """Return the confirmation for `within_s`. Raises `NoEarlierEpoch` if no verified epoch precedes this one."""
         from testbed.operate.session import APPLY, Change
 
         change = APPLY
@@ -210,7 +212,7 @@ class _Confirmation:
         return cls(lab, change, hosts, really_move, runs_dir)
 
     def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
-        """Start the watcher if the proof has no findings, else end the confirmation. Raises `NotArmed`."""
+        """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return
         from testbed.operate.confirmation import Confirmations
@@ -221,35 +223,36 @@ class _Confirmation:
             note("automatic rollback is not armed, because the proof has findings: run `testbed rollback`")
             return
         self.armed = confirmations.arm(lambda: self._start_watcher(report.epoch), report.epoch)
-        due = self.armed.due_at[:19].replace("T", " ")
+        deadline_text = self.armed.due_at[:19].replace("T", " ")
         note(
-            f"The lab rolls back to epoch {self.armed.back_to} at {due} UTC, unless you run `testbed confirm` first"
+            f"The lab rolls back to epoch {self.armed.back_to} at {deadline_text} UTC, unless you run `testbed "
+            "confirm` first"
         )
 
     def describe(self) -> AwaitedConfirmation | None:
         """Return the confirmation for the document, or None without `--confirm-within`."""
         if self.change.confirm is None:
             return None
-        due = self.armed.due_at if self.armed else None
-        return AwaitedConfirmation(back_to=self.change.confirm[1], due=due, armed=self.armed is not None)
+        due_at = self.armed.due_at if self.armed else None
+        return AwaitedConfirmation(back_to=self.change.confirm[1], due=due_at, armed=self.armed is not None)
 
     def _start_watcher(self, epoch: int | None) -> None:
         from lightbed.children import module_command
 
-        words = [
+        arguments = [
             *module_command("testbed.commands.lab.confirmation"),
             self.runs_dir.absolute(),
             self.lab.path.absolute(),
         ]
-        words += [epoch, self.hosts, *([self.really_move] if self.really_move else [])]
+        arguments += [epoch, self.hosts, *([self.really_move] if self.really_move else [])]
         log = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
-        with log.open("ab") as out, Path(os.devnull).open("rb") as nothing:
-            streams = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
-            streams += [(os.POSIX_SPAWN_DUP2, out.fileno(), number) for number in (1, 2)]
+        with log.open("ab") as log_file, Path(os.devnull).open("rb") as null_file:
+            streams = [(os.POSIX_SPAWN_DUP2, null_file.fileno(), 0)]
+            streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), number) for number in (1, 2)]
             # We do not wait for the watcher: it has its own session and runs longer than this process.
             os.posix_spawn(
                 sys.executable,
-                list(map(str, words)),
+                list(map(str, arguments)),
                 _make_watcher_environment(),
                 file_actions=streams,
                 setsid=True,
@@ -259,11 +262,11 @@ class _Confirmation:
 def _make_watcher_environment() -> dict[str, str]:
     """Return the environment of the watcher, with the lease and the database of this process."""
     from testbed.leases.choice import get_selected_lease
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
 
-    database = address_in("")
-    inherited = {
+    database = get_database_address("")
+    variables = {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "LIGHTBED_LEASE": get_selected_lease(),
     }
-    return os.environ | inherited | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}
+    return os.environ | variables | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

@@ -16,7 +16,7 @@ from lightbed.errors import LightbedError
 from testbed.commands.declare import carry_out
 from testbed.commands.documents import DONE
 from testbed.commands.lab.rollback import Rollback
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.operate.confirmation import Confirmations
 from testbed.storage.address import choose_database
 
@@ -27,22 +27,22 @@ def main(arguments: list[Any]) -> int:
     Arguments are the directory of runs, the lab file, the epoch, the kind of hosts and, for a real lab, its name.
     """
     from testbed.leases.choice import select_lease as choose_lease
-    from testbed.observe.json_log import log_as_asked
+    from testbed.observe.json_log import log_from_environment
     from testbed.observe.traces import trace_if_configured
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
 
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
     with suppress(OSError):  # a log that cannot be written must not prevent the rollback
-        log_as_asked()
+        log_from_environment()
     trace_if_configured()
     os.chdir("/")
-    with journal_in(runs_dir) as journal:
-        confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
+    with open_journal(runs_dir) as journal:
+        confirmations = Confirmations(journal, CommandContext(Path(lab_file)).lab.name)
 
         def roll_back_to(back_to: int) -> str:
-            rollback_place = Place(
+            rollback_place = CommandContext(
                 Path(lab_file), Path(runs_dir)
             )  # reads the lab file at the time of the rollback
             return _roll_back(
@@ -53,15 +53,15 @@ def main(arguments: list[Any]) -> int:
     return 0
 
 
-def _roll_back(command: Rollback, place: Place) -> str:
+def _roll_back(command: Rollback, context: CommandContext) -> str:
     """Run `testbed rollback`. Return the reason of a failure, or ""."""
     try:
-        document = carry_out(command, place)
+        document = carry_out(command, context)
     except KeyboardInterrupt:
         return "interrupted"
     except (LightbedError, OSError) as error:
         return str(error)
-    return "" if document.exit_code == DONE else place.lines[-1]
+    return "" if document.exit_code == DONE else context.lines[-1]
 
 
 if __name__ == "__main__":

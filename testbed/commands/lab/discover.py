@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import REQUIRED, Command, option, output_file_option
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -77,16 +77,21 @@ class DiscoveryDocument(Document):
         """Yield the document as lines for people."""
         from lightbed.wording import count_noun
 
-        known = sum(fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive))
+        found_count = sum(
+            fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive)
+        )
         heading = (
-            f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {known} of {2 * len(self.nics)} fibres"
+            f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {found_count} of "
+            f"{2 * len(self.nics)} fibres"
         )
         changes = count_noun(self.circuit_changes, "change")
         yield f"{heading} found in {count_noun(self.rounds, 'round')}, {changes} of circuits"
         yield from self.notes
         yield from (f"dead: {fibre}" for fibre in self.dead)
         yield from (f"uncertain: {fibre}" for fibre in self.uncertain)
-        yield from (f"in use, not touched: {what}" for what in (*self.in_use.circuits, *self.in_use.nics))
+        yield from (
+            f"in use, not touched: {element}" for element in (*self.in_use.circuits, *self.in_use.nics)
+        )
         yield from (f"{port} receives light from no NIC of this lab" for port in self.unnamed_light)
         note = "" if self.comments_kept else "; comments of the bare file could not be kept"
         yield f"written: {self.output}{note}"
@@ -117,7 +122,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         ),
     ] = None
 
-    def run(self, place: Place) -> DiscoveryDocument:
+    def run(self, context: CommandContext) -> DiscoveryDocument:
         """Discover the fibres and write the file. Raises `LabFileError`, `RefusedToMove` and `HostError`."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.lifecycle import find_running, hosts_of
@@ -125,12 +130,12 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         from testbed.operate.apply import check_permission
         from testbed.operate.discovery.lab_rows import write_lab_text
 
-        assert place.lab_file is not None
-        lab = find_running(load_bare_lab(place.lab_file))
+        assert context.lab_file is not None
+        lab = find_running(load_bare_lab(context.lab_file))
         check_new_file(self.output, replace=self.force)
         check_permission(lab, self.really_move)
-        result = _discover(lab, place, self._choose_settle_s(lab))
-        text, comments_kept = write_lab_text(place.lab_file, result, self.output)
+        result = _discover(lab, context, self._choose_settle_s(lab))
+        text, comments_kept = write_lab_text(context.lab_file, result, self.output)
         write_new_file(self.output, text, replace=self.force)
         document = DiscoveryDocument(
             lab=lab.name,
@@ -148,9 +153,9 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
             output=self.output,
             comments_kept=comments_kept,
         )
-        place.say(*document.lines())
-        document = replace(document, unfinished=place.say_unfinished(lab))
-        place.say(f"next: testbed plan {self.output}{_make_topology_option(lab, place.runs_dir)}")
+        context.say(*document.lines())
+        document = replace(document, unfinished=context.say_unfinished(lab))
+        context.say(f"next: testbed plan {self.output}{_make_topology_option(lab, context.runs_dir)}")
         return document
 
     def _choose_settle_s(self, lab: Lab) -> float:
@@ -159,20 +164,20 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         return SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
 
 
-def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
+def _discover(lab: Lab, context: CommandContext, settle_s: float) -> DiscoveryResult:
     from testbed.errors import HostError
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.discovery.devices import Devices
     from testbed.operate.discovery.run import DiscoveryRecord, discover
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.session import open_lab
 
     if hosts_of(lab) == "model":
-        what = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
+        problem = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
         raise HostError(
-            f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
+            f"{problem}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
         )
-    with journal_in(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
+    with open_journal(context.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
         assert session.fleet is not None  # modelled hosts were refused above
         devices = Devices(lab, session.switches, session.fleet, journal, settle_s=settle_s)
         return discover(devices, DiscoveryRecord(journal, lab.name), narrator.note)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from testbed.commands.declare import Command
 from testbed.commands.documents import DONE, ERROR, Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,15 @@ class Doctor(Command[DoctorDocument]):
     role = "developer"
     has_runs_dir = False
 
-    def run(self, place: Place) -> DoctorDocument:
+    def run(self, context: CommandContext) -> DoctorDocument:
         """Check the machine, and the lab file if there is one."""
         from testbed.lab.checkup import check_lab, check_machine
 
-        facts = [*check_machine(), *(check_lab(place.lab) if place.lab_file else ())]
-        checks = tuple(Check(name=one.name, ok=one.ok, found=one.found, hint=one.hint) for one in facts)
+        results = [*check_machine(), *(check_lab(context.lab) if context.lab_file else ())]
+        checks = tuple(
+            Check(name=result.name, ok=result.ok, found=result.found, hint=result.hint) for result in results
+        )
         for check in checks:
             hint = "" if check.ok else f"\n      {check.hint}"
-            place.say(f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}")
+            context.say(f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}")
         return DoctorDocument(ok=all(check.ok for check in checks), checks=checks)

@@ -12,7 +12,7 @@ from testbed.commands.about import LabFields, describe_findings, describe_lab
 from testbed.commands.declare import Text, option
 from testbed.commands.documents import CHANGES, DONE, Finding, yield_finding_lines
 from testbed.commands.groups import INTERVAL, HostsCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -88,19 +88,19 @@ class Drift(HostsCommand, TopologyCommand):
         option("Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=MOMENT),
     ] = None
 
-    def run(self, place: Place) -> DriftDocument:
+    def run(self, context: CommandContext) -> DriftDocument:
         """Read the optical power once and judge it. Then close the lab, so that it is free between readings."""
         from testbed.operate.choice import choose_design
-        from testbed.operate.drift.history import history_in
+        from testbed.operate.drift.history import open_history
         from testbed.operate.drift.report import read_drift
-        from testbed.operate.plan import circuits_of
+        from testbed.operate.plan import list_circuits
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
         with (
-            history_in(place.runs_dir) as history,
-            place.session(choice.lab, self.hosts, partial=True) as session,
+            open_history(context.runs_dir) as history,
+            context.session(choice.lab, self.hosts, partial=True) as session,
         ):
-            planned = circuits_of(choice.lab, choice.design.wiring)
+            planned = list_circuits(choice.lab, choice.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)
         rows = report.as_json()
         document = DriftDocument(
@@ -114,17 +114,17 @@ class Drift(HostsCommand, TopologyCommand):
         kinds = [stretch.verdict for stretch in document.series]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
         readings = max((stretch.readings for stretch in document.series), default=0)
-        place.say(
+        context.say(
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{count_noun(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {count_noun(readings, 'reading')}; "
             f"{choice.heading()}",
             *choice.lines(),
         )
         if document.not_kept:
-            place.say(
+            context.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        place.say(*choice.describe_unfinished(), *yield_finding_lines(document.findings))
+        context.say(*choice.describe_unfinished(), *yield_finding_lines(document.findings))
         if not document.findings:
-            place.say("no light is lost")
+            context.say("no light is lost")
         return document

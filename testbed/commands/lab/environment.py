@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.environment import ProgramEnvironment
@@ -83,7 +83,7 @@ class Environment(TopologyCommand):
         option("Write topology and graph files of NCCL, a folder per host.", metavar="DIR", is_local=True),
     ] = None
 
-    def run(self, place: Place) -> EnvironmentDocument:
+    def run(self, context: CommandContext) -> EnvironmentDocument:
         """Return the environment of programs. With `nccl`, read the hosts' hardware and write NCCL's files.
 
         Raises `HostError` if hosts name their NICs differently, or have more devices than NCCL reads.
@@ -91,32 +91,32 @@ class Environment(TopologyCommand):
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
         environment = program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
-            place.say(*environment.shell.splitlines())
-            for line in () if place.is_quiet else choice.describe_unfinished():
-                place.tell(line)  # on standard error: a shell evaluates standard output
+            context.say(*environment.shell.splitlines())
+            for line in () if context.is_quiet else choice.describe_unfinished():
+                context.tell(line)  # on standard error: a shell evaluates standard output
         else:
-            place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-            place.say(*(f"{name}={value}" for name, value in environment.variables.items()))
+            context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+            context.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]
                 for rank, host in enumerate(environment.ranks)
             ]
-            place.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
-        files = self._write_nccl(place, choice, environment) if self.nccl else None
+            context.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
+        files = self._write_nccl(context, choice, environment) if self.nccl else None
         document = environment.as_json()
         return EnvironmentDocument(
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
-            unfinished=describe_unfinished(choice.left),
+            unfinished=describe_unfinished(choice.unfinished),
             nccl=files,
         )
 
     def _write_nccl(
-        self, place: Place, choice: DesignChoice, environment: ProgramEnvironment
+        self, context: CommandContext, choice: DesignChoice, environment: ProgramEnvironment
     ) -> NcclFilesDocument:
         from lightbed.output_file import write_output
         from testbed.lab.hosts.nccl_files import (
@@ -131,13 +131,13 @@ class Environment(TopologyCommand):
         design = choice.design
         files = make_files(choice.lab, design.topology, design.wiring, design.routes, hardware, reasons)
         hosts = {}
-        top = self.nccl.absolute()
+        nccl_folder = self.nccl.absolute()
         for host, texts in files.texts.items():
-            folder = top / host
+            folder = nccl_folder / host
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():
                 write_output(folder / name, text)
-            script = render_environment(environment.variables, str(top), host, files.rings)
+            script = render_environment(environment.variables, str(nccl_folder), host, files.rings)
             write_output(folder / ENVIRONMENT_FILE, script)
             for graph in folder.glob("ring-*.xml"):
                 if graph.name not in texts:  # a graph of an earlier topology
@@ -164,9 +164,9 @@ class Environment(TopologyCommand):
         names = [TOPOLOGY_FILE, *(ring.graph for ring in rings), ENVIRONMENT_FILE]
         lines.append(f"{self.nccl}/HOST: {', '.join(names)} of {', '.join(hosts)}")
         if not self.as_shell:
-            place.say(*lines)
-        for line in lines if self.as_shell and not place.is_quiet else ():
-            place.tell(line)
+            context.say(*lines)
+        for line in lines if self.as_shell and not context.is_quiet else ():
+            context.tell(line)
         return NcclFilesDocument(rings=rings, hosts=hosts, assumed=files.assumed)
 
 
@@ -183,9 +183,9 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
             return {}, {host.name: reason for host in lab.hosts}
     try:
         with SshFleet(lab, partial=True) as fleet:
-            (hardware, unreadable), failed = run_where_possible(
+            (hardware, unreadable_hosts), failed_hosts = run_where_possible(
                 lambda reachable_fleet: read_hardware(reachable_fleet, lab), fleet
             )
-            return hardware, {**fleet.off, **failed, **unreadable}
+            return hardware, {**fleet.off, **failed_hosts, **unreadable_hosts}
     except HostError as error:  # an error that names no host concerns all hosts
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

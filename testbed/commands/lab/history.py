@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.operate.recovery.records import OperationRecord
@@ -41,14 +41,14 @@ class Epoch:
 
     def line(self) -> str:
         """Return a line for people."""
-        made = sum(len(one.made or ()) for one in self.changes)
-        removed = sum(len(one.removed or ()) for one in self.changes)
-        hosts = sum(one.change == "routes" for one in self.changes)
-        what = f"+{made} -{removed} circuits" + (f", {hosts} hosts" if hosts else "")
-        by = f" by {self.who}" if self.who else ""
-        when = self.at[:16].replace("T", " ")
+        made_count = sum(len(change.made or ()) for change in self.changes)
+        removed_count = sum(len(change.removed or ()) for change in self.changes)
+        host_count = sum(change.change == "routes" for change in self.changes)
+        summary = f"+{made_count} -{removed_count} circuits" + (f", {host_count} hosts" if host_count else "")
+        author = f" by {self.who}" if self.who else ""
+        time_text = self.at[:16].replace("T", " ")
         cause = f"{self.kind} {self.operation}: {self.why}"
-        return f"epoch {self.id}: {self.state}, {when} UTC{by}, {cause}; {what}"
+        return f"epoch {self.id}: {self.state}, {time_text} UTC{author}, {cause}; {summary}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,20 +112,20 @@ class History(Command[EpochList]):
     lane = "reading"
     role = "viewer"
 
-    def run(self, place: Place) -> EpochList:
+    def run(self, context: CommandContext) -> EpochList:
         """List the epochs. Raises `JournalError`."""
-        from testbed.operate.recovery.records import history_of
+        from testbed.operate.recovery.records import load_history
 
         epochs = tuple(
             Epoch(**row, changes=tuple(Change(**change) for change in changes))
-            for row in history_of(place.runs_dir, place.lab.name)
+            for row in load_history(context.runs_dir, context.lab.name)
             for changes in [row.pop("changes")]
         )
-        place.say(*(epoch.line() for epoch in epochs))
-        unfinished = place.say_unfinished()
+        context.say(*(epoch.line() for epoch in epochs))
+        unfinished = context.say_unfinished()
         if not (epochs or unfinished):
-            place.say(_describe_nothing(f"no epoch of lab '{place.lab.name}'", place.runs_dir))
-        return EpochList(lab=place.lab.name, epochs=epochs, unfinished=unfinished)
+            context.say(_describe_empty_list(f"no epoch of lab '{context.lab.name}'", context.runs_dir))
+        return EpochList(lab=context.lab.name, epochs=epochs, unfinished=unfinished)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,50 +137,50 @@ class Journal(Command[OperationList]):
     operation: Annotated[str | None, argument("Show only this operation.", "[OPERATION]")] = None
     last: Annotated[int | None, option("Show only the newest N operations.", metavar="N", least=1)] = None
 
-    def run(self, place: Place) -> OperationList:
+    def run(self, context: CommandContext) -> OperationList:
         """List the operations. Raises `NoSuchOperation` and `JournalError`."""
-        from testbed.operate.recovery.records import operations_of
+        from testbed.operate.recovery.records import load_operations
         from testbed.operation_errors import NoSuchOperation
 
-        records = operations_of(place.runs_dir, place.lab.name)
+        records = load_operations(context.runs_dir, context.lab.name)
         if self.operation is not None:
-            records = tuple(one for one in records if one.id == self.operation)
+            records = tuple(record for record in records if record.id == self.operation)
             if not records:
                 raise NoSuchOperation(
-                    f"lab '{place.lab.name}' has no operation {self.operation} in {place.runs_dir}"
+                    f"lab '{context.lab.name}' has no operation {self.operation} in {context.runs_dir}"
                 )
         records = records[-self.last :] if self.last else records
-        place.say(*(line for record in records for line in _yield_operation_lines(record)))
-        unfinished = place.say_unfinished()
+        context.say(*(line for record in records for line in _yield_operation_lines(record)))
+        unfinished = context.say_unfinished()
         if not (records or unfinished):
-            place.say(_describe_nothing(f"no operation of lab '{place.lab.name}'", place.runs_dir))
+            context.say(_describe_empty_list(f"no operation of lab '{context.lab.name}'", context.runs_dir))
         operations = tuple(
             Operation(**row, steps=tuple(Step(**step) for step in steps))
             for row in (record.json() for record in records)
             for steps in [row.pop("steps")]
         )
-        return OperationList(lab=place.lab.name, operations=operations, unfinished=unfinished)
+        return OperationList(lab=context.lab.name, operations=operations, unfinished=unfinished)
 
 
-def _describe_nothing(what: str, runs_dir: Path) -> str:
+def _describe_empty_list(subject: str, runs_dir: Path) -> str:
     """Return the line for an empty list. Without a database, it also says what to do."""
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
 
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     if not isinstance(address, Path) or address.exists():
-        return f"{what} is stored in {runs_dir}"
-    return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
+        return f"{subject} is stored in {runs_dir}"
+    return f"{subject} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
 
 
 def _yield_operation_lines(record: OperationRecord) -> Iterator[str]:
     row = record.json()
-    by = f" by {row['who']}" if row["who"] else ""
-    why = f": {row['why']}" if row["why"] else ""
-    started = row["started"][:19].replace("T", " ")
-    yield f"{record.id} {record.kind}, {record.state}, {started} UTC{by}{why}"
+    author = f" by {row['who']}" if row["who"] else ""
+    reason_text = f": {row['why']}" if row["why"] else ""
+    start_text = row["started"][:19].replace("T", " ")
+    yield f"{record.id} {record.kind}, {record.state}, {start_text} UTC{author}{reason_text}"
     for step in record.steps:
         reason = step.row.get("reason") or ""
-        moved = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
-        what = f"{moved} circuits" if moved else step.change
+        circuit_count = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
+        summary = f"{circuit_count} circuits" if circuit_count else step.change
         outcome = f"{step.state}: {reason}" if reason else step.state
-        yield f"    {step.device} {step.ordinal} {step.row['kind']} ({what}): {outcome}"
+        yield f"    {step.device} {step.ordinal} {step.row['kind']} ({summary}): {outcome}"

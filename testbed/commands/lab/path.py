@@ -9,7 +9,7 @@ from testbed.commands.about import HostsFields, describe_findings, describe_host
 from testbed.commands.declare import argument
 from testbed.commands.documents import CHANGES, DONE, Finding, key, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class FollowPath(HostsCommand, TopologyCommand):
     source: Annotated[str, argument("Host that sends.", "A")]
     target: Annotated[str, argument("Host that receives.", "B")]
 
-    def run(self, place: Place) -> PathDocument:
+    def run(self, context: CommandContext) -> PathDocument:
         """Follow a packet. Raises `TopologyError` for a host that the lab file does not have."""
         from testbed.operate.choice import choose_design
         from testbed.operate.path import (
@@ -77,23 +77,23 @@ class FollowPath(HostsCommand, TopologyCommand):
             describe_path,
             find_node,
             follow_path,
-            kernel_path,
+            trace_kernel_path,
         )
 
         for name in (self.source, self.target):
-            find_node(place.lab, name)  # refuse an unknown host even if no lab runs
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
-        ends = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
-        with place.session(choice.lab, self.hosts, partial=True) as session:
-            hops = follow_path(session, choice.design, *ends)
-            kernel_route = kernel_path(session, choice.design, *ends)
-        findings = describe_findings(session.off_findings)
-        place.say(
+            find_node(context.lab, name)  # refuse an unknown host even if no lab runs
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        nodes = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
+        with context.session(choice.lab, self.hosts, partial=True) as session:
+            hops = follow_path(session, choice.design, *nodes)
+            kernel_route = trace_kernel_path(session, choice.design, *nodes)
+        findings = describe_findings(session.unreachable_findings)
+        context.say(
             *make_heading_lines(choice, self.hosts),
             *choice.describe_unfinished(),
             *yield_finding_lines(findings),
         )
-        place.say(*describe_path(hops), *describe_kernel_path(kernel_route))
+        context.say(*describe_path(hops), *describe_kernel_path(kernel_route))
         return PathDocument(
             **describe_hosts(choice, self.hosts),
             source=self.source,

@@ -11,7 +11,7 @@ from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TAKE_OVER, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -120,60 +120,60 @@ class Plan(TopologyCommand):
         if self.patches and self.out:
             raise UsageError("--patch-list plans no change: leave out --out")
 
-    def run(self, place: Place) -> PlanDocument | PatchList:
+    def run(self, context: CommandContext) -> PlanDocument | PatchList:
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
-        from testbed.design.topology.circulants import as_json as topology_json
+        from testbed.design.topology.circulants import render_topology as topology_json
         from testbed.operate.choice import choose_design
         from testbed.operate.plan import describe, plan_json
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
-            return self._list_patches(place)
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
-        with place.session(choice.lab) as session:
-            planned = session.plan(choice.design, take_over=self.take_over)
-        change = PlannedChange(choice, planned, place.runs_dir)
+            return self._list_patches(context)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        with context.session(choice.lab) as session:
+            lab_plan = session.plan(choice.design, take_over=self.take_over)
+        change = PlannedChange(choice, lab_plan, context.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        place.say(*make_heading_lines(choice), *describe(choice.lab, planned), *change.lines())
-        place.say(*choice.describe_unfinished(), *change.to_apply())
+        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
+        context.say(*choice.describe_unfinished(), *change.to_apply())
         document = change.json()
         return PlanDocument(
             **describe_hosts(choice),
             **topology_json(choice.design.topology),
-            has_changes=planned.has_changes,
+            has_changes=lab_plan.has_changes,
             switches=tuple(
                 PlannedSwitch(
                     switch=row["switch"],
                     revision=row["revision"],
-                    circuits=tuple(PlannedCircuit(**each) for each in row["circuits"]),
-                    steps=tuple(PlannedStep(**each) for each in row["steps"]),
+                    circuits=tuple(PlannedCircuit(**circuit) for circuit in row["circuits"]),
+                    steps=tuple(PlannedStep(**step) for step in row["steps"]),
                 )
-                for row in plan_json(choice.lab, planned)["switches"]
+                for row in plan_json(choice.lab, lab_plan)["switches"]
             ),
             revision=document["revision"],
-            elements=tuple(TouchedElement(**each) for each in document["elements"]),
+            elements=tuple(TouchedElement(**element) for element in document["elements"]),
             expected=PlanDurations(
                 switches={
                     name: SwitchDurations(
-                        steps=tuple(ExpectedSeconds(**step) for step in each["steps"]),
-                        total=ExpectedSeconds(**each["total"]),
+                        steps=tuple(ExpectedSeconds(**step) for step in durations["steps"]),
+                        total=ExpectedSeconds(**durations["total"]),
                     )
-                    for name, each in document["expected"]["switches"].items()
+                    for name, durations in document["expected"]["switches"].items()
                 },
                 total=ExpectedSeconds(**document["expected"]["total"]),
             ),
         )
 
-    def _list_patches(self, place: Place) -> PatchList:
-        from testbed.design.patching.wiring import patch_list
+    def _list_patches(self, context: CommandContext) -> PatchList:
+        from testbed.design.patching.wiring import list_patches
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(place.lab, self.topology_name, place.runs_dir)
-        rows = patch_list(choice.design.wiring)
-        place.say(*rows)
-        unfinished = describe_unfinished(choice.left)
-        if not place.is_quiet:
+        choice = choose_design(context.lab, self.topology_name, context.runs_dir)
+        rows = list_patches(choice.design.wiring)
+        context.say(*rows)
+        unfinished = describe_unfinished(choice.unfinished)
+        if not context.is_quiet:
             for line in choice.describe_unfinished():
-                place.tell(line)  # on standard error: standard output holds only the patch list
+                context.tell(line)  # on standard error: standard output holds only the patch list
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

@@ -19,7 +19,7 @@ from testbed.commands.documents import (
     yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from testbed.operate.light import LossObservation
     from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
     from testbed.operate.session import LabSession
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
@@ -140,49 +140,49 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         option("A GPU that has failed, for instance a/gpu1 (repeatable).", "--gpu", metavar="HOST/GPU"),
     ] = ()
 
-    def run(self, place: Place) -> RepairDocument:
+    def run(self, context: CommandContext) -> RepairDocument:
         """Find lost fibres, plan a repair, and with `--apply` apply it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.failure_rules import parse_gpu
         from testbed.operate.repair import losses_json, repair_json
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir, before_repair=True)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir, before_repair=True)
         lab = choice.lab
-        failed = {parse_gpu(lab, label) for label in self.gpus}
+        failed_gpus = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
-        with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
-            observation, planned, unfinished = plan_repair(session, choice, place.runs_dir, failed)
-            findings = describe_findings(session.off_findings)
-            advice = _make_advice(session, choice, observation, planned, failed)
-            place.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
-            place.say(*_describe_repair(session, choice, observation, planned, unfinished))
-            place.say(*(f"rule {one.rule}: {one.text}" for one in advice or ()))
-            repaired = None
-            if planned and self.apply:
-                repaired = self._repair(place, session, choice, planned)
-        rows = repair_json(lab, planned) if planned else {}
-        losses = planned.record.losses if planned else observation.losses
+        with context.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+            observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
+            findings = describe_findings(session.unreachable_findings)
+            advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)
+            context.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
+            context.say(*_describe_repair(session, choice, observation, lab_repair, unfinished))
+            context.say(*(f"rule {item.rule}: {item.text}" for item in advice or ()))
+            repair_result = None
+            if lab_repair and self.apply:
+                repair_result = self._repair(context, session, choice, lab_repair)
+        rows = repair_json(lab, lab_repair) if lab_repair else {}
+        losses = lab_repair.record.losses if lab_repair else observation.losses
         document = describe_hosts(choice, self.hosts)
         document["unfinished"] = describe_unfinished(unfinished)
         return RepairDocument(
             **document,
-            repair_record=planned is not None and planned.is_repaired,
-            strange=tuple(planned.strange) if planned else (),
-            unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched),
+            repair_record=lab_repair is not None and lab_repair.is_repaired,
+            strange=tuple(lab_repair.unexpected_circuits) if lab_repair else (),
+            unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched_circuits),
             lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
-            detours=tuple(LinkDetour(**row) for row in rows["detours"]) if planned else None,
+            detours=tuple(LinkDetour(**row) for row in rows["detours"]) if lab_repair else None,
             remove=rows.get("remove"),
             make=rows.get("make"),
             why=rows.get("why"),
             rules=advice,
-            repaired=_make_outcome(repaired) if repaired else None,
+            repaired=_make_outcome(repair_result) if repair_result else None,
             findings=findings,
         )
 
     def _repair(
-        self, place: Place, session: LabSession, choice: DesignChoice, planned: LabRepair
+        self, context: CommandContext, session: LabSession, choice: DesignChoice, lab_repair: LabRepair
     ) -> RepairResult:
         """Apply the repair, and store losses, changes and durations as a run."""
         from testbed.lab.simulated.lifecycle import hosts_of
@@ -191,27 +191,27 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.intent import TopologySource
         from testbed.operate.repair import carry_out, check_in_force, repair_json
 
-        check_in_force(planned)
+        check_in_force(lab_repair)
         lab = session.lab
         hosts = hosts_of(lab, self.hosts)
-        with RunStore(place.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
-            run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
-            before = choice.intent.epoch if choice.intent else None
-            if before is None:  # the next repair must know the topology that this one repairs
-                before = session.store_intent(choice.design, choice.stated, run.run_id)
-            stated = TopologySource(f"repair of epoch {before}", choice.stated.plan_text, before)
-            with stop_on_interrupt(place.tell):
-                repaired = carry_out(session, planned, place.say, stated=stated)
-            run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())
-        return repaired
+        with RunStore(context.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
+            run.add_phase(REPAIR_BEGUN, lab_repair.record.to_json(lab))
+            epoch = choice.intent.epoch if choice.intent else None
+            if epoch is None:  # the next repair must know the topology that this one repairs
+                epoch = session.store_intent(choice.design, choice.stated, run.run_id)
+            stated = TopologySource(f"repair of epoch {epoch}", choice.stated.plan_text, epoch)
+            with stop_on_interrupt(context.tell):
+                repair_result = carry_out(session, lab_repair, context.say, stated=stated)
+            run.add_phase(REPAIR, repair_json(lab, lab_repair) | repair_result.as_json())
+        return repair_result
 
 
-def _make_outcome(repaired: RepairResult) -> RepairOutcome:
-    report = repaired.verified
+def _make_outcome(repair_result: RepairResult) -> RepairOutcome:
+    report = repair_result.verified
     return RepairOutcome(
-        reroute_s=repaired.reroute_s,
-        repatch_s=repaired.repatch_s,
-        outage_s=repaired.outage_s,
+        reroute_s=repair_result.reroute_s,
+        repatch_s=repair_result.repatch_s,
+        outage_s=repair_result.outage_s,
         verified=Proof(
             ok=report.ok,
             circuits=report.circuits,
@@ -226,8 +226,8 @@ def _make_outcome(repaired: RepairResult) -> RepairOutcome:
 
 
 def plan_repair(
-    session: LabSession, choice: DesignChoice, runs_dir: Path, failed: Collection[Gpu] = ()
-) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
+    session: LabSession, choice: DesignChoice, runs_dir: Path, failed_gpus: Collection[Gpu] = ()
+) -> tuple[LossObservation, LabRepair | None, Sequence[IncompleteOperation]]:
     """Return the losses (observed, or caused by failed GPUs), the plan of their repair, and unfinished operations.
 
     The plan is None if nothing is lost or if a device does not answer, because a repair routes traffic over every host
@@ -238,41 +238,43 @@ def plan_repair(
     from testbed.operate.unfinished import find_unfinished_or_error
 
     design = choice.design
-    observation = add_failed_gpus(session.lab, design, observe_design(session, design), failed)
+    observation = add_failed_gpus(session.lab, design, observe_design(session, design), failed_gpus)
     unfinished = find_unfinished_or_error(runs_dir, session.lab)
-    if session.off:
+    if session.unreachable:
         return observation, None, unfinished
-    earlier = _find_earlier_repair(RunStore(runs_dir), session.lab, design, observation)
-    if not (earlier or observation.losses) or choice.stated.plan_text is None:
-        return observation, plan_lab_repair(session.lab, design, observation, earlier), unfinished
-    planned = plan_lab_repair(session.lab, design, observation, earlier, *_load_plan_traffic(choice))
-    return observation, planned, unfinished
+    earlier_repair = _find_earlier_repair(RunStore(runs_dir), session.lab, design, observation)
+    if not (earlier_repair or observation.losses) or choice.stated.plan_text is None:
+        return observation, plan_lab_repair(session.lab, design, observation, earlier_repair), unfinished
+    lab_repair = plan_lab_repair(
+        session.lab, design, observation, earlier_repair, *_load_plan_traffic(choice)
+    )
+    return observation, lab_repair, unfinished
 
 
 def _make_advice(
     session: LabSession,
     choice: DesignChoice,
     observation: LossObservation,
-    planned: LabRepair | None,
-    failed: Collection[Gpu],
+    lab_repair: LabRepair | None,
+    failed_gpus: Collection[Gpu],
 ) -> tuple[Advice, ...] | None:
     """Return what to do about each failure, or None if no host of the lab has several GPUs."""
     from testbed.operate.failure_rules import advise_on_failures, has_domains, list_failed_gpus
 
     if not has_domains(session.lab):
         return None
-    if planned:  # an earlier repair may have recorded more
-        failed = {*failed, *list_failed_gpus(session.lab, planned.record.losses)}
+    if lab_repair:  # an earlier repair may have recorded more
+        failed_gpus = {*failed_gpus, *list_failed_gpus(session.lab, lab_repair.record.losses)}
     advice = advise_on_failures(
         session.lab,
         choice.design.wiring,
-        failed,
-        losses=planned.record.losses if planned else observation.losses,
-        off=session.off,
-        links=planned.repair.repatched.links if planned else None if session.off else (),
-        seen=observation.seen,
+        failed_gpus,
+        losses=lab_repair.record.losses if lab_repair else observation.losses,
+        unreachable=session.unreachable,
+        links=lab_repair.repair.repatched.links if lab_repair else None if session.unreachable else (),
+        snapshots=observation.snapshots,
     )
-    return tuple(Advice(**asdict(one)) for one in advice)
+    return tuple(Advice(**asdict(item)) for item in advice)
 
 
 def _find_earlier_repair(
@@ -283,44 +285,49 @@ def _find_earlier_repair(
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.list_phases(lab.name, REPAIR_BEGUN))
     return next(
-        (one for one in records if one and one.is_in_force(lab, design.wiring, observation.seen)), None
+        (
+            record
+            for record in records
+            if record and record.is_in_force(lab, design.wiring, observation.snapshots)
+        ),
+        None,
     )
 
 
 def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
     # Imported late, because it imports the models of workloads and most checks find nothing lost.
-    from testbed.design.evaluation.job import routes_for, sum_by_pairs
+    from testbed.design.evaluation.job import find_routes_for, sum_by_pairs
 
     plan = choice.plan()
     assert plan is not None, "its text is stored"
-    return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
+    return sum_by_pairs(plan), lambda topology: find_routes_for(plan, topology)
 
 
 def _describe_repair(
     session: LabSession,
     choice: DesignChoice,
     observation: LossObservation,
-    planned: LabRepair | None,
-    unfinished: Sequence[Unfinished],
+    lab_repair: LabRepair | None,
+    unfinished: Sequence[IncompleteOperation],
 ) -> Iterator[str]:
     from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
-    yield from (one.line() for one in unfinished)
-    if session.off:
+    yield from (operation.line() for operation in unfinished)
+    if session.unreachable:
         yield from describe_losses(choice.lab, observation.losses)
-        yield f"links of {', '.join(session.off)} were not checked"
+        yield f"links of {', '.join(session.unreachable)} were not checked"
         if observation.losses:
             yield "a repair is planned when the whole lab answers"
         else:
             yield "no fibre of the checked links is lost"
         return
-    if planned is None:
+    if lab_repair is None:
         yield from map(choice.with_apply_command, describe_unpatched(choice.lab, choice.design, observation))
         yield "no fibre is lost"
         return
-    yield from map(choice.with_apply_command, describe_repair(choice.lab, planned))
-    if planned.is_repaired:
+    yield from map(choice.with_apply_command, describe_repair(choice.lab, lab_repair))
+    if lab_repair.is_repaired:
         yield choice.with_apply_command(
             "this repair is in force: after replacing the fibre, run `testbed apply`"
         )

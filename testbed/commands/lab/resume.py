@@ -9,12 +9,12 @@ from testbed.commands.declare import argument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import HostsCommand, MovingCommand
 from testbed.commands.lab.history import Step
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.operate.recovery.resume import ResumeResult
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +44,21 @@ class Resume(MovingCommand, HostsCommand):
         None
     )
 
-    def run(self, place: Place) -> ResumeDocument:
+    def run(self, context: CommandContext) -> ResumeDocument:
         """Complete the operation and prove it, or return why not. Raises `NoSuchOperation` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 
-        lab = place.running_lab
-        unfinished = find_unfinished(place.runs_dir, lab, self.operation)
+        lab = context.running_lab
+        unfinished = find_unfinished(context.runs_dir, lab, self.operation)
         if unfinished is None:
             result = ResumeResult(self.operation, "none", "nothing is unfinished")
         else:
             check_permission(lab, self.really_move)
-            place.say(unfinished.line())
-            result = self._resume(place, lab, unfinished)
+            context.say(unfinished.line())
+            result = self._resume(context, lab, unfinished)
         name = f"{result.operation}: " if result.operation else ""
-        place.say(f"{name}{result.state}: {result.reason}")
+        context.say(f"{name}{result.state}: {result.reason}")
         rows: tuple[dict[str, Any], ...] = result.steps
         return ResumeDocument(
             lab=lab.name,
@@ -68,22 +68,25 @@ class Resume(MovingCommand, HostsCommand):
             reason=result.reason,
             epoch=result.epoch,
             steps=tuple(Step(**row) for row in rows),
-            unfinished=place.say_unfinished(),
+            unfinished=context.say_unfinished(),
         )
 
-    def _resume(self, place: Place, lab: Lab, unfinished: Unfinished) -> ResumeResult:
+    def _resume(self, context: CommandContext, lab: Lab, unfinished: IncompleteOperation) -> ResumeResult:
         from testbed.commands.lab.repair import plan_repair
         from testbed.operate.choice import choose_design
-        from testbed.operate.design import design_of_intent
+        from testbed.operate.design import build_intent_design
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.recovery.resume import resume, resume_detours
 
         if unfinished.intent is None and unfinished.kind == "repair":
-            choice = choose_design(lab, NamedTopology(), place.runs_dir, before_repair=True)
-            with stop_on_interrupt(place.tell), place.session(choice.lab, self.hosts, writes=True) as session:
-                _, planned, _ = plan_repair(session, choice, place.runs_dir)
-                return resume_detours(session, unfinished, planned, place.say)
-        shard, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
-        with stop_on_interrupt(place.tell), place.session(shard, self.hosts, writes=True) as session:
-            return resume(session, unfinished, design, place.say)
+            choice = choose_design(lab, NamedTopology(), context.runs_dir, before_repair=True)
+            with (
+                stop_on_interrupt(context.tell),
+                context.session(choice.lab, self.hosts, writes=True) as session,
+            ):
+                _, lab_repair, _ = plan_repair(session, choice, context.runs_dir)
+                return resume_detours(session, unfinished, lab_repair, context.say)
+        shard, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
+        with stop_on_interrupt(context.tell), context.session(shard, self.hosts, writes=True) as session:
+            return resume(session, unfinished, design, context.say)

@@ -16,7 +16,7 @@ from testbed.commands.documents import (
     yield_finding_lines,
 )
 from testbed.commands.groups import TAKE_OVER, HostsCommand, MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +53,21 @@ class Rollback(MovingCommand, HostsCommand):
     ] = None
     take_over: Annotated[bool, TAKE_OVER] = False
 
-    def run(self, place: Place) -> RollbackDocument:
-        """Apply the earlier epoch and prove it. Raises `NothingBefore`, `RefusedToMove` and the devices' errors."""
+    def run(self, context: CommandContext) -> RollbackDocument:
+        """Apply the earlier epoch and prove it. Raises `NoEarlierEpoch`, `RefusedToMove` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.confirmation import Confirmations
-        from testbed.operate.design import design_of_intent
+        from testbed.operate.design import build_intent_design
         from testbed.operate.engine.consent import stop_on_interrupt
-        from testbed.operate.recovery.rollback import roll_back, target_of
+        from testbed.operate.recovery.rollback import find_rollback_target, roll_back
 
-        lab = place.running_lab
-        current, target = target_of(place.runs_dir, lab, self.epoch)
-        lab_of_target, design = design_of_intent(lab, target)
+        lab = context.running_lab
+        current, target = find_rollback_target(context.runs_dir, lab, self.epoch)
+        target_lab, design = build_intent_design(lab, target)
         check_permission(lab, self.really_move)
-        place.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with stop_on_interrupt(place.tell), place.session(lab_of_target, self.hosts, writes=True) as session:
-            report = roll_back(session, target, current, design, place.say, take_over=self.take_over)
+        context.say(f"rolling back from {current.describe()} to {target.describe()}")
+        with stop_on_interrupt(context.tell), context.session(target_lab, self.hosts, writes=True) as session:
+            report = roll_back(session, target, current, design, context.say, take_over=self.take_over)
             if report.verified.ok:
                 Confirmations(session.writable, lab.name).end("rolled back by hand")
         is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
@@ -75,7 +75,7 @@ class Rollback(MovingCommand, HostsCommand):
             outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
         else:
             outcome = "the rollback did not work: its verification has findings"
-        place.say(outcome, *yield_finding_lines(findings))
+        context.say(outcome, *yield_finding_lines(findings))
         return RollbackDocument(
             lab=lab.name,
             simulated=lab.simulated,
@@ -87,7 +87,7 @@ class Rollback(MovingCommand, HostsCommand):
             verified=is_proven,
             findings=findings,
             outage_s=report.apply.outage_s,
-            unfinished=place.say_unfinished(),
+            unfinished=context.say_unfinished(),
         )
 
 
@@ -108,19 +108,19 @@ class Confirm(Command[ConfirmDocument]):
 
     lane = "prompt"  # the time to confirm is short, so it must not queue behind commands that change the lab
 
-    def run(self, place: Place) -> ConfirmDocument:
-        """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""
+    def run(self, context: CommandContext) -> ConfirmDocument:
+        """Keep the epoch that awaits confirmation. Raises `NoPendingConfirmation`."""
         from testbed.operate.confirmation import Confirmations
-        from testbed.operate.journal import journal_in
+        from testbed.operate.journal import open_journal
 
-        name = place.lab.name
-        with journal_in(place.runs_dir) as journal:
+        name = context.lab.name
+        with open_journal(context.runs_dir) as journal:
             confirmation = Confirmations(journal, name).confirm()
-        place.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
+        context.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
         return ConfirmDocument(
             lab=name,
             epoch=confirmation.epoch,
             confirmed=True,
             back_to=confirmation.back_to,
-            unfinished=place.say_unfinished(),
+            unfinished=context.say_unfinished(),
         )

@@ -10,7 +10,7 @@ from testbed.commands.about import HostsFields, describe_findings, describe_host
 from testbed.commands.declare import option
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ class Verify(HostsCommand, TopologyCommand):
         option("Name of the lab; required to change a real one.", metavar="NAME", only_with="narrow"),
     ] = None
 
-    def run(self, place: Place) -> VerifyDocument:
+    def run(self, context: CommandContext) -> VerifyDocument:
         """Check the whole lab. A proof without findings completes an epoch. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
@@ -80,44 +80,49 @@ class Verify(HostsCommand, TopologyCommand):
         from testbed.operate.proof.effects import UNFINISHED
         from testbed.operate.session import note_checks
         from testbed.operate.unfinished import find_unfinished_or_error
-        from testbed.storage.owner import this_run
+        from testbed.storage.owner import get_current_run
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
         notes: list[str] = []
         if self.narrow:
             check_permission(choice.lab, self.really_move)
-        unfinished = find_unfinished_or_error(place.runs_dir, choice.lab)
+        unfinished = find_unfinished_or_error(context.runs_dir, choice.lab)
         awaiting_proof = tuple(
-            each for each in unfinished if each.lacks_proof and each.intent == choice.intent
+            operation
+            for operation in unfinished
+            if operation.lacks_proof and operation.intent == choice.intent
         )
-        others = tuple(
-            each for each in unfinished if each not in awaiting_proof
+        other_operations = tuple(
+            operation for operation in unfinished if operation not in awaiting_proof
         )  # those in `awaiting_proof` lack only this proof
-        with place.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
-            report = session.prove(choice.design, others)
+        with context.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
+            report = session.prove(choice.design, other_operations)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
-            links = count_links_since_last_job(session, choice, place.runs_dir)
+            links = count_links_since_last_job(session, choice, context.runs_dir)
             has_hosts = session.fleet is not None
         if report.ok and awaiting_proof and (has_hosts or self.hosts == "auto"):
-            choice, note = _mark_verified(choice, report, place.runs_dir)
+            choice, note = _mark_verified(choice, report, context.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
-        if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
-            note_checks(place.runs_dir, choice.lab, choice.design.wiring, report)
+        if (
+            get_current_run() and has_hosts and is_settled
+        ):  # only runs of a service: a local verify writes nothing
+            note_checks(context.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
-            lacking = tuple(
-                UNFINISHED.report(each.operation, each.detail, each.hint) for each in awaiting_proof
+            unproven_findings = tuple(
+                UNFINISHED.report(operation.operation, operation.detail, operation.hint)
+                for operation in awaiting_proof
             )
-            report = replace(report, findings=(*lacking, *report.findings))
+            report = replace(report, findings=(*unproven_findings, *report.findings))
         findings = describe_findings(report.findings, choice)
-        place.say(*make_heading_lines(choice, self.hosts), _summarise(report), *notes)
-        place.say(
+        context.say(*make_heading_lines(choice, self.hosts), _summarise(report), *notes)
+        context.say(
             *(f"since it ran as a job: {line}" for line in summarise_links(links)),
             *yield_finding_lines(findings),
         )
         if report.ok:
-            place.say("everything is as planned")
+            context.say("everything is as planned")
         return VerifyDocument(
             **describe_hosts(choice, self.hosts),
             ok=report.ok,
@@ -136,7 +141,7 @@ class Verify(HostsCommand, TopologyCommand):
 def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
     """Mark an epoch as verified. Return the choice with its new state, and a line about it."""
     from testbed.errors import JournalError
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.session import record_proof
     from testbed.operate.unfinished import find_unfinished_or_error
     from testbed.operation_errors import OperationRunning
@@ -144,22 +149,22 @@ def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -
     intent = choice.intent
     assert intent is not None
     try:
-        with journal_in(runs_dir) as journal:
+        with open_journal(runs_dir) as journal:
             record_proof(journal, choice.lab, intent, report)
     except (JournalError, OperationRunning) as error:
         return choice, f"epoch {intent.epoch} cannot be marked as verified: {error}"
     unfinished = find_unfinished_or_error(runs_dir, choice.lab)
-    choice = replace(choice, intent=replace(intent, state="verified"), left=unfinished)
+    choice = replace(choice, intent=replace(intent, state="verified"), unfinished=unfinished)
     return choice, f"epoch {intent.epoch} is verified now"
 
 
 def _summarise(report: VerifyReport) -> str:
-    heard = (
+    summary = (
         f", {count_noun(report.links_received, 'one-way link')} heard by probe"
         if report.links_received
         else ""
     )
-    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    summary += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     if report.loss_floor is not None:
-        heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
-    return f"{count_noun(report.circuits, 'circuit')} checked{heard}"
+        summary += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
+    return f"{count_noun(report.circuits, 'circuit')} checked{summary}"

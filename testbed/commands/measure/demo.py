@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class DemoDocument(Document):
     @property
     def exit_code(self) -> int:
         """2 if a board did not answer every request as expected."""
-        one = self.inference
-        return CHANGES if one and (one.answered < one.requests or one.wrong) else DONE
+        inference = self.inference
+        return CHANGES if inference and (inference.answered < inference.requests or inference.wrong) else DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         int, option("Inference requests to the board.", metavar="N", least=1, most=1_000_000)
     ] = 100
 
-    def run(self, place: Place) -> DemoDocument:
+    def run(self, context: CommandContext) -> DemoDocument:
         """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import set_link_rate
         from testbed.measure.collectives.spec import parse_sizes
@@ -133,29 +133,29 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 
         # The second job is small: planning without compilation takes a moment, compilation half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-        lab = set_link_rate(place.lab, self.rate_mbps)
+        lab = set_link_rate(context.lab, self.rate_mbps)
         if self.inference:
             lab = self._choose_program(lab, self.inference)
-        if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
-            _say_plan(place, lab)
+        if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
+            _say_plan(context, lab)
         with narrate() as narrator:
             trial = self._prepare(lab, self.inference, narrator) if self.inference else None
             result = run_job(
                 lab,
                 hosts=self.hosts,
                 sizes=parse_sizes(self.sizes),
-                runs_dir=place.runs_dir,
+                runs_dir=context.runs_dir,
                 narrator=narrator,
                 deadline_s=self.deadline_s,
                 really_move=self.really_move,
                 trial=trial,
             )
-        mark = "SIMULATED " if result.lab.simulated else ""
+        prefix = "SIMULATED " if result.lab.simulated else ""
         model = ", hosts only modelled" if result.hosts == "model" else ""
-        title = f"{mark}AllReduce on {result.lab.name}{model}"
-        place.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
-        place.say(*_describe_result(result))
-        return _make_document(result, place.say_unfinished(lab))
+        title = f"{prefix}AllReduce on {result.lab.name}{model}"
+        context.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
+        context.say(*_describe_result(result))
+        return _make_document(result, context.say_unfinished(lab))
 
     def _choose_program(self, lab: Lab, model: Path) -> Lab:
         """Return the lab whose board runs the model. Raises `InferenceError`, and `UsageError` for modelled hosts."""
@@ -176,14 +176,14 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         return prepare_trial(lab, model, self.requests, narrator.note)
 
 
-def _say_plan(place: Place, lab: Lab) -> None:
+def _say_plan(context: CommandContext, lab: Lab) -> None:
     """Print the changes that the demo would make on a real lab, before the demo is refused."""
-    from testbed.operate.design import design_for
+    from testbed.operate.design import build_design
     from testbed.operate.plan import describe
     from testbed.operate.session import open_lab
 
     with open_lab(lab, None, model_hosts=True) as session:
-        place.say(*describe(lab, session.plan(design_for(lab))))
+        context.say(*describe(lab, session.plan(build_design(lab))))
 
 
 def _make_document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:
@@ -226,11 +226,11 @@ def _describe_link_rate(result: JobResult) -> LinkRate | None:
 
 
 def _describe_inference(result: JobResult) -> InferenceOutcome | None:
-    if (one := result.inference) is None:
+    if (inference := result.inference) is None:
         return None
-    latency = InferenceLatency(**asdict(one.latency_us)) if one.latency_us else None
-    picture = str(result.directory / one.picture) if one.picture else ""
-    return InferenceOutcome(**asdict(one) | {"latency_us": latency, "picture": picture})
+    latency = InferenceLatency(**asdict(inference.latency_us)) if inference.latency_us else None
+    picture = str(result.directory / inference.picture) if inference.picture else ""
+    return InferenceOutcome(**asdict(inference) | {"latency_us": latency, "picture": picture})
 
 
 def _make_key(row: Timing) -> str:
@@ -241,15 +241,21 @@ def _describe_ring_gain(gain: RingGain) -> str:
     """Describe the gain of all rings over one, or say that the hosts' CPU limits the measurement."""
     from testbed.measure.units import format_size
 
-    many, one = gain.many_rings, gain.one_ring
-    what = f"{many.configuration} over {one.configuration} at {format_size(many.size_bytes)}"
-    low, high = gain.spread
+    all_rings, single_ring = gain.many_rings, gain.one_ring
+    comparison_text = (
+        f"{all_rings.configuration} over {single_ring.configuration} at {format_size(all_rings.size_bytes)}"
+    )
+    lower, upper = gain.spread
     if gain.cpu_limited:
         return (
-            f"{what}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow {many.rings}x); "
+            f"{comparison_text}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow "
+            f"{all_rings.rings}x); "
             "leave the machine to the demo, or lower the links' rate with --rate-mbps"
         )
-    return f"{what}: {gain.ratio:.2f}x ({low:.2f} to {high:.2f} by quartiles; the links allow {many.rings}x)"
+    return (
+        f"{comparison_text}: {gain.ratio:.2f}x ({lower:.2f} to {upper:.2f} by quartiles; the links "
+        f"allow {all_rings.rings}x)"
+    )
 
 
 def _find_bound(row: Timing) -> str:
@@ -272,8 +278,8 @@ _COLUMNS = (
 
 def _make_cells(row: Timing) -> tuple[object, ...]:
     quartiles = f"{row.low_us:.0f} to {row.high_us:.0f}"
-    what = (row.topology, row.configuration, row.size_bytes)
-    return *what, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _find_bound(row)
+    labels = (row.topology, row.configuration, row.size_bytes)
+    return *labels, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _find_bound(row)
 
 
 def _describe_result(result: JobResult) -> Iterator[str]:
@@ -296,22 +302,33 @@ def _describe_repatch(repatch: Repatch) -> Iterator[str]:
     yield f"re-patch: {repatch.reason}"
     stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
     yield f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"
-    for one in repatch.comparisons:
-        note = CPU_NOTE if one.cpu_limited else ""
-        yield f"  {one.label}: {one.before:.4g} -> {one.after:.4g} {one.unit} ({one.gain:.2f}x{note})"
-
-
-def _describe_inference_result(one: Inference) -> Iterator[str]:
-    ends = [
-        *([f"{one.wrong} wrong"] if one.wrong else []),
-        *([f"{one.lost} lost{f' ({one.error})' if one.error else ''}"] if one.lost else []),
-        *(f"{count} refused as {name}" for name, count in one.refused.items()),
-    ]
-    outcome = ", ".join(ends) or "all as expected"
-    yield f"inference: {one.answered} of {one.requests} requests answered over {one.circuits[0]}: {outcome}"
-    if one.latency_us:
-        latency = one.latency_us
+    for comparison in repatch.comparisons:
+        note = CPU_NOTE if comparison.cpu_limited else ""
         yield (
-            f"  latency {latency.median:,.0f} us (median), {latency.p99:,.0f} us (p99); {one.cycles:,} cycles of the "
+            f"  {comparison.label}: {comparison.before:.4g} -> {comparison.after:.4g} {comparison.unit} "
+            f"({comparison.gain:.2f}x{note})"
+        )
+
+
+def _describe_inference_result(inference: Inference) -> Iterator[str]:
+    failures = [
+        *([f"{inference.wrong} wrong"] if inference.wrong else []),
+        *(
+            [f"{inference.lost} lost{f' ({inference.error})' if inference.error else ''}"]
+            if inference.lost
+            else []
+        ),
+        *(f"{count} refused as {name}" for name, count in inference.refused.items()),
+    ]
+    outcome = ", ".join(failures) or "all as expected"
+    yield (
+        f"inference: {inference.answered} of {inference.requests} requests answered over "
+        f"{inference.circuits[0]}: {outcome}"
+    )
+    if inference.latency_us:
+        latency = inference.latency_us
+        yield (
+            f"  latency {latency.median:,.0f} us (median), {latency.p99:,.0f} us (p99); {inference.cycles:,} "
+            "cycles of the "
             "board"
         )

@@ -10,7 +10,7 @@ from testbed.commands.about import HostsFields, describe_hosts
 from testbed.commands.declare import Command, option
 from testbed.commands.groups import DEADLINE, HostsCommand, TopologyCommand
 from testbed.commands.lab.verify import CountedLink
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.measure.plan_job import PlanRun
@@ -74,14 +74,14 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
     ] = ""
     deadline_s: Annotated[float, DEADLINE] = 120.0
 
-    def run(self, place: Place) -> PlanJobDocument:
+    def run(self, context: CommandContext) -> PlanJobDocument:
         """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.plan_job import PHASE, Checkpoint, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
         lab, mode = choice.lab, hosts_of(choice.lab, self.hosts)
         checkpoint = (
             Checkpoint(self.checkpoint_bytes, self.checkpoint_every, self.checkpoint_folder)
@@ -89,8 +89,8 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
             else None
         )
         with (
-            place.session(lab, self.hosts) as session,
-            RunStore(place.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+            context.session(lab, self.hosts) as session,
+            RunStore(context.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             job = run_plan(
                 session,
@@ -105,7 +105,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
             run.add_rank_figures(job.ranks, job.flows, job.rates)
             rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
             run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
-        place.say(*yield_job_lines(choice, job))
+        context.say(*yield_job_lines(choice, job))
         return PlanJobDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),

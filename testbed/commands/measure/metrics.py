@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from testbed.commands.declare import Command
 from testbed.commands.documents import Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +34,24 @@ class Metrics(Command[MetricsDocument]):
     lab_help = "Lab files of labs whose switches are read too."
     role = "viewer"
 
-    def run(self, place: Place) -> MetricsDocument:
+    def run(self, context: CommandContext) -> MetricsDocument:
         """Read the metrics of the database, then those of the switches of each lab."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running
-        from testbed.observe.device_metrics import device_samples
+        from testbed.observe.device_metrics import read_device_samples
         from testbed.observe.exposition import format_exposition
         from testbed.observe.stored_metrics import load_samples
 
-        labs = [find_running(load_lab(path)) for path in place.lab_files]
-        samples = [*load_samples(place.runs_dir), *(sample for lab in labs for sample in device_samples(lab))]
+        labs = [find_running(load_lab(path)) for path in context.lab_files]
+        samples = [
+            *load_samples(context.runs_dir),
+            *(sample for lab in labs for sample in read_device_samples(lab)),
+        ]
         text = format_exposition(samples)
-        place.say(*(text.removesuffix("\n").split("\n") if text else ()))
+        context.say(*(text.removesuffix("\n").split("\n") if text else ()))
         return MetricsDocument(
             samples=tuple(
-                Sample(metric=one.metric, labels=one.labels_by_name, value=one.value) for one in samples
+                Sample(metric=sample.metric, labels=sample.labels_by_name, value=sample.value)
+                for sample in samples
             )
         )

@@ -12,7 +12,7 @@ from testbed.commands.about import EpochFields, HostsFields, describe_epoch, des
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Document, key
 from testbed.commands.groups import DEADLINE, SIZES, HostsCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
 from testbed.measure.model import Timing
@@ -190,36 +190,36 @@ class Measure(
     sizes: Annotated[str, SIZES] = "1KiB:8MiB"
     deadline_s: Annotated[float, DEADLINE] = 60.0
 
-    def run(self, place: Place) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
+    def run(self, context: CommandContext) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
         """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.nccl.launch import import_nccl
         from testbed.operate.choice import choose_design
 
-        if self.import_file is not None and place.lab_file is None:
+        if self.import_file is not None and context.lab_file is None:
             table = import_nccl(self.import_file)
-            _say_table(place, table)
+            _say_table(context, table)
             return NcclTestsDocument(**_make_table_keys(table))
-        if place.lab_file is None or self.import_file is not None:
+        if context.lab_file is None or self.import_file is not None:
             raise ResultsError(
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
         mode = hosts_of(choice.lab, self.hosts)
         if self.program == "nccl-tests":
-            return self._measure_nccl_tests(place, choice, mode, sizes)
-        return self._measure(place, choice, mode, sizes)
+            return self._measure_nccl_tests(context, choice, mode, sizes)
+        return self._measure(context, choice, mode, sizes)
 
     def _measure(
-        self, place: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, context: CommandContext, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current
 
         assert self.program != "nccl-tests", "`_measure_nccl_tests` measures with nccl-tests"
-        with self._open(place, choice, mode) as (session, run), narrate() as narrator:
+        with self._open(context, choice, mode) as (session, run), narrate() as narrator:
             result = measure_current(
                 session,
                 choice.design,
@@ -242,9 +242,9 @@ class Measure(
             )
             for row in result.timings
         ]
-        mark = "SIMULATED " if choice.lab.simulated else ""
-        place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-        place.say_table(f"{mark}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
+        prefix = "SIMULATED " if choice.lab.simulated else ""
+        context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        context.say_table(f"{prefix}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
@@ -252,7 +252,7 @@ class Measure(
         )
 
     def _measure_nccl_tests(
-        self, place: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, context: CommandContext, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
         from testbed.measure.current_topology import measure_nccl_tests
@@ -262,23 +262,25 @@ class Measure(
         names = tuple(self.interfaces.split(",") if self.interfaces else nics)
         settings = NcclSettings("IB" if self.interfaces else "Socket", names, channels=len(names))
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
-        with self._open(place, choice, mode) as (session, run):
+        with self._open(context, choice, mode) as (session, run):
             result = measure_nccl_tests(session, choice.design, run, settings, test)
-        place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-        _say_table(place, result.table)
-        place.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
+        context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        _say_table(context, result.table)
+        context.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
         return NcclTestsOfLab(**_make_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
-    def _open(self, place: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
+    def _open(
+        self, context: CommandContext, choice: DesignChoice, mode: HostsInUse
+    ) -> Iterator[tuple[LabSession, Run]]:
         """Open the lab, and begin the run that stores its measurements."""
         from testbed.measure.results.store import RunStore
 
         lab = choice.lab
         with (
-            place.session(lab, self.hosts, writes=True) as session,
-            RunStore(place.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+            context.session(lab, self.hosts, writes=True) as session,
+            RunStore(context.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             yield session, run
 
@@ -299,25 +301,25 @@ def _make_table_keys(table: NcclTable) -> dict[str, Any]:
 
 
 def _make_size(row: dict[str, Any]) -> NcclSize:
-    halves: dict[str, Any] = {}
+    timings: dict[str, Any] = {}
     for name in ("out_of_place", "in_place"):
         if row[name] is not None:
-            halves[name] = _make_timing(row[name])
+            timings[name] = _make_timing(row[name])
         if f"{name}_per_iter" in row:
-            halves[f"{name}_per_iter"] = IterationSpread(**row[f"{name}_per_iter"])
-    return NcclSize(**{**row, **halves})
+            timings[f"{name}_per_iter"] = IterationSpread(**row[f"{name}_per_iter"])
+    return NcclSize(**{**row, **timings})
 
 
 def _make_timing(keys: dict[str, Any]) -> NcclTiming:
     if "cpu_time" in keys:
         return NcclCpuTiming(
-            time=keys["cpu_time"], **{name: one for name, one in keys.items() if name != "cpu_time"}
+            time=keys["cpu_time"], **{name: value for name, value in keys.items() if name != "cpu_time"}
         )
     return NcclTiming(**keys)
 
 
-def _say_table(place: Place, table: NcclTable) -> None:
+def _say_table(context: CommandContext, table: NcclTable) -> None:
     from testbed.measure.nccl.table import format_table
 
-    place.say_table("Results of nccl-tests", *format_table(table))
-    place.say(*(f"problem: {problem}" for problem in table.problems))
+    context.say_table("Results of nccl-tests", *format_table(table))
+    context.say(*(f"problem: {problem}" for problem in table.problems))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class ProfileDocument(Document):
 
     def lines(self) -> Iterator[str]:
         """Yield the document for people."""
-        mark = "  SIMULATED: the step is a timed wait" if self.simulated else ""
+        suffix = "  SIMULATED: the step is a timed wait" if self.simulated else ""
         if self.choice is None:
-            yield f"no offload: run all on the trainer{mark}"
+            yield f"no offload: run all on the trainer{suffix}"
         else:
-            yield f"run {self.choice} at ratio {self.ratio:.2f}; workers needed: {self.workers}{mark}"
+            yield f"run {self.choice} at ratio {self.ratio:.2f}; workers needed: {self.workers}{suffix}"
         yield from (f"  {reason}" for reason in self.reasons)
         yield (
             f"before: {self.lthp:,.0f} samples per second, the trainer waits {self.stall_before:.0%} of the time;"
@@ -108,13 +108,13 @@ class OffloadProfile(Command[ProfileDocument]):
         option("Folder for profile.json, report.html and rates.png.", metavar="DIR", is_local=True),
     ] = None
 
-    def run(self, place: Place) -> ProfileDocument:
+    def run(self, context: CommandContext) -> ProfileDocument:
         """Measure the pipeline and decide. Raises `OffloadError`."""
         from testbed.offload.configuration import Choice, read_configuration
         from testbed.offload.session import profile_script
 
         choice = Choice(
-            self.scheduler, self.lab, self.workers, in_process=self.in_process, runs=place.runs_dir
+            self.scheduler, self.lab, self.workers, in_process=self.in_process, runs=context.runs_dir
         )
         with narrate() as narrator:
             profile, is_simulated = profile_script(
@@ -146,7 +146,7 @@ class OffloadProfile(Command[ProfileDocument]):
             simulated=is_simulated,
             report=report,
         )
-        place.say(*document.lines())
+        context.say(*document.lines())
         return document
 
 
@@ -164,7 +164,7 @@ class OffloadExplain(Command[DecisionDocument]):
         float | None, option("Decide again with this minimum speed-up; default: 1.1.", least=1)
     ] = None
 
-    def run(self, place: Place) -> DecisionDocument:
+    def run(self, context: CommandContext) -> DecisionDocument:
         """Decide again from a stored profile. Raises `OffloadError`."""
         from testbed.offload.policy import THRESHOLD, decide
         from testbed.offload.store import read_profile
@@ -176,7 +176,7 @@ class OffloadExplain(Command[DecisionDocument]):
             if document.choice
             else "no offload: run all on the trainer"
         )
-        place.say(choice, *(f"  {reason}" for reason in document.reasons))
+        context.say(choice, *(f"  {reason}" for reason in document.reasons))
         return document
 
 

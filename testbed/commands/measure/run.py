@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import ERROR, Document, UnfinishedOperation, key
 from testbed.commands.groups import MovingCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 from testbed.storage.owner import RUN
 
@@ -138,7 +138,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 "testbed run needs a command: write it after `--`, as in `testbed run LAB -- hostname`"
             )
 
-    def run(self, place: Place) -> ProgramDocument:
+    def run(self, context: CommandContext) -> ProgramDocument:
         """Run the command. Raises `LightDenied`, `RefusedToMove`, `HostError` and the errors of opening a lab."""
         from testbed.errors import HostError
         from testbed.lab.simulated.lifecycle import hosts_of
@@ -149,7 +149,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         from testbed.measure.results.store import RunStore
         from testbed.operate.apply import check_permission
 
-        lab, runs_dir = place.running_lab, place.runs_dir
+        lab, runs_dir = context.running_lab, context.runs_dir
         check_permission(lab, self.really_move)
         mode = hosts_of(lab)
         if mode == "model":
@@ -158,35 +158,35 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 "`testbed sim up --hosts kernel`"
             )
         request = LightRequest(self.nodes, self.topology_name, self.wait)
-        text = " ".join(shlex.join(redact_arguments(self.program)).split())
+        command_text = " ".join(shlex.join(redact_arguments(self.program)).split())
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
-            reason = f"run {run.run_id}: {self.reason or text}"[:200]
-            assert place.lab_file is not None
+            reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
+            assert context.lab_file is not None
 
             def note(line: str) -> None:
-                if not place.is_quiet:
-                    place.tell(f"testbed run: {line}")
+                if not context.is_quiet:
+                    context.tell(f"testbed run: {line}")
 
-            with Keeper(runs_dir, place.lab_file, run.run_id, reason) as keeper:
+            with Keeper(runs_dir, context.lab_file, run.run_id, reason) as keeper:
                 with provide_light(lab, request, runs_dir, keeper, note) as light:
-                    ranks = self._make_ranks(light, run.run_id, place)
+                    ranks = self._make_ranks(light, run.run_id, context)
                     try:
                         with deny_light():
                             launch = start_guards(light.fleet, light.hosts)
                         ranks.run(launch, run.directory / "ranks")
                     except BaseException:
-                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks, place).to_record())
+                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks, context).to_record())
                         raise
-                document = self._describe(run.run_id, light, ranks, place)
+                document = self._describe(run.run_id, light, ranks, context)
             run.add_phase(PHASE, document.to_record())
-        if RUN in os.environ and not place.is_quiet:  # a service keeps only the end of the output
-            for each in document.ranks:
-                place.say(*(f"[{each.rank}:{each.host}] {line}" for line in each.stdout.splitlines()))
-        for line in (*_summarise(document, ranks), *(each.line() for each in document.unfinished)):
+        if RUN in os.environ and not context.is_quiet:  # a service keeps only the end of the output
+            for rank in document.ranks:
+                context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
+        for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
             note(line)
         return document
 
-    def _make_ranks(self, light: Light, run_id: str, place: Place) -> Ranks:
+    def _make_ranks(self, light: Light, run_id: str, context: CommandContext) -> Ranks:
         from testbed.measure.program.ranks import Program, Ranks
 
         is_in_service = RUN in os.environ
@@ -199,12 +199,12 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             needs_folder=bool(self.folder),
         )
 
-        is_silent = place.is_quiet or is_in_service
+        is_silent = context.is_quiet or is_in_service
         return Ranks(
             program, (lambda _output: None) if is_silent else _print_output, lambda: light.watch.problem
         )
 
-    def _describe(self, run_id: str, light: Light, ranks: Ranks, place: Place) -> ProgramDocument:
+    def _describe(self, run_id: str, light: Light, ranks: Ranks, context: CommandContext) -> ProgramDocument:
         failure = ranks.failure
         return ProgramDocument(
             run_id=run_id,
@@ -217,23 +217,23 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             failed_rank=None if failure is None or ranks.program.is_mpi else failure.rank,
             ranks=tuple(
                 ProgramRank(
-                    rank=each.rank,
-                    host=each.host.name,
-                    exit_code=each.exit_code,
-                    seconds=each.seconds,
-                    problem=each.problem,
-                    stdout=each.stdout,
-                    stderr=each.stderr,
+                    rank=result.rank,
+                    host=result.host.name,
+                    exit_code=result.exit_code,
+                    seconds=result.seconds,
+                    problem=result.problem,
+                    stdout=result.stdout,
+                    stderr=result.stderr,
                 )
-                for each in ranks.results
+                for result in ranks.results
             ),
-            links=tuple(link for each in ranks.results for link in _list_links(light, each)),
+            links=tuple(link for result in ranks.results for link in _list_links(light, result)),
             patched=light.was_patched,
             patch_s=light.patch_s,
-            seconds=max((each.seconds for each in ranks.results), default=0.0),
+            seconds=max((result.seconds for result in ranks.results), default=0.0),
             restored=not light.problem,
             problem=light.problem,
-            unfinished=place.find_unfinished(),
+            unfinished=context.find_unfinished(),
         )
 
 
@@ -272,11 +272,11 @@ def _summarise(document: ProgramDocument, ranks: Ranks) -> Iterator[str]:
     """Yield lines for people on how a program ended."""
     if ranks.failure is not None:
         failure = ranks.failure
-        who = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
-        why = f" ({failure.problem})" if failure.problem else ""
-        others = [each.host.name for each in ranks.results if each.exit_code is None]
-        rest = f"; stopped: {', '.join(others)}" if others else ""
-        yield f"{who} on host {failure.host.name} ended first with {failure.exit_code}{why}{rest}"
+        subject = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
+        problem = f" ({failure.problem})" if failure.problem else ""
+        stopped_hosts = [result.host.name for result in ranks.results if result.exit_code is None]
+        stopped_text = f"; stopped: {', '.join(stopped_hosts)}" if stopped_hosts else ""
+        yield f"{subject} on host {failure.host.name} ended first with {failure.exit_code}{problem}{stopped_text}"
     if document.links:
         busiest = max(document.links, key=lambda link: link.mean_mbps)
         total = sum(link.sent_bytes for link in document.links)

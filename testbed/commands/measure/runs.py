@@ -12,7 +12,7 @@ from lightbed.wording import count_noun
 from testbed.commands.declare import REQUIRED, Command, argument, option, output_file_option
 from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
 from testbed.commands.groups import TableCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import RunSummary
@@ -37,7 +37,7 @@ class RunRecord:
     error: str
 
 
-RUN_COLUMNS = tuple(each.name for each in fields(RunRecord))
+RUN_COLUMNS = tuple(column.name for column in fields(RunRecord))
 """Columns of `--csv` and keys of `--json`."""
 
 
@@ -74,21 +74,21 @@ class Runs(TableCommand, Command[RunList]):
     lane = "reading"
     role = "viewer"
 
-    def run(self, place: Place) -> RunList:
+    def run(self, context: CommandContext) -> RunList:
         """List the runs."""
         from testbed.measure.results.store import RunStore
 
-        stored = RunStore(place.runs_dir).list_runs()
-        if stored:
+        summaries = RunStore(context.runs_dir).list_runs()
+        if summaries:
             rows = [
-                [run.run_id, run.lab, run.status, f"{run.started:%Y-%m-%d %H:%M:%S}", run.hosts, mark]
-                for run in stored
-                for mark in ["SIMULATED" if run.simulated else "real"]
+                [run.run_id, run.lab, run.status, f"{run.started:%Y-%m-%d %H:%M:%S}", run.hosts, source]
+                for run in summaries
+                for source in ["SIMULATED" if run.simulated else "real"]
             ]
-            place.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
+            context.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
         else:
-            place.say(f"no runs in {place.runs_dir}: `make run` makes one")
-        return RunList(runs=tuple(RunRecord(**_make_columns(run)) for run in stored))
+            context.say(f"no runs in {context.runs_dir}: `make run` makes one")
+        return RunList(runs=tuple(RunRecord(**_make_columns(run)) for run in summaries))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +121,12 @@ class RunsQuery(TableCommand, Command[QueryAnswer]):
         ),
     ] = REQUIRED
 
-    def run(self, place: Place) -> QueryAnswer:
+    def run(self, context: CommandContext) -> QueryAnswer:
         """Query a copy of the runs in memory. Raises `ResultsError`."""
         from testbed.measure.trends.sql import query_runs
 
-        answer = query_runs(place.runs_dir, self.statement)
-        place.say_table(count_noun(len(answer.rows), "row"), answer.columns, answer.rows)
+        answer = query_runs(context.runs_dir, self.statement)
+        context.say_table(count_noun(len(answer.rows), "row"), answer.columns, answer.rows)
         rows = tuple(
             tuple(str(cell) if isinstance(cell, datetime) else cell for cell in row) for row in answer.rows
         )
@@ -204,20 +204,25 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
     a: Annotated[str, argument(RUN, "A")] = REQUIRED
     b: Annotated[str, argument("Run to compare with it.", "B")] = REQUIRED
 
-    def run(self, place: Place) -> RunsComparison:
+    def run(self, context: CommandContext) -> RunsComparison:
         """Compare the runs. Raises `ResultsError`."""
         from testbed.measure.results.store import RunStore
         from testbed.measure.trends.comparison import compare_runs
 
-        store = RunStore(place.runs_dir)
-        one, other = store.load(self.a), store.load(self.b)
-        document = _make_comparison(one.summary.run_id, other.summary.run_id, compare_runs(one, other))
+        store = RunStore(context.runs_dir)
+        run_a, run_b = store.load(self.a), store.load(self.b)
+        document = _make_comparison(run_a.summary.run_id, run_b.summary.run_id, compare_runs(run_a, run_b))
         title = f"A = {document.a}, B = {document.b}: bus bandwidth in Mbit/s"
-        place.say_table(title, *document.to_table())
+        context.say_table(title, *document.to_table())
         if document.only_a or document.only_b:
-            only = f"{document.only_a} rows of A, {document.only_b} rows of B"
-            place.say(f"measured by only one of them: {only}")
-        place.say(*(f"{each.fact}: A {each.a or '-'}, B {each.b or '-'}" for each in document.differences))
+            row_counts = f"{document.only_a} rows of A, {document.only_b} rows of B"
+            context.say(f"measured by only one of them: {row_counts}")
+        context.say(
+            *(
+                f"{difference.fact}: A {difference.a or '-'}, B {difference.b or '-'}"
+                for difference in document.differences
+            )
+        )
         return document
 
 
@@ -228,7 +233,9 @@ def _make_comparison(a: str, b: str, comparison: RunComparison) -> RunsCompariso
         rows=tuple(RowPair(**row.as_json()) for row in comparison.rows),
         only_a=comparison.only_a,
         only_b=comparison.only_b,
-        differences=tuple(Difference(fact=fact, a=one, b=two) for fact, one, two in comparison.differences),
+        differences=tuple(
+            Difference(fact=fact, a=value_a, b=value_b) for fact, value_a, value_b in comparison.differences
+        ),
     )
 
 
@@ -301,7 +308,7 @@ class RunsTrend(Command[TrendDocument]):
         ),
     ] = 0.05
 
-    def run(self, place: Place) -> TrendDocument:
+    def run(self, context: CommandContext) -> TrendDocument:
         """Find the changes. Raises `JournalError`."""
         from testbed.measure.results.store import RunStore
         from testbed.measure.trends.report import (
@@ -311,17 +318,19 @@ class RunsTrend(Command[TrendDocument]):
             select_series,
         )
 
-        stored = RunStore(place.runs_dir).list_runs()
+        summaries = RunStore(context.runs_dir).list_runs()
         series = (
-            *read_bandwidth_series(stored, every_size=self.every_size),
-            *read_power_series(place.runs_dir, stored),
+            *read_bandwidth_series(summaries, every_size=self.every_size),
+            *read_power_series(context.runs_dir, summaries),
         )
-        report = find_trends(place.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
-        short = f", {report.short} too short (below 6 values)" if report.short else ""
-        place.say(
-            f"{len(report.series) - report.short} series of {count_noun(len(stored), 'run')} judged{short}"
+        report = find_trends(context.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
+        short_text = f", {report.short} too short (below 6 values)" if report.short else ""
+        context.say(
+            f"{len(report.series) - report.short} series of {count_noun(len(summaries), 'run')} judged{short_text}"
         )
-        place.say(*([line for change in report.changes for line in change.lines()] or ["no change of level"]))
+        context.say(
+            *([line for change in report.changes for line in change.lines()] or ["no change of level"])
+        )
         return TrendDocument(
             series=len(report.series),
             too_short=report.short,
@@ -333,7 +342,7 @@ class RunsTrend(Command[TrendDocument]):
 
 def _make_level_change(change: SeriesChange) -> LevelChange:
     row = change.as_json()
-    return LevelChange(**row | {"epochs": tuple(EpochOfChange(**one) for one in row["epochs"])})
+    return LevelChange(**row | {"epochs": tuple(EpochOfChange(**epoch) for epoch in row["epochs"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,26 +384,26 @@ class RunsExplain(Command[RunExplanation]):
     role = "viewer"
     run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
 
-    def run(self, place: Place) -> RunExplanation:
+    def run(self, context: CommandContext) -> RunExplanation:
         """Find what held up the run. Raises `ResultsError`."""
         from testbed.measure.diagnosis import explain_run
         from testbed.measure.results.store import RunStore
 
-        stored = RunStore(place.runs_dir).load(self.run_id)
-        explained = explain_run(stored)
-        simulated = " (SIMULATED)" if stored.summary.simulated else ""
-        place.say(
-            f"run {stored.summary.run_id}{simulated}, {count_noun(explained.ranks, 'rank')}",
-            *([explained.note] if explained.note else ()),
-            *(finding.describe() for finding in explained.findings),
+        stored_run = RunStore(context.runs_dir).load(self.run_id)
+        explanation = explain_run(stored_run)
+        suffix = " (SIMULATED)" if stored_run.summary.simulated else ""
+        context.say(
+            f"run {stored_run.summary.run_id}{suffix}, {count_noun(explanation.ranks, 'rank')}",
+            *([explanation.note] if explanation.note else ()),
+            *(finding.describe() for finding in explanation.findings),
         )
-        if not explained.note and not explained.findings:
-            place.say("no rank and no link held up the others")
+        if not explanation.note and not explanation.findings:
+            context.say("no rank and no link held up the others")
         return RunExplanation(
-            run_id=stored.summary.run_id,
-            ranks=explained.ranks,
-            findings=tuple(RunCause(**asdict(finding)) for finding in explained.findings),
-            note=explained.note,
+            run_id=stored_run.summary.run_id,
+            ranks=explanation.ranks,
+            findings=tuple(RunCause(**asdict(finding)) for finding in explanation.findings),
+            note=explanation.note,
         )
 
 
@@ -422,14 +431,14 @@ class Report(Command[ReportDocument]):
         """Return a file in the current folder, because the run's directory is on the service's machine."""
         return {"report.html": Path(f"report-{self.run_id}.html")}
 
-    def run(self, place: Place) -> ReportDocument:
+    def run(self, context: CommandContext) -> ReportDocument:
         """Write the report. Raises `ResultsError`."""
         from testbed.measure.report.page import write_report
         from testbed.measure.results.store import RunStore
 
-        stored = RunStore(place.runs_dir).load(self.run_id)
-        path = self.out or stored.summary.directory / "report.html"
-        write_report(stored, path)
-        timings = len(stored.timings)
-        place.say(f"{path}  ({timings} timings)")
-        return ReportDocument(**_make_columns(stored.summary), report=str(path), timings=timings)
+        stored_run = RunStore(context.runs_dir).load(self.run_id)
+        path = self.out or stored_run.summary.directory / "report.html"
+        write_report(stored_run, path)
+        timings = len(stored_run.timings)
+        context.say(f"{path}  ({timings} timings)")
+        return ReportDocument(**_make_columns(stored_run.summary), report=str(path), timings=timings)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import CHANGES, DONE, Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -29,12 +29,12 @@ class AuditLine:
 
     def line(self) -> str:
         """Return a line for people, with control characters escaped."""
-        lab = f" on lab {self.lab}" if self.lab else ""
-        why = f": {self.why}" if self.why else ""
-        plan = f" plan {self.plan[:12]}" if self.plan else ""
-        who = f"{self.who} ({self.role})"
-        line = f"{self.number} {self.at[:19]} {who}: {self.action}{lab}{plan}, {self.outcome}{why}"
-        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+        lab_text = f" on lab {self.lab}" if self.lab else ""
+        reason_text = f": {self.why}" if self.why else ""
+        plan_text = f" plan {self.plan[:12]}" if self.plan else ""
+        author = f"{self.who} ({self.role})"
+        line = f"{self.number} {self.at[:19]} {author}: {self.action}{lab_text}{plan_text}, {self.outcome}{reason_text}"
+        return "".join(character if character.isprintable() else repr(character)[1:-1] for character in line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +93,12 @@ class Audit(Command[AuditList | AuditCheck]):
         if self.expect and not self.verify:
             raise UsageError("--expect needs --verify")
 
-    def run(self, place: Place) -> AuditList | AuditCheck:
+    def run(self, context: CommandContext) -> AuditList | AuditCheck:
         """List the lines, or check them."""
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.audit import read_audit, verify
 
-        address = address_in(place.runs_dir)
+        address = get_database_address(context.runs_dir)
         if self.verify:
             check = verify(address, self.expect)
             document = AuditCheck(
@@ -108,8 +108,10 @@ class Audit(Command[AuditList | AuditCheck]):
                 broken=check.broken,
                 reason=check.reason,
             )
-            place.say(document.line())
+            context.say(document.line())
             return document
-        entries = tuple(AuditLine(**row) for row in read_audit(address, last=self.last))
-        place.say(*([one.line() for one in entries] or [f"the audit log of {place.runs_dir} is empty"]))
+        entries = tuple(AuditLine(**row) for row in read_audit(address, limit=self.last))
+        context.say(
+            *([entry.line() for entry in entries] or [f"the audit log of {context.runs_dir} is empty"])
+        )
         return AuditList(entries=entries)

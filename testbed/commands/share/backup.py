@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from lightbed.wording import count_noun
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.storage.backup import BackupReport
@@ -44,13 +44,15 @@ class Backup(Command[BackupDocument]):
     role = None
     file: Annotated[Path, argument(_FILE, "FILE", writes="backup.tar")] = REQUIRED
 
-    def run(self, place: Place) -> BackupDocument:
+    def run(self, context: CommandContext) -> BackupDocument:
         """Write the backup. Raises `StorageError`."""
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.backup import back_up
 
-        document = _make_document(self.file, back_up(address_in(place.runs_dir), place.runs_dir, self.file))
-        place.say(document.line(str(self.file)))
+        document = _make_document(
+            self.file, back_up(get_database_address(context.runs_dir), context.runs_dir, self.file)
+        )
+        context.say(document.line(str(self.file)))
         return document
 
 
@@ -65,14 +67,14 @@ class Restore(Command[BackupDocument]):
         bool, option("Replace the contents of the database; without this, it must be empty.", "--replace")
     ] = False
 
-    def run(self, place: Place) -> BackupDocument:
+    def run(self, context: CommandContext) -> BackupDocument:
         """Restore the backup. Raises `StorageError`."""
-        from testbed.storage.address import address_in, hide_password
+        from testbed.storage.address import get_database_address, hide_password
         from testbed.storage.backup import restore
 
-        address = address_in(place.runs_dir)
+        address = get_database_address(context.runs_dir)
         document = _make_document(
-            self.file, restore(self.file, address, place.runs_dir, replace=self.replace)
+            self.file, restore(self.file, address, context.runs_dir, replace=self.replace)
         )
-        place.say(document.line(hide_password(address)))
+        context.say(document.line(hide_password(address)))
         return document

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from testbed.commands.declare import REQUIRED, Command, Text, argument, option
 from testbed.commands.documents import Document, UnfinishedOperation
 from testbed.commands.groups import INTERVAL, parse_interval
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,12 +44,15 @@ class Lease:
 
     def line(self) -> str:
         """Return a line for people: `20261123T1 granted token 4: host:a, ann@lab1, until 2026-11-23 10:20:00 UTC`."""
-        until = datetime.fromtimestamp(self.expires, UTC)
+        expiry = datetime.fromtimestamp(self.expires, UTC)
         token = f" token {self.token}" if self.token else ""
         names = self.resources if len(self.resources) < 6 else (*self.resources[:5], "...")
-        why = self.waits_for or self.reason
-        text = f"{self.id} {self.state}{token}: {', '.join(names)}, {self.owner}, until {until:%Y-%m-%d %H:%M:%S} UTC"
-        return f"{text}; {why}" if why else text
+        reason = self.waits_for or self.reason
+        description = (
+            f"{self.id} {self.state}{token}: {', '.join(names)}, {self.owner}, until "
+            f"{expiry:%Y-%m-%d %H:%M:%S} UTC"
+        )
+        return f"{description}; {reason}" if reason else description
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +129,12 @@ class LeaseRequest(Command[LeaseDocument]):
             raise UsageError(f"--at {self.at!r} is not a time (example: 2026-11-24T09:00)") from error
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
-    def run(self, place: Place) -> LeaseDocument:
+    def run(self, context: CommandContext) -> LeaseDocument:
         """Request the parts, and wait for the grant. Raises `LeaseImpossible` and `LeaseDenied`."""
-        from testbed.leases.model import parts_of
+        from testbed.leases.model import find_parts
 
-        parts = parts_of(place.lab, self.resources)
-        with _open_store(place) as store:
+        parts = find_parts(context.lab, self.resources)
+        with _open_store(context) as store:
             lease = store.request(
                 self.resources,
                 parts,
@@ -142,15 +145,15 @@ class LeaseRequest(Command[LeaseDocument]):
                 reason=self.reason,
             )
             lease = _wait_for_grant(store, lease, self.wait)
-        return _say_lease(place, lease)
+        return _say_lease(context, lease)
 
 
-def _wait_for_grant(store: LeaseStore, lease: model.Lease, at_most_s: float) -> model.Lease:
-    """Poll a request until it is granted or `at_most_s` has passed, and return its last state.
+def _wait_for_grant(store: LeaseStore, lease: model.Lease, max_wait_s: float) -> model.Lease:
+    """Poll a request until it is granted or `max_wait_s` has passed, and return its last state.
 
     Each poll extends the request. A reservation has a fixed time and is not extended.
     """
-    deadline = time.monotonic() + at_most_s
+    deadline = time.monotonic() + max_wait_s
     while not lease.is_held and time.monotonic() < deadline:
         time.sleep(POLL_S)
         lease = store.get(lease.id) if lease.starts_s else store.extend(lease.id)
@@ -165,19 +168,19 @@ class LeaseList(Command[LeaseListDocument]):
     role = "viewer"
     ended: Annotated[bool, option("Show ended leases too.", "--ended")] = False
 
-    def run(self, place: Place) -> LeaseListDocument:
+    def run(self, context: CommandContext) -> LeaseListDocument:
         """List the leases."""
         from testbed.leases.listing import read_maintenance
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
 
-        row = read_maintenance(address_in(place.runs_dir), place.lab.name)
+        row = read_maintenance(get_database_address(context.runs_dir), context.lab.name)
         maintenance = MaintenanceReason(**row) if row else None
-        leases = _read_leases(place, ended=self.ended)
+        leases = _read_leases(context, ended=self.ended)
         if maintenance:
-            place.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
-        place.say(*([one.line() for one in leases] or ["no leases"]))
+            context.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
+        context.say(*([lease.line() for lease in leases] or ["no leases"]))
         return LeaseListDocument(
-            lab=place.lab.name, leases=leases, maintenance=maintenance, unfinished=place.say_unfinished()
+            lab=context.lab.name, leases=leases, maintenance=maintenance, unfinished=context.say_unfinished()
         )
 
 
@@ -197,11 +200,11 @@ class LeaseExtend(Command[LeaseDocument]):
         if self.ttl:
             parse_interval(self.ttl)
 
-    def run(self, place: Place) -> LeaseDocument:
+    def run(self, context: CommandContext) -> LeaseDocument:
         """Extend the lease."""
-        with _open_store(place) as store:
+        with _open_store(context) as store:
             lease = store.extend(self.lease, parse_interval(self.ttl) if self.ttl else None)
-        return _say_lease(place, lease)
+        return _say_lease(context, lease)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +214,11 @@ class LeaseRelease(Command[LeaseDocument]):
     lane = "prompt"
     lease: Annotated[str, _LEASE_ID] = REQUIRED
 
-    def run(self, place: Place) -> LeaseDocument:
+    def run(self, context: CommandContext) -> LeaseDocument:
         """Release the lease."""
-        with _open_store(place) as store:
+        with _open_store(context) as store:
             lease = store.release(self.lease)
-        return _say_lease(place, lease)
+        return _say_lease(context, lease)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +232,11 @@ class LeaseBreak(Command[LeaseDocument]):
         REQUIRED
     )
 
-    def run(self, place: Place) -> LeaseDocument:
+    def run(self, context: CommandContext) -> LeaseDocument:
         """End anyone's lease."""
-        with _open_store(place) as store:
+        with _open_store(context) as store:
             lease = store.break_(self.lease, self.reason)
-        return _say_lease(place, lease)
+        return _say_lease(context, lease)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,12 +263,12 @@ class Maintenance(Command[MaintenanceDocument]):
         float, option("Time limit for a move that is already running.", metavar="SECONDS", least=0, most=3600)
     ] = 120.0
 
-    def run(self, place: Place) -> MaintenanceDocument:
+    def run(self, context: CommandContext) -> MaintenanceDocument:
         """Stop all motion and wait until nothing moves, or allow it again."""
         from testbed.leases.store import wait_until_still
 
-        lab = place.lab.name
-        with _open_store(place) as store:
+        lab = context.lab.name
+        with _open_store(context) as store:
             if self.to == "off":
                 was_set = store.clear_maintenance()
                 line = f"lab '{lab}' {'may be changed again' if was_set else 'was not under maintenance'}"
@@ -273,30 +276,30 @@ class Maintenance(Command[MaintenanceDocument]):
                 store.set_maintenance(self.reason)
                 wait_until_still(store, self.wait)
                 line = f"lab '{lab}' is under maintenance: nothing moves until `testbed maintenance off`"
-        place.say(line)
-        return MaintenanceDocument(lab=lab, maintenance=self.to == "on", unfinished=place.say_unfinished())
+        context.say(line)
+        return MaintenanceDocument(lab=lab, maintenance=self.to == "on", unfinished=context.say_unfinished())
 
 
 @contextmanager
-def _open_store(place: Place) -> Iterator[LeaseStore]:
-    from testbed.leases.fence import database_errors
+def _open_store(context: CommandContext) -> Iterator[LeaseStore]:
+    from testbed.leases.fence import convert_database_errors
     from testbed.leases.store import LeaseStore
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
     from testbed.storage.database import Database
 
-    database = Database(address_in(place.runs_dir))
+    database = Database(get_database_address(context.runs_dir))
     try:
-        with database_errors(database):
-            yield LeaseStore(database, place.lab.name)
+        with convert_database_errors(database):
+            yield LeaseStore(database, context.lab.name)
     finally:
         database.close()
 
 
-def _read_leases(place: Place, *, ended: bool) -> tuple[Lease, ...]:
+def _read_leases(context: CommandContext, *, ended: bool) -> tuple[Lease, ...]:
     from testbed.leases.listing import describe_leases
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
 
-    rows = describe_leases(address_in(place.runs_dir), place.lab.name, time.time(), ended=ended)
+    rows = describe_leases(get_database_address(context.runs_dir), context.lab.name, time.time(), ended=ended)
     return tuple(_make_lease(row) for row in rows)
 
 
@@ -304,8 +307,8 @@ def _make_lease(row: dict[str, Any]) -> Lease:
     return Lease(**row | {"resources": tuple(row["resources"]), "allowed": tuple(row["allowed"])})
 
 
-def _say_lease(place: Place, lease: model.Lease) -> LeaseDocument:
+def _say_lease(context: CommandContext, lease: model.Lease) -> LeaseDocument:
     """Print the current state of a lease, and return its document."""
-    leases = tuple(one for one in _read_leases(place, ended=True) if one.id == lease.id)
-    place.say(*(one.line() for one in leases))
-    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=place.say_unfinished())
+    leases = tuple(row for row in _read_leases(context, ended=True) if row.id == lease.id)
+    context.say(*(row.line() for row in leases))
+    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=context.say_unfinished())

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Document, UnfinishedOperation
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import JournalError
 
 
@@ -36,8 +36,8 @@ class StopDocument(Document):
         return [
             f"lab '{self.lab}' is stopped; `testbed stop {lab_file} --release` allows changes again",
             *(
-                f"operation {each} ends at its next write; a device completes a move that it has started"
-                for each in self.running or ()
+                f"operation {operation} ends at its next write; a device completes a move that it has started"
+                for operation in self.running or ()
             ),
         ]
 
@@ -55,38 +55,40 @@ class Stop(Command[StopDocument]):
     ] = ""
     release: Annotated[bool, option("Allow moves again.", "--release")] = False
 
-    def run(self, place: Place) -> StopDocument:
+    def run(self, context: CommandContext) -> StopDocument:
         """Stop the lab, or let it move again."""
         from testbed.operate.engine.consent import EmergencyStop
 
-        lab = place.lab
-        latch = EmergencyStop(place.runs_dir, lab.name)
+        lab = context.lab
+        emergency_stop = EmergencyStop(context.runs_dir, lab.name)
         if self.release:
-            was_stopped, running, reading_error = latch.release(), None, ""
+            was_stopped, running, reading_error = emergency_stop.release(), None, ""
         else:
-            latch.pull(self.reason)
+            emergency_stop.pull(self.reason)
             was_stopped = None
-            running, reading_error = _find_running_operations(place)
+            running, reading_error = _find_running_operations(context)
         document = StopDocument(
             lab=lab.name,
             stopped=not self.release,
             was_stopped=was_stopped,
             reason=None if self.release else self.reason,
             running=running,
-            unfinished=place.find_unfinished(),
+            unfinished=context.find_unfinished(),
         )
-        place.say(*document.lines(place.lab_file), *([reading_error] if reading_error else []))
-        place.say(*(each.line() for each in document.unfinished))
+        context.say(*document.lines(context.lab_file), *([reading_error] if reading_error else []))
+        context.say(*(operation.line() for operation in document.unfinished))
         return document
 
 
-def _find_running_operations(place: Place) -> tuple[tuple[str, ...], str]:
+def _find_running_operations(context: CommandContext) -> tuple[tuple[str, ...], str]:
     """Return the ids of running operations, and "". If the journal cannot be read, return () and the error."""
-    from testbed.operate.recovery.records import operations_of
+    from testbed.operate.recovery.records import load_operations
 
     try:
         return tuple(
-            one.id for one in operations_of(place.runs_dir, place.lab.name) if one.state == "running"
+            record.id
+            for record in load_operations(context.runs_dir, context.lab.name)
+            if record.state == "running"
         ), ""
     except JournalError as error:
         return (), f"cannot read the running operations: {error}"

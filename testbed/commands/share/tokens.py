@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import REQUIRED, Command, Role, argument, option
 from testbed.commands.documents import Document
 from testbed.commands.groups import INTERVAL
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.storage import tokens
@@ -34,8 +34,8 @@ class Token(Document):
     def line(self) -> str:
         """Return a line for people."""
         limits = ", ".join([*self.scopes, *self.labs])
-        until = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
-        return f"{self.id} {self.role} {self.name}, {until}{f', only {limits}' if limits else ''}"
+        validity = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
+        return f"{self.id} {self.role} {self.name}, {validity}{f', only {limits}' if limits else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +75,9 @@ class TokenCreate(Command[NewToken]):
         tuple[str, ...], option("Limit to this lab (repeatable); default: all.", metavar="NAME")
     ] = ()
 
-    def run(self, place: Place) -> NewToken:
+    def run(self, context: CommandContext) -> NewToken:
         """Create the token. Raises `InvalidRequest`."""
-        with _open_store(place) as store:
+        with _open_store(context) as store:
             token, text = store.create(
                 self.name or getpass.getuser(),
                 self.token_role,
@@ -86,7 +86,7 @@ class TokenCreate(Command[NewToken]):
                 labs=self.lab,
             )
         document = NewToken(**token.json(), token=text)
-        place.say(text, f"{document.line()}; it is shown only once: store it in LIGHTBED_TOKEN")
+        context.say(text, f"{document.line()}; it is shown only once: store it in LIGHTBED_TOKEN")
         return document
 
 
@@ -97,12 +97,17 @@ class TokenList(Command[TokenListDocument]):
     needs = "nothing"
     role = None
 
-    def run(self, place: Place) -> TokenListDocument:
+    def run(self, context: CommandContext) -> TokenListDocument:
         """List the tokens."""
-        with _open_store(place) as store:
-            stored = tuple(_make_token(one) for one in store.list())
-        place.say(*([one.line() for one in stored] or ["no tokens: create one with `testbed token create`"]))
-        return TokenListDocument(tokens=stored)
+        with _open_store(context) as store:
+            token_documents = tuple(_make_token(token) for token in store.list())
+        context.say(
+            *(
+                [token.line() for token in token_documents]
+                or ["no tokens: create one with `testbed token create`"]
+            )
+        )
+        return TokenListDocument(tokens=token_documents)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +118,11 @@ class TokenRevoke(Command[Token]):
     role = None
     token: Annotated[str, argument("Token id, as shown by `testbed token list`.", "ID")] = REQUIRED
 
-    def run(self, place: Place) -> Token:
+    def run(self, context: CommandContext) -> Token:
         """Revoke the token. Raises `NotFound`."""
-        with _open_store(place) as store:
+        with _open_store(context) as store:
             token = _make_token(store.revoke(self.token))
-        place.say(token.line())
+        context.say(token.line())
         return token
 
 
@@ -126,15 +131,15 @@ def _make_token(token: tokens.Token) -> Token:
 
 
 @contextmanager
-def _open_store(place: Place) -> Iterator[tokens.TokenStore]:
-    from testbed.leases.fence import database_errors
-    from testbed.storage.address import address_in
+def _open_store(context: CommandContext) -> Iterator[tokens.TokenStore]:
+    from testbed.leases.fence import convert_database_errors
+    from testbed.storage.address import get_database_address
     from testbed.storage.database import Database
     from testbed.storage.tokens import TokenStore
 
-    database = Database(address_in(place.runs_dir))
+    database = Database(get_database_address(context.runs_dir))
     try:
-        with database_errors(database):
+        with convert_database_errors(database):
             yield TokenStore(database)
     finally:
         database.close()

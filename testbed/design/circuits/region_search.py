@@ -31,8 +31,8 @@ DEPTH = 0.3
 def search_circuits(traffic: Floats, ports: int, circuit_rate: float, packet_rate: float) -> Integers:
     """Return the circuits, shape (n, n), for `traffic` in bytes with a zero diagonal. Rates are in bytes per second."""
     size = len(traffic)
-    best = np.zeros((size, size), dtype=np.int64)
-    high = seconds_of(traffic, best, circuit_rate, packet_rate)
+    best_circuits = np.zeros((size, size), dtype=np.int64)
+    high = compute_seconds(traffic, best_circuits, circuit_rate, packet_rate)
     low = high * packet_rate / (packet_rate + ports * circuit_rate)
     fraction = 0.5 * low / high + 0.5
     misses, probes = 0, max(2, PROBES // len(traffic))
@@ -42,7 +42,7 @@ def search_circuits(traffic: Floats, ports: int, circuit_rate: float, packet_rat
         if not fits:
             circuits, fits = fit_within(traffic, ports, goal * circuit_rate, goal * packet_rate, False)
         if fits:
-            best, high = circuits, seconds_of(traffic, circuits, circuit_rate, packet_rate)
+            best_circuits, high = circuits, compute_seconds(traffic, circuits, circuit_rate, packet_rate)
             misses = 0
         else:
             low = max(low, goal)
@@ -50,11 +50,11 @@ def search_circuits(traffic: Floats, ports: int, circuit_rate: float, packet_rat
         # Circuits are whole numbers, so a smaller T can fit where a larger one failed: also probe below the interval.
         is_bisecting = high - low > PRECISION * high
         fraction = (low + high) / (2 * high) if is_bisecting else 1 - DEPTH * (misses + 1) / (probes + 1)
-    return best
+    return best_circuits
 
 
 @compile_function
-def seconds_of(traffic: Floats, circuits: Integers, circuit_rate: float, packet_rate: float) -> float:
+def compute_seconds(traffic: Floats, circuits: Integers, circuit_rate: float, packet_rate: float) -> float:
     """Return the seconds of the all-to-all; compiled version of `regions.exchange_seconds`."""
     size = len(traffic)
     slowest = 0.0

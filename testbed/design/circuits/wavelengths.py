@@ -84,61 +84,62 @@ class _Programme:
             for start, end in pairwise(starts.tolist())
         )
 
-    def share_of(self, chosen: Floats) -> float:
+    def share_of(self, selection: Floats) -> float:
         """Return the least number of circuits per unit of demand, 0 without demands."""
-        return float(((self.serves @ chosen) / self.demands).min()) if self.demands.size else 0.0
+        return float(((self.serves @ selection) / self.demands).min()) if self.demands.size else 0.0
 
 
-def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
+def solve_bound(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
     """Return the solution of the linear programme: an upper bound on every allocation in whole circuits.
 
     `demands` is (n, n), in any unit. Arcs are at most `max_distance` segments long. Raises `ValueError` for a demand
-    that is negative, from a node to itself or longer than `max_distance`, and unless `waves` is even and at least 2.
+    that is negative, from a node to itself or longer than `max_distance`, and unless `wavelength_count` is even and at
+    least 2.
     """
-    programme = _make_programme(demands, waves, max_distance)
+    programme = _make_programme(demands, wavelength_count, max_distance)
     circuits, share = _solve(programme)
     return Wavelengths(_to_wavelengths(programme, circuits).circuits, share)
 
 
 def allocate_exactly(
-    demands: Floats, waves: int, max_distance: int | None = None, seconds: float | None = None
+    demands: Floats, wavelength_count: int, max_distance: int | None = None, seconds: float | None = None
 ) -> Wavelengths:
     """Return the optimal allocation in whole circuits; the time grows fast beyond 16 nodes.
 
     After `seconds`, return the best allocation so far. Raises `RuntimeError` if there is none, and `ValueError` as
     `solve_bound` does.
     """
-    programme = _make_programme(demands, waves, max_distance)
+    programme = _make_programme(demands, wavelength_count, max_distance)
     return _to_wavelengths(programme, np.round(_solve(programme, integral=True, seconds=seconds)[0]))
 
 
-def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
+def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
     """Return whole circuits close to the bound; a thousand nodes take seconds.
 
     Remaining wavelengths go to the pairs of least share, and among these to the shortest arc. So many pairs have a
     circuit even if no allocation serves all. Raises `ValueError` as `solve_bound` does.
     """
-    programme = _make_programme(demands, waves, max_distance)
-    best = _round(programme)
+    programme = _make_programme(demands, wavelength_count, max_distance)
+    allocation = _round(programme)
     # An antipodal pair of symmetric demands would get a circuit in both directions at once: too coarse.
     antipodal = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
     if _is_circulant(demands) and not antipodal:
-        regular = _make_programme(demands, waves, max_distance, circulant=True)
+        regular = _make_programme(demands, wavelength_count, max_distance, circulant=True)
         alternative = _round(regular)
-        if regular.share_of(alternative) >= programme.share_of(best) > 0:
+        if regular.share_of(alternative) >= programme.share_of(allocation) > 0:
             return _to_wavelengths(regular, alternative)
-    return _to_wavelengths(programme, best)
+    return _to_wavelengths(programme, allocation)
 
 
 def ring_circuits(
-    demand_bytes: Floats, waves: int, max_distance: int | None = None, *, exact: bool = True
+    demand_bytes: Floats, wavelength_count: int, max_distance: int | None = None, *, exact: bool = True
 ) -> Integers:
     """Return the number of circuits from row to column, (n, n), summed over both directions.
 
     Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If there are
     too few wavelengths for a circuit per pair, the nearest pairs come first. With `exact`, rings
     of up to 16 nodes also try integer programming for at most two seconds. More than 20,000 pairs use the shorter arc
-    only. Raises `ValueError` for negative demands, and unless `waves` is even and at least 2.
+    only. Raises `ValueError` for negative demands, and unless `wavelength_count` is even and at least 2.
     """
     nodes = len(demand_bytes)
     ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
@@ -149,16 +150,16 @@ def ring_circuits(
     crossed = np.bincount(distance[demands > 0], minlength=1) * np.arange(
         distance[demands > 0].max(initial=0) + 1
     )
-    if crossed.sum() > waves * nodes:
-        reach = int(np.argmax(np.cumsum(crossed) > waves * nodes))
+    if crossed.sum() > wavelength_count * nodes:
+        reach = int(np.argmax(np.cumsum(crossed) > wavelength_count * nodes))
         demands[distance > reach] = 0.0
         max_distance = reach
     elif np.count_nonzero(demands) > _MAX_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
-    best = allocate(demands, waves, max_distance)
+    allocation = allocate(demands, wavelength_count, max_distance)
     if exact and nodes <= _MAX_NODES_EXACT:
-        best = _improve(_make_programme(demands, waves, max_distance), best)
-    return np.asarray(best.circuits.sum(axis=0).round(), np.int64)
+        allocation = _improve(_make_programme(demands, wavelength_count, max_distance), allocation)
+    return np.asarray(allocation.circuits.sum(axis=0).round(), np.int64)
 
 
 def _improve(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
@@ -176,13 +177,13 @@ def _improve(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
 
 
 def _make_programme(
-    demands: Floats, waves: int, max_distance: int | None, *, circulant: bool = False
+    demands: Floats, wavelength_count: int, max_distance: int | None, *, circulant: bool = False
 ) -> _Programme:
     nodes = len(demands)
     if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
         raise ValueError("demands must be a square matrix of numbers of 0 or more, with 0 on the diagonal")
-    if waves < 2 or waves % 2:
-        raise ValueError(f"{waves} wavelengths: the number must be even, half for each direction")
+    if wavelength_count < 2 or wavelength_count % 2:
+        raise ValueError(f"{wavelength_count} wavelengths: the number must be even, half for each direction")
     longest = nodes - 1 if max_distance is None else max_distance
     # Both directions of a symmetric pair are one unknown of the programme, so their circuits are symmetric, too.
     symmetric = bool((demands == demands.T).all())
@@ -192,7 +193,7 @@ def _make_programme(
         for direction_bit, length in enumerate(((target - source) % nodes, (source - target) % nodes))
         if length <= longest and not (symmetric and direction_bit)
     ]
-    return _assemble(demands, waves // 2, arcs, symmetric=symmetric, circulant=circulant)
+    return _assemble(demands, wavelength_count // 2, arcs, symmetric=symmetric, circulant=circulant)
 
 
 def _assemble(
@@ -282,7 +283,7 @@ def _solve(
     width = arcs + loads + 1
     # The unknown is the number of circuits of the largest demand: the solver's tolerances are then free of units.
     scaled = programme.demands / programme.demands.max()
-    served = hstack(
+    served_shares = hstack(
         [
             programme.serves,
             csr_array((len(programme.demands), loads)),
@@ -296,7 +297,7 @@ def _solve(
     )
     solution = milp(
         -np.eye(1, width, width - 1)[0],
-        constraints=[LinearConstraint(served, 0, np.inf), LinearConstraint(balance, 0, 0)],
+        constraints=[LinearConstraint(served_shares, 0, np.inf), LinearConstraint(balance, 0, 0)],
         integrality=np.concatenate([np.full(arcs, int(integral)), np.zeros(loads + 1)]),
         bounds=Bounds(0, np.concatenate([np.full(arcs, np.inf), np.full(loads, programme.half), [np.inf]])),
         options={} if seconds is None else {"time_limit": seconds},
@@ -335,7 +336,7 @@ def _round(programme: _Programme) -> Floats:
     bound, share = _solve(programme)
     levels = _list_shares(programme, share)
     search = _Search(programme, bound)
-    best = np.zeros(len(bound))
+    best_circuits = np.zeros(len(bound))
     low, high = -1, len(levels)
     while high - low > 1:
         middle = (low + high) // 2
@@ -343,8 +344,8 @@ def _round(programme: _Programme) -> Floats:
         if circuits is None:
             high = middle
         else:
-            low, best = middle, circuits
-    return _fill(programme, best)
+            low, best_circuits = middle, circuits
+    return _fill(programme, best_circuits)
 
 
 def _count_required(programme: _Programme, share: float) -> Floats:
@@ -379,12 +380,12 @@ class _Search:
         if (load + self._moves.minimum(0) @ need[self._both] > half).any():
             return None
         max_counts = need[self._both]
-        divided = (
+        divided_counts = (
             self._divide(load, max_counts)
             if len(max_counts) <= _MAX_PAIRS_RESOLVED
             else self._longer * max_counts
         )
-        if divided is None:
+        if divided_counts is None:
             return None
         random = np.random.default_rng(0)
         for start in range(_STARTS):
@@ -393,7 +394,7 @@ class _Search:
             order = np.arange(len(max_counts)) if start < 2 else random.permutation(len(max_counts))
             whole_counts = np.zeros(len(max_counts))
             whole_counts[order] = np.diff(
-                np.floor(np.cumsum(divided[order]) + offset + _TOLERANCE), prepend=0.0
+                np.floor(np.cumsum(divided_counts[order]) + offset + _TOLERANCE), prepend=0.0
             )
             moved = self._repair(load, np.clip(whole_counts, 0, max_counts), max_counts, random)
             if moved is not None:
@@ -437,10 +438,10 @@ class _Search:
         load = load + self._moves @ moved
         free_at = np.zeros(len(max_counts), int)
         for step in range(_MAX_MOVES):
-            worst = int(load.argmax())
-            if load[worst] <= half + _TOLERANCE:
+            worst_segment = int(load.argmax())
+            if load[worst_segment] <= half + _TOLERANCE:
                 return moved
-            start, end = self._by_segment.indptr[worst : worst + 2]
+            start, end = self._by_segment.indptr[worst_segment : worst_segment + 2]
             pairs, signs = self._by_segment.indices[start:end], -np.sign(self._by_segment.data[start:end])
             possible = np.where(signs > 0, moved[pairs] < max_counts[pairs], moved[pairs] > 0)
             possible &= (signs != 0) & (free_at[pairs] <= step)
@@ -453,11 +454,11 @@ class _Search:
             load_after = load[:, None] + self._moves[:, pairs].toarray() * signs
             excess = np.square(np.maximum(load_after - half, 0)).sum(axis=0)
             near_excess = np.square(np.maximum(load_after - half + 1, 0)).sum(axis=0)
-            best = int((excess + 0.01 * near_excess + 1e-3 * random.random(len(pairs))).argmin())
-            load = load_after[:, best]
-            moved[pairs[best]] += signs[best]
+            best_index = int((excess + 0.01 * near_excess + 1e-3 * random.random(len(pairs))).argmin())
+            load = load_after[:, best_index]
+            moved[pairs[best_index]] += signs[best_index]
             # A pair that moved is locked for a few steps, which prevents cycles.
-            free_at[pairs[best]] = step + 2 + int(random.integers(0, 5))
+            free_at[pairs[best_index]] = step + 2 + int(random.integers(0, 5))
         return None
 
 

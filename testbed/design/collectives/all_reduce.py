@@ -12,10 +12,10 @@ from sim.models import network as flow
 from sim.models.network import Network, RingTraffic
 from sim.models.network.allreduce import parts
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.collectives.kind import Collective, Ways
+from testbed.design.collectives.kind import Collective, CollectiveLayout
 from testbed.design.collectives.performance import Steps
 from testbed.design.model import Link, RingOrder, Routes, Wiring
-from testbed.design.routing.routes import ring_links
+from testbed.design.routing.routes import list_ring_links
 from testbed.errors import TopologyError
 
 RingPaths = tuple[tuple[Link, ...], ...]
@@ -26,7 +26,7 @@ def ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> tu
     copies = Counter[RingOrder]()
     paths = []
     for ring in rings:
-        paths.append(ring_links(wiring, ring, routes, copy=copies[ring]))
+        paths.append(list_ring_links(wiring, ring, routes, copy=copies[ring]))
         copies[ring] += 1
     return tuple(paths)
 
@@ -108,21 +108,21 @@ def _allreduce_bus_factor(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks
 
 
-def _compute_link_shares(wiring: Wiring, routes: Routes, ways: Ways) -> Mapping[Link, float]:
-    share = _allreduce_bus_factor(ways.ranks) / ways.rings_per_node
-    loads = link_loads(wiring, routes, ways.rings)
+def _compute_link_shares(wiring: Wiring, routes: Routes, layout: CollectiveLayout) -> Mapping[Link, float]:
+    share = _allreduce_bus_factor(layout.ranks) / layout.rings_per_node
+    loads = link_loads(wiring, routes, layout.rings)
     return {link: crossings * share for link, crossings in loads.items()}
 
 
 ALL_REDUCE = Collective(
     "all_reduce",
-    is_one_of=lambda ways: not ways.pairs,
+    is_one_of=lambda layout: not layout.pairs,
     bus_factor=_allreduce_bus_factor,
     link_shares=_compute_link_shares,
-    limit_mbps=lambda wiring, routes, ways, rate: link_limit_mbps(wiring, routes, ways.rings, rate),
-    time_s=lambda wiring, routes, ways, size, rate, _mtu: allreduce_time_s(
-        wiring, routes, ways.rings, size, Network(rate)
+    limit_mbps=lambda wiring, routes, layout, rate: link_limit_mbps(wiring, routes, layout.rings, rate),
+    time_s=lambda wiring, routes, layout, size, rate, _mtu: allreduce_time_s(
+        wiring, routes, layout.rings, size, Network(rate)
     ),
-    graph=lambda nodes, ways, size, iterations: allreduce_graph(nodes, ways.rings, size, iterations),
+    graph=lambda nodes, layout, size, iterations: allreduce_graph(nodes, layout.rings, size, iterations),
     on_gpus=True,
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from testbed.design.collectives.all_reduce import ALL_REDUCE
 from testbed.design.collectives.exchange import ALL_TO_ALL, SEND_RECEIVE
-from testbed.design.collectives.kind import Collective, Ways
+from testbed.design.collectives.kind import Collective, CollectiveLayout
 
 COLLECTIVES = (ALL_REDUCE, ALL_TO_ALL, SEND_RECEIVE)
-"""All collectives, in the order in which `collective_of` tries them: specific collectives first."""
+"""All collectives, in the order in which `find_collective` tries them: specific collectives first."""
 
 
-def collective_of(ways: Ways) -> Collective:
+def find_collective(layout: CollectiveLayout) -> Collective:
     """Return the first collective of the table that sends data in these ways."""
-    return next(candidate for candidate in COLLECTIVES if candidate.is_one_of(ways))
+    return next(candidate for candidate in COLLECTIVES if candidate.is_one_of(layout))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from sim.models.network.allreduce import parts
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.collectives.kind import Collective, Pair, Ways
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, Steps, hosts_fabric, predict_s
+from testbed.design.collectives.kind import Collective, CollectiveLayout, Pair
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, Steps, build_hosts_fabric, predict_time_s
 from testbed.design.model import Link, Routes, Wiring
 from testbed.errors import TopologyError
 
@@ -47,25 +47,30 @@ def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iteration
 
 
 def _exchange_time_s(
-    wiring: Wiring, routes: Routes, ways: Ways, size_bytes: int, rate_mbps: float, mtu_bytes: int
+    wiring: Wiring,
+    routes: Routes,
+    layout: CollectiveLayout,
+    size_bytes: int,
+    rate_mbps: float,
+    mtu_bytes: int,
 ) -> float:
-    fabric = hosts_fabric(wiring, routes, rate_mbps, mtu_bytes=mtu_bytes)
-    return predict_s(exchange_graph(wiring.nodes, ways.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
+    fabric = build_hosts_fabric(wiring, routes, rate_mbps, mtu_bytes=mtu_bytes)
+    return predict_time_s(exchange_graph(wiring.nodes, layout.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
 
 
-def exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:
+def exchange(name: str, is_one_of: Callable[[CollectiveLayout], bool]) -> Collective:
     """Return a collective in which each node sends equal parts of its tensor to its targets."""
     return Collective(
         name,
         is_one_of,
         bus_factor=lambda _ranks: 1.0,
-        link_shares=lambda _wiring, routes, ways: exchange_loads(routes, ways.pairs),
-        limit_mbps=lambda _wiring, routes, ways, rate: exchange_limit_mbps(routes, ways.pairs, rate),
+        link_shares=lambda _wiring, routes, layout: exchange_loads(routes, layout.pairs),
+        limit_mbps=lambda _wiring, routes, layout, rate: exchange_limit_mbps(routes, layout.pairs, rate),
         time_s=_exchange_time_s,
-        graph=lambda nodes, ways, size, iterations: exchange_graph(nodes, ways.pairs, size, iterations),
+        graph=lambda nodes, layout, size, iterations: exchange_graph(nodes, layout.pairs, size, iterations),
         on_gpus=False,
     )
 
 
-ALL_TO_ALL = exchange("all_to_all", lambda ways: len(ways.pairs) == ways.ranks * (ways.ranks - 1))
-SEND_RECEIVE = exchange("sendrecv", lambda ways: bool(ways.pairs))
+ALL_TO_ALL = exchange("all_to_all", lambda layout: len(layout.pairs) == layout.ranks * (layout.ranks - 1))
+SEND_RECEIVE = exchange("sendrecv", lambda layout: bool(layout.pairs))

@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 """Source and target node."""
 
 
-class Ways(Protocol):
+class CollectiveLayout(Protocol):
     """The ways that the data of a collective take: rings of nodes, or pairs (source, target)."""
 
     @property
@@ -52,10 +52,10 @@ class Collective:
     """
 
     name: str
-    is_one_of: Callable[[Ways], bool]
+    is_one_of: Callable[[CollectiveLayout], bool]
     bus_factor: Callable[[int], float]
-    link_shares: Callable[[Wiring, Routes, Ways], Mapping[Link, float]]
-    limit_mbps: Callable[[Wiring, Routes, Ways, float], float]
-    time_s: Callable[[Wiring, Routes, Ways, int, float, int], float]
-    graph: Callable[[int, Ways, int, int], TaskGraph]
+    link_shares: Callable[[Wiring, Routes, CollectiveLayout], Mapping[Link, float]]
+    limit_mbps: Callable[[Wiring, Routes, CollectiveLayout, float], float]
+    time_s: Callable[[Wiring, Routes, CollectiveLayout, int, float, int], float]
+    graph: Callable[[int, CollectiveLayout, int, int], TaskGraph]
     on_gpus: bool

@@ -34,31 +34,35 @@ NAMESPACE_HOSTS = Latency(
 )
 
 
-def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
+def build_hosts_fabric(
+    wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES
+) -> Fabric:
     """Return a fabric of the wired links at their payload rate, with the installed routes as paths.
 
     Links are numbered in sorted order. Parallel links stay separate.
     """
     links = sorted(wiring.links)
     link_numbers = {link: index for index, link in enumerate(links)}
-    ends = np.array([(link.source.node, link.target.node) for link in links], dtype=np.int64).reshape(-1, 2)
+    endpoints = np.array([(link.source.node, link.target.node) for link in links], dtype=np.int64).reshape(
+        -1, 2
+    )
     paths = {pair: [[link_numbers[link] for link in routes.path(*pair)]] for pair in routes.first_link}
     rate_bps = np.full(len(links), rate_mbps * 1e6 * wire_efficiency(mtu_bytes))
     return Fabric(
         name="wired hosts",
         nodes=wiring.nodes,
-        sources=ends[:, 0].copy(),
-        targets=ends[:, 1].copy(),
+        sources=endpoints[:, 0].copy(),
+        targets=endpoints[:, 1].copy(),
         capacity_bps=rate_bps,
         lane_bps=rate_bps,
         never_full=np.zeros(len(links), dtype=bool),
-        router=path_router(next_links(wiring.nodes, ends, seed=0), ends[:, 1], paths),
+        router=path_router(next_links(wiring.nodes, endpoints, seed=0), endpoints[:, 1], paths),
         hosts_forward=True,
         cost=patch_panel_cost(wiring.nodes, wiring.degree, rate_mbps / 1000),
     )
 
 
-def predict_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
+def predict_time_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
     """Return the seconds until the last host has finished all iterations of the graph."""
     return simulate(graph, fabric, latency=latency).iteration_s
 

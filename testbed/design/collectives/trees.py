@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sim.models.network.allreduce import tree_parents
 from testbed.design.model import RingOrder, Topology
-from testbed.design.topology.strides import ring_order, totient_perms
+from testbed.design.topology.strides import list_totient_strides, make_ring_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
     >>> double_tree(4, 1).first.edges, double_tree(4, 1).second.edges
     (((1, 2), (2, 0), (3, 2)), ((0, 3), (2, 3), (3, 1)))
     """
-    order = ring_order(nodes, stride, start)
+    order = make_ring_order(nodes, stride, start)
     labels = order.order
     return DoubleTree(order, _make_tree(labels), _make_tree(labels[1:] + labels[:1]))
 
 
-def double_trees_of(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
+def make_double_trees(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
     """Return a pair of trees for each stride that rings through a whole group, in every group of `group` nodes.
 
     If no stride of the topology does so, use the smallest stride that does.
     """
     nodes = topology.nodes
-    usable = totient_perms(nodes, group)
+    usable = list_totient_strides(nodes, group)
     strides = [stride for stride in dict.fromkeys(topology.strides) if stride in usable] or [usable[0]]
     starts = range(nodes // (group or nodes))
     return tuple(double_tree(nodes, stride, start) for stride in strides for start in starts)
@@ -77,7 +77,7 @@ def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: I
 
     The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p, ...
     """
-    choices = tuple(strides) or totient_perms(nodes, group)
+    choices = tuple(strides) or list_totient_strides(nodes, group)
     return min(choices, key=lambda stride: (double_tree(nodes, stride).hops(table), stride))
 
 

@@ -39,14 +39,14 @@ class Row:
         """Return the cells of the printed table."""
         if self.failure:
             return [self.name, *["-"] * 6]
-        shown = self.figures
-        times = [f"{self.host_gbps:.1f}", f"{shown['iteration_ms']:.3f}", f"{self.slowdown:.3f}"]
+        figures = self.figures
+        times = [f"{self.host_gbps:.1f}", f"{figures['iteration_ms']:.3f}", f"{self.slowdown:.3f}"]
         return [
             self.name,
             f"equal {self.basis}",
             *times,
-            f"{shown['bandwidth_tax']:.3f}",
-            f"{shown['cost_usd']:,}",
+            f"{figures['bandwidth_tax']:.3f}",
+            f"{figures['cost_usd']:,}",
         ]
 
 
@@ -107,9 +107,11 @@ def compare_fabrics(
     return tuple(_compare_with_ideal(rows[name], ideal.figures["iteration_ms"]) for name in names)
 
 
-def _simulate_row(name: str, chosen: ChosenFabric, job: Job) -> Row:
+def _simulate_row(name: str, chosen_fabric: ChosenFabric, job: Job) -> Row:
     return Row(
-        name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph), job.arithmetic_s)
+        name,
+        chosen_fabric.host_gbps,
+        figures=figures(chosen_fabric, simulate_on(chosen_fabric, job.graph), job.arithmetic_s),
     )
 
 
@@ -125,19 +127,19 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise WorkloadError(f"the plot {path} needs matplotlib: {install_extra('kit')}") from error
-    shown = [row for row in rows if not row.failure][::-1]
-    figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown)), layout="constrained")
+    shown_rows = [row for row in rows if not row.failure][::-1]
+    figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown_rows)), layout="constrained")
     axes = figure.subplots()
-    times = [row.figures["iteration_ms"] for row in shown]
-    computing = [row.figures["compute_ms"] for row in shown]
-    axes.barh([row.name for row in shown], times, color="#4c72b0", label="iteration")
+    times = [row.figures["iteration_ms"] for row in shown_rows]
+    computing = [row.figures["compute_ms"] for row in shown_rows]
+    axes.barh([row.name for row in shown_rows], times, color="#4c72b0", label="iteration")
     axes.barh(
-        [row.name for row in shown],
+        [row.name for row in shown_rows],
         computing,
         color="#c7d3e8",
         label="of it the busiest device's computing",
     )
-    for bar_index, row in enumerate(shown):
+    for bar_index, row in enumerate(shown_rows):
         text = f" {times[bar_index]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
         axes.text(times[bar_index], bar_index, text, va="center", fontsize=8)
     axes.set_xlim(0, max(times, default=1.0) * 1.4)

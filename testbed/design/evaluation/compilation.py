@@ -13,7 +13,7 @@ _FUNCTIONS: dict[Part, tuple[str, str]] = {
     "flows": ("sim.models.network.engine.loop", "run"),
     "packets": ("sim.models.network.engine.packets", "run_packets"),
     "routes": ("testbed.design.routing.balancing", "replace_trees"),
-    "search": ("testbed.design.search.recurrence", "finish_s"),
+    "search": ("testbed.design.search.recurrence", "compute_finish_s"),
     "contention": ("sim.models.contention.engine", "run"),
     "regions": ("testbed.design.circuits.region_search", "search_circuits"),
 }

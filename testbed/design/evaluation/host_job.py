@@ -25,7 +25,7 @@ from sim.models.network.fabrics import Fabric, make_routed
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOSTS
-from testbed.design.fabrics.direct import rings_over
+from testbed.design.fabrics.direct import make_ring_allreduce
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WorkloadError
 
@@ -80,7 +80,7 @@ class HostJob:
         return counts
 
 
-def host_job(
+def make_host_job(
     graph: TaskGraph,
     routes: RouteSets,
     rate_mbps: float,
@@ -96,21 +96,23 @@ def host_job(
     `rate_mbps` is the rate of the hosts' links. `stretch` is the rate of the plan's links over that rate; computing
     times are multiplied by it. Raises `WorkloadError` for an iteration that takes no time.
     """
-    fabric = host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
+    fabric = build_host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
 
     def run(scale: float) -> tuple[Execution, tuple[int, ...]]:
-        tasks, hosts = divide_by_host(scale_graph(graph, scale, scale * stretch), rings_over(routes.topology))
+        tasks, hosts = divide_by_host(
+            scale_graph(graph, scale, scale * stretch), make_ring_allreduce(routes.topology)
+        )
         return simulate(tasks, fabric, latency=latency, in_proportion=True), hosts
 
     if factor is None:
-        whole_s = run(1.0)[0].iteration_s
-        if not whole_s:
+        total_s = run(1.0)[0].iteration_s
+        if not total_s:
             raise WorkloadError("the iteration takes no time: there is nothing to run")
-        factor = float(f"{lasts_s / whole_s:.3g}")
+        factor = float(f"{lasts_s / total_s:.3g}")
     return HostJob(routes, factor, *run(factor))
 
 
-def host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
+def build_host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
     """Return a fabric with the links and routes of a plan, at the payload rate of the hosts."""
     topology, rate_gbps = routes.topology, rate_mbps / 1e3 * wire_efficiency(mtu_bytes)
     return make_routed(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
@@ -135,8 +137,8 @@ def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
         parts[task].append([target, route_set, size])
     predecessors: dict[int, list[int]] = defaultdict(list)
-    for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-        predecessors[later].append(earlier)
+    for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        predecessors[successor].append(predecessor)
     tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
     used_connections = set()
     for task in range(graph.tasks):
@@ -183,19 +185,19 @@ class _HostTasks:
         self._edges: list[tuple[int, int]] = []
         self._end_tasks: dict[tuple[int, int], int] = {}
         self._predecessors: dict[int, list[int]] = defaultdict(list)
-        for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-            self._predecessors[later].append(earlier)
+        for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+            self._predecessors[successor].append(predecessor)
         self._hosts_that_know = _find_hosts_that_know(graph, self._predecessors)
 
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
         for task in _sort_topologically(self._original.tasks, self._predecessors):
-            source_graph, took_s = self._original, float(self._original.time_s[task])
+            source_graph, duration_s = self._original, float(self._original.time_s[task])
             match source_graph.kind[task]:
                 case Kind.COMPUTE:
                     host = int(source_graph.device[task])
                     self._end_tasks[task, host] = self._add(
-                        Kind.COMPUTE, host, took_s, after=self._find_prerequisites(task, host)
+                        Kind.COMPUTE, host, duration_s, predecessors=self._find_prerequisites(task, host)
                     )
                 case Kind.TRANSFER:
                     sender, receiver = int(source_graph.source[task]), int(source_graph.target[task])
@@ -203,14 +205,16 @@ class _HostTasks:
                         int(source_graph.size_bytes[task]),
                         self._find_prerequisites(task, sender),
                     )
-                    transfer = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=prerequisites)
+                    transfer = self._add(
+                        Kind.TRANSFER, sender, duration_s, size, receiver, predecessors=prerequisites
+                    )
                     self._end_tasks[task, sender] = self._end_tasks[task, receiver] = transfer
                 case Kind.ALLREDUCE:
-                    self._add_allreduce(task, took_s)
+                    self._add_allreduce(task, duration_s)
                 case _:
                     for host in self._hosts_that_know[task]:
                         self._end_tasks[task, host] = self._add(
-                            Kind.BARRIER, host, after=self._find_prerequisites(task, host)
+                            Kind.BARRIER, host, predecessors=self._find_prerequisites(task, host)
                         )
         kind, device, time_s, size_bytes, source, target = zip(*self._rows, strict=True)
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
@@ -243,7 +247,7 @@ class _HostTasks:
                     current: dict[int, list[int]] = defaultdict(list)
                     for source, target, size in messages:
                         transfer = self._add(
-                            Kind.TRANSFER, source, before_s, size, target, after=last_tasks[source]
+                            Kind.TRANSFER, source, before_s, size, target, predecessors=last_tasks[source]
                         )
                         current[source].append(transfer)
                         current[target].append(transfer)
@@ -251,7 +255,9 @@ class _HostTasks:
             for host in members:
                 end_tasks[host] += last_tasks[host]
         for host in members:
-            self._end_tasks[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(end_tasks[host])))
+            self._end_tasks[task, host] = self._add(
+                Kind.BARRIER, host, predecessors=sorted(set(end_tasks[host]))
+            )
 
     def _find_prerequisites(self, task: int, host: int) -> list[int]:
         """Return the new tasks that must end before a host begins `task`.
@@ -280,14 +286,14 @@ class _HostTasks:
         size_bytes: int = 0,
         target: int = -1,
         *,
-        after: Iterable[int],
+        predecessors: Iterable[int],
     ) -> int:
         number = len(self._rows)
         device = host if kind == Kind.COMPUTE else -1
         source = host if kind == Kind.TRANSFER else -1
         self._rows.append((int(kind), device, time_s, size_bytes, source, target))
         self.hosts.append(host)
-        self._edges.extend((predecessor, number) for predecessor in after)
+        self._edges.extend((predecessor, number) for predecessor in predecessors)
         return number
 
 

@@ -28,12 +28,12 @@ from testbed.design.workloads.checkpoint import divide_checkpoint
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.imports.chakra import is_trace_folder, read_job
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, traffic, traffic_of
+from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, sum_graph_traffic, traffic
 from testbed.design.workloads.mig import count_instances, find_device
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
 from testbed.design.workloads.sharding import Strategy
-from testbed.design.workloads.strategies import check_strategy, is_named, strategy_by_name
+from testbed.design.workloads.strategies import check_strategy, is_named, make_named_strategy
 from testbed.errors import PlanFileError, StrategyError, WorkloadError
 
 GRAPH_SUFFIX = ".npz"
@@ -176,7 +176,7 @@ def open_job(
 
 
 def _make_graph_job(name: str, graph: TaskGraph) -> Job:
-    return Job(Path(name).stem, graph, traffic_of(graph), {"graph": name})
+    return Job(Path(name).stem, graph, sum_graph_traffic(graph), {"graph": name})
 
 
 def _read_trace_job(choice: WorkloadChoice) -> Job:
@@ -212,7 +212,7 @@ def _make_workload_job(
     layout = (
         _check_planned_strategy(plan, workload, servers, strategy)
         if plan
-        else strategy_by_name(strategy, workload, cluster)
+        else make_named_strategy(strategy, workload, cluster)
     )
     check_memory(workload, layout, cluster)
     is_large = plan is None and cluster.nodes > MAX_NODES_IN_ROUNDS
@@ -238,7 +238,7 @@ def _make_workload_job(
     return Job(
         workload.name,
         graph,
-        traffic_of(graph),
+        sum_graph_traffic(graph),
         description,
         plan,
         cluster.devices_per_server,
@@ -298,26 +298,26 @@ def _make_mismatch_error(plan: Plan, source: str, actual: str) -> PlanFileError:
     return PlanFileError(f"{source}: the plan is for {planned}, not for {actual}")
 
 
-def routes_of(plan: Plan) -> RouteSets | None:
+def make_plan_routes(plan: Plan) -> RouteSets | None:
     """Return the routes of a plan. If it has none, compute them for its workload; the result is deterministic.
 
     Return None for a plan without routes if it has a single server or its workload cannot be built here.
     """
-    return plan.routes or routes_for(plan, plan.topology)
+    return plan.routes or find_routes_for(plan, plan.topology)
 
 
-def routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
+def find_routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
     """Return routes for the workload of a plan on another topology, for example a repaired one.
 
     Return None for a single server, and if the workload cannot be built here.
     """
     try:
-        return route_job(topology, graph_of(plan)) if topology.nodes > 1 else None
+        return route_job(topology, build_plan_graph(plan)) if topology.nodes > 1 else None
     except (WorkloadError, PlanFileError, OSError):
         return None
 
 
-def graph_of(plan: Plan) -> TaskGraph:
+def build_plan_graph(plan: Plan) -> TaskGraph:
     """Return one iteration of a plan. Raises `WorkloadError`, `PlanFileError` or `OSError` if it cannot be built."""
     nodes = plan.topology.nodes
     workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)

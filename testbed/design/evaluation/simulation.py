@@ -15,9 +15,9 @@ from testbed.errors import WorkloadError
 __all__ = [
     "Execution",
     "TaskGraph",
+    "compute_link_traffic",
     "draw_timeline",
     "figures",
-    "link_traffic",
     "read_graph",
     "simulate_on",
     "write_trace",
@@ -32,15 +32,19 @@ def read_graph(path: str | Path) -> TaskGraph:
         raise WorkloadError(str(error)) from error
 
 
-def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:
+def simulate_on(chosen_fabric: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:
     """Return the execution of one iteration. Raises `WorkloadError` if it does not fit the fabric or never ends."""
     try:
-        return chosen.run(graph, trace=trace)
+        return chosen_fabric.run(graph, trace=trace)
     except (StalledError, ValueError) as error:
-        raise WorkloadError(f"the iteration does not run on fabric {chosen.name!r}: {error}") from error
+        raise WorkloadError(
+            f"the iteration does not run on fabric {chosen_fabric.name!r}: {error}"
+        ) from error
 
 
-def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | None = None) -> dict[str, Any]:
+def figures(
+    chosen_fabric: ChosenFabric, execution: Execution, arithmetic_s: float | None = None
+) -> dict[str, Any]:
     """Return the figures of a simulated iteration, by name: times, bytes, links and cost.
 
     - `compute_ms`: computing time of the busiest device.
@@ -62,21 +66,21 @@ def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | No
         "bandwidth_tax": execution.bandwidth_tax,
         "payload_bytes": execution.payload_bytes,
         "wire_bytes": execution.wire_bytes,
-        "busiest_link": _compute_busiest_link(chosen, execution),
+        "busiest_link": _compute_busiest_link(chosen_fabric, execution),
         "bytes_in": execution.bytes_in,
         "bytes_out": execution.wire_bytes,
         "bytes_forwarded": execution.bytes_forwarded,
         "reconfigurations": execution.reconfigurations,
         "outage_ms": execution.outage_s * 1e3,
         "allocation_s": execution.allocation_s,
-        "link_count": chosen.fabric.links,
+        "link_count": chosen_fabric.fabric.links,
         "tasks": graph.tasks,
-        "cost_usd": round(chosen.fabric.cost.total_usd),
-        "prices_recalled": chosen.fabric.cost.recalled,
+        "cost_usd": round(chosen_fabric.fabric.cost.total_usd),
+        "prices_recalled": chosen_fabric.fabric.cost.recalled,
     }
 
 
-def link_traffic(execution: Execution) -> list[dict[str, Any]]:
+def compute_link_traffic(execution: Execution) -> list[dict[str, Any]]:
     """Return the links that carried data, with their bytes and the fraction of the time in which they were full.
 
     A link is named by its two ends: a server's number, or a number from `nodes` on for a switch. Bytes count whole

@@ -38,7 +38,7 @@ def make_circuits(
     request: FabricRequest, make_switch: Callable[[], CircuitSwitch], default: str = "every"
 ) -> ChosenFabric:
     """Return the fabric of a switch, with the controller and dark time of the request, or the `default` controller."""
-    controller = controller_of(request, default)
+    controller = make_controller(request, default)
     if request.nodes == 1:
         return make_single_host_fabric(request)
     # Set both at once: a switch checks its dark time against the controller's period.
@@ -69,7 +69,7 @@ def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
     return choose
 
 
-def controller_of(request: FabricRequest, default: str = "every") -> Controller:
+def make_controller(request: FabricRequest, default: str = "every") -> Controller:
     """Return the controller that the request or `default` names.
 
     Without a period, circuits move every 50 ms, or every two dark times if that is longer. Raises `ValueError` for an

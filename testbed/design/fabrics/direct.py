@@ -16,18 +16,20 @@ from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
-from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.demand import Demand, demand_of, demand_of_matrix
+from testbed.design.topology.circulants import list_circulant_edges
+from testbed.design.topology.demand import Demand, make_demand, make_matrix_demand
 from testbed.design.topology.finder import find
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.strides import list_direct_strides
 
 
 def build(request: FabricRequest) -> ChosenFabric:
     """Return optical circuits on the request's topology. If it has none, TopologyFinder chooses one."""
-    topology = request.topology or find(request.demand or demand_of(request.nodes), request.degree).topology
-    fabric = fabric_of(topology, request.rate_gbps, routes=request.routes, seed=request.options.seed)
+    topology = request.topology or find(request.demand or make_demand(request.nodes), request.degree).topology
+    fabric = build_direct_fabric(
+        topology, request.rate_gbps, routes=request.routes, seed=request.options.seed
+    )
     return ChosenFabric(
-        request.name, fabric, topology.degree * request.rate_gbps, rings_over(topology), topology
+        request.name, fabric, topology.degree * request.rate_gbps, make_ring_allreduce(topology), topology
     )
 
 
@@ -38,7 +40,7 @@ DIRECT = FabricKind(
 )
 
 
-def fabric_of(
+def build_direct_fabric(
     topology: Topology, rate_gbps: float, *, routes: RouteSets | None = None, seed: int = 0
 ) -> Fabric:
     """Return the direct-connect fabric of a topology with `routes`.
@@ -48,35 +50,35 @@ def fabric_of(
     nodes = topology.nodes
     if routes is not None:
         return make_routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
-    steps = direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
-    if steps and topology.edges == circulant_edges(nodes, steps):
+    steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
+    if steps and topology.edges == list_circulant_edges(nodes, steps):
         return circulant(nodes, steps, rate_gbps)
     return direct_connect(nodes, topology.edges, rate_gbps, seed=seed)
 
 
-def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
+def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of the rings that share a group's AllReduces, counted in positions of the sorted group.
 
     If the topology's links form rings over the group, these are used, see `position_strides`. Otherwise it is one ring,
     in both directions if the links are duplex.
 
     >>> from testbed.design.topology.circulants import find_topology
-    >>> ring_strides(find_topology(12, 4), range(12)), ring_strides(find_topology(12, 4), (0, 1, 5))
+    >>> list_ring_strides(find_topology(12, 4), range(12)), list_ring_strides(find_topology(12, 4), (0, 1, 5))
     ((1, 11, 5, 7), (1, 2))
     """
-    steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
     one_way = topology.simplex or len(members) == 2 or len(strides) > 1
     return strides if one_way else (1, len(members) - 1)
 
 
-def rings_over(topology: Topology) -> Algorithm:
-    """Return an AllReduce algorithm that splits evenly over the topology's rings of a group, see `ring_strides`."""
+def make_ring_allreduce(topology: Topology) -> Algorithm:
+    """Return an AllReduce algorithm that splits evenly over the topology's rings of a group (`list_ring_strides`)."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         sorted_members = sorted(members)
         return (
-            ring(sorted_members, size_bytes, strides=ring_strides(topology, sorted_members))
+            ring(sorted_members, size_bytes, strides=list_ring_strides(topology, sorted_members))
             if len(sorted_members) > 1
             else ()
         )
@@ -84,9 +86,9 @@ def rings_over(topology: Topology) -> Algorithm:
     return run
 
 
-def demand_on(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
+def find_demand(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
     """Return the bytes of an iteration between pairs on a topology, including the rings of its AllReduces."""
-    return demand_of_matrix(bytes_by_pair(graph, latency or Latency(), rings_over(topology)))
+    return make_matrix_demand(bytes_by_pair(graph, latency or Latency(), make_ring_allreduce(topology)))
 
 
 def route_job(
@@ -100,4 +102,4 @@ def route_job(
     """Return routes that keep the load of the fullest link low. Raises `TopologyError` as `route` does."""
     from testbed.design.routing.balancing import route
 
-    return route(topology, demand_on(topology, graph, latency), max_paths=max_paths, tries=tries)
+    return route(topology, find_demand(topology, graph, latency), max_paths=max_paths, tries=tries)

@@ -196,39 +196,39 @@ def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
     return ChosenFabric(request.name, fabric, request.host_gbps, ring)
 
 
-def with_domains(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def with_domains(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a switched fabric whose hosts are GPUs, with the high-bandwidth domains that `options` describe."""
-    fabric = join_domains(chosen.fabric, options.hb_domain, options.hb_gbps)
-    return replace(chosen, fabric=fabric, allreduce=over_domains(options.hb_domain))
+    fabric = join_domains(chosen_fabric.fabric, options.hb_domain, options.hb_gbps)
+    return replace(chosen_fabric, fabric=fabric, allreduce=over_domains(options.hb_domain))
 
 
-def with_shared_hosts(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def with_shared_hosts(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a fabric whose hosts have several GPUs. The GPUs are the nodes of jobs and share their host's links."""
-    allreduce = over_domains(options.hb_domain, chosen.allreduce)
-    circuits = chosen.circuits
+    allreduce = over_domains(options.hb_domain, chosen_fabric.allreduce)
+    circuits = chosen_fabric.circuits
     if circuits is not None:
         circuits = replace(circuits, domain=options.hb_domain, domain_gbps=options.hb_gbps)
         fabric = circuits.fabric()
     else:
-        fabric = share_hosts(chosen.fabric, options.hb_domain, options.hb_gbps)
-    host_gbps = chosen.host_gbps / options.hb_domain
-    return replace(chosen, fabric=fabric, circuits=circuits, allreduce=allreduce, host_gbps=host_gbps)
+        fabric = share_hosts(chosen_fabric.fabric, options.hb_domain, options.hb_gbps)
+    host_gbps = chosen_fabric.host_gbps / options.hb_domain
+    return replace(chosen_fabric, fabric=fabric, circuits=circuits, allreduce=allreduce, host_gbps=host_gbps)
 
 
-def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def with_routing(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return the fabric with the paths of `options.routing`. `spread` and `hash` ignore the weights of a plan.
 
     Raises `ValueError` for an unknown routing, and for any routing on moving circuits, whose paths change.
     """
     if not options.routing:
-        return chosen
+        return chosen_fabric
     if options.routing not in ROUTINGS:
         raise ValueError(f"--routing {options.routing} is not known: choose from {', '.join(ROUTINGS)}")
-    if chosen.circuits is not None:
+    if chosen_fabric.circuits is not None:
         raise ValueError("moving circuits have no routing to choose: leave out --routing")
-    fabric = chosen.fabric
+    fabric = chosen_fabric.fabric
     if fabric.hosts_forward and options.routing != BALANCED:
         alternatives = shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
         router = alternatives[1] if options.routing == SPREAD else fabric.router
         fabric = replace(fabric, alternatives=alternatives, router=router, weights=None)
-    return replace(chosen, fabric=fabric, routing=options.routing, seed=options.seed)
+    return replace(chosen_fabric, fabric=fabric, routing=options.routing, seed=options.seed)

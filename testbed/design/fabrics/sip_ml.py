@@ -11,9 +11,9 @@ from testbed.design.circuits.wavelengths import ring_circuits
 from testbed.design.fabrics.circuits import (
     MAX_COMPARED_HOSTS,
     MOVING,
-    controller_of,
     make_cached_allocator,
     make_circuits,
+    make_controller,
 )
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
@@ -30,7 +30,7 @@ def build_ocs(request: FabricRequest) -> ChosenFabric:
     If the controller moves circuits every period, they serve the most bytes (multi-shot). Otherwise they maximise the
     least share that any pair gets of its demand (single shot).
     """
-    multi_shot = controller_of(request, "per-layer").when == "every"
+    multi_shot = make_controller(request, "per-layer").when == "every"
 
     def allocate(requested: Floats) -> Integers:
         return switch_circuits(requested, request.degree, multi_shot=multi_shot)
@@ -60,7 +60,7 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
         neighbours[np.arange(nodes), (np.arange(nodes) + step) % nodes] = 1
     np.fill_diagonal(neighbours, 0)
     # Integer programming takes seconds: too long if circuits are chosen hundreds of times.
-    moves_rarely = controller_of(request, "per-iteration").when in ("once", "per-iteration")
+    moves_rarely = make_controller(request, "per-iteration").when in ("once", "per-iteration")
 
     def allocate(requested: Floats) -> Integers:
         return neighbours + ring_circuits(requested, waves - 2, MAX_ARC_LENGTH, exact=moves_rarely)

@@ -41,7 +41,7 @@ class Matching(NamedTuple):
     dual: Floats
 
 
-def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> Matching:
+def match_edges(nodes: int, first_nodes: Integers, second_nodes: Integers, weight: Floats) -> Matching:
     """Return the heaviest matching of undirected edges.
 
     Among parallel edges only the heaviest counts. Edges of weight 0 are ignored. Integer weights below 2^52 are exact;
@@ -51,19 +51,19 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     from testbed.design.matching.search import match_all
 
     # Keep each pair once with its greatest weight, sorted, the smaller node first.
-    low, high = np.minimum(one, other), np.maximum(one, other)
+    low, high = np.minimum(first_nodes, second_nodes), np.maximum(first_nodes, second_nodes)
     key = low * nodes + high
     order = np.lexsort((-weight, key))
     order = order[(weight[order] > 0) & (low[order] != high[order])]
     _, first_positions = np.unique(key[order], return_index=True)
     heaviest = order[first_positions]
-    one, other, weight = low[heaviest], high[heaviest], weight[heaviest]
+    first_nodes, second_nodes, weight = low[heaviest], high[heaviest], weight[heaviest]
     scale = _choose_scale(weight)
     integer_weight = np.rint(weight * scale).astype(np.int64)
-    state = _make_state(nodes, one, other, integer_weight)
+    state = _make_state(nodes, first_nodes, second_nodes, integer_weight)
     match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
-    is_matched = mate[one] == other
+    is_matched = mate[first_nodes] == second_nodes
     bound = _sum_duals(state, nodes) / 2 / scale
     return Matching(
         mate, float(weight[is_matched].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
@@ -93,10 +93,10 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
     from testbed.design.matching.search import State
 
     tail, head = np.concatenate([low, high]), np.concatenate([high, low])
-    doubled = 2 * np.concatenate([integer_weight, integer_weight])
+    doubled_weights = 2 * np.concatenate([integer_weight, integer_weight])
     order = np.lexsort((head, tail))
     dual = np.zeros(nodes, dtype=np.int64)
-    np.maximum.at(dual, tail, doubled // 2)
+    np.maximum.at(dual, tail, doubled_weights // 2)
     ids = np.arange(2 * nodes, dtype=np.int64)
     spare = np.concatenate([ids[: nodes - 1 : -1], [nodes]])
     stamp = np.zeros(2 * nodes + 1, dtype=np.int64)
@@ -104,7 +104,7 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
         np.searchsorted(tail[order], np.arange(nodes + 1)).astype(np.int64),
         tail[order],
         head[order],
-        doubled[order],
+        doubled_weights[order],
         dual,
         np.full(nodes, -1),
         ids[:nodes].copy(),
@@ -151,8 +151,8 @@ def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats)
     return np.where(receiver >= 0, receiver - nodes, -1)
 
 
-def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
-    """Return a matching of symmetric `weights`, shape (n, n), with at least a fraction `wanted` of the maximum weight.
+def match_priced(weights: Floats, *, min_fraction: float = 0.9) -> Matching:
+    """Return a matching of symmetric `weights`, shape (n, n), of at least `min_fraction` of the maximum weight.
 
     No matching weighs more than `bound`, so the proven fraction is `weight / bound`.
     """
@@ -167,10 +167,10 @@ def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
             0.0  # `match_edges` considered these pairs: they exceed their prices because of blossoms
         )
         np.fill_diagonal(excess, 0.0)
-        raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
-        proven = matching._replace(bound=matching.bound + float(raised.sum()) / 2)
-        if matching.weight >= wanted * proven.bound or excess.max(initial=0.0) <= 0:
-            return proven
+        raised_weights: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
+        proven_matching = matching._replace(bound=matching.bound + float(raised_weights.sum()) / 2)
+        if matching.weight >= min_fraction * proven_matching.bound or excess.max(initial=0.0) <= 0:
+            return proven_matching
         unmatched = matching.mate < 0
         among_unmatched = np.where(unmatched[:, np.newaxis] & unmatched, weights, 0.0)
         candidates |= _mark_heaviest(excess, count) | _mark_heaviest(among_unmatched, count)
@@ -185,8 +185,8 @@ def _mark_heaviest(weights: Floats, count: int) -> NDArray[np.bool_]:
     nodes = len(weights)
     ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
     weights_ahead = np.take_along_axis(weights, ahead, axis=1)
-    best = np.argsort(-weights_ahead, axis=1, kind="stable")[:, : min(count, nodes - 1)]
-    partners = np.take_along_axis(ahead, best, axis=1)
+    best_indices = np.argsort(-weights_ahead, axis=1, kind="stable")[:, : min(count, nodes - 1)]
+    partners = np.take_along_axis(ahead, best_indices, axis=1)
     marks = np.zeros((nodes, nodes), dtype=bool)
     np.put_along_axis(marks, partners, values=True, axis=1)
     marks &= weights > 0

@@ -70,24 +70,24 @@ class State(NamedTuple):
 
 
 @compile_function
-def compute_dual(state: State, node: int, now: int) -> int:
-    """Return the dual of a node at time `now` of a stage: duals of even nodes fall, duals of odd nodes rise."""
+def compute_dual(state: State, node: int, clock_time: int) -> int:
+    """Return the dual of a node at time `clock_time` of a stage: duals of even nodes fall, duals of odd nodes rise."""
     top = state.top[node]
     if state.label[top] == EVEN:
-        return state.dual[node] - (now - state.since[top])
+        return state.dual[node] - (clock_time - state.since[top])
     if state.label[top] == ODD:
-        return state.dual[node] + (now - state.since[top])
+        return state.dual[node] + (clock_time - state.since[top])
     return state.dual[node]
 
 
 @compile_function
-def store_duals(state: State, top: int, now: int) -> None:
+def store_duals(state: State, top: int, clock_time: int) -> None:
     """Update the stored duals of a top, and of all nodes in it, to the current time."""
-    passed = now - state.since[top]
-    state.since[top] = now
-    if passed == 0 or state.label[top] == NONE:
+    elapsed = clock_time - state.since[top]
+    state.since[top] = clock_time
+    if elapsed == 0 or state.label[top] == NONE:
         return
-    fall = passed if state.label[top] == EVEN else -passed
+    fall = elapsed if state.label[top] == EVEN else -elapsed
     if top >= len(state.mate):
         state.z[top] += 2 * fall
     node = state.leaf_head[top]
@@ -110,32 +110,32 @@ def set_top(state: State, blossom: int, top: int) -> None:
 
 
 @compile_function
-def link_on_ring(state: State, one: int, other: int, here: int, there: int) -> None:
-    """Put `other` after `one` on a ring of children, joined by the edge here -> there."""
-    state.ring_next[one] = other
-    state.ring_previous[other] = one
-    state.ring_here[one] = here
-    state.ring_there[one] = there
+def link_on_ring(state: State, child: int, next_child: int, near_node: int, far_node: int) -> None:
+    """Put `next_child` after `child` on a ring of children, joined by the edge from `near_node` to `far_node`."""
+    state.ring_next[child] = next_child
+    state.ring_previous[next_child] = child
+    state.ring_here[child] = near_node
+    state.ring_there[child] = far_node
 
 
 @compile_function
-def form_blossom(state: State, first: int) -> int:
+def form_blossom(state: State, first_child: int) -> int:
     """Make a new top, without a label, from the ring of children that begins with `first`, and return its id."""
     state.spare[-1] -= 1
     blossom = state.spare[state.spare[-1]]
-    state.child[blossom] = first
-    state.base[blossom] = state.base[first]
+    state.child[blossom] = first_child
+    state.base[blossom] = state.base[first_child]
     state.z[blossom] = 0
     state.outer[blossom] = -1
     state.label[blossom] = NONE
-    state.leaf_head[blossom] = state.leaf_head[first]
-    child = first
+    state.leaf_head[blossom] = state.leaf_head[first_child]
+    child = first_child
     while True:
         state.outer[child] = blossom
         state.label[child] = NONE
         set_top(state, child, blossom)
         state.leaf_tail[blossom] = state.leaf_tail[child]
-        if state.ring_next[child] == first:
+        if state.ring_next[child] == first_child:
             return blossom
         state.leaf_next[state.leaf_tail[child]] = state.leaf_head[state.ring_next[child]]
         child = state.ring_next[child]
@@ -204,12 +204,17 @@ def rebase(state: State, blossom: int, node: int) -> None:
 
 
 @compile_function
-def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Add an odd top to the tree by the edge here -> there. For a blossom, queue the time when its dual is zero."""
+def make_odd(
+    state: State, top: int, near_node: int, far_node: int, clock: Ints, tops: Ints, events: Events
+) -> None:
+    """Add an odd top to the tree by the edge from `near_node` to `far_node`.
+
+    For a blossom, queue the time when its dual is zero.
+    """
     state.label[top] = ODD
     state.since[top] = clock[NOW]
-    state.tree_from[top] = here
-    state.tree_to[top] = there
+    state.tree_from[top] = near_node
+    state.tree_to[top] = far_node
     tops.append(top)
     if top >= len(state.mate):
         heappush(events, (clock[NOW] + state.z[top] // 2, len(state.tail) + top))
@@ -262,11 +267,11 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
 
 
 @compile_function
-def find_common_top(state: State, here: int, there: int) -> int:
+def find_common_top(state: State, near_node: int, far_node: int) -> int:
     """Return the nearest common even top of the paths from two even tops of the tree to its root."""
     state.stamp[-1] += 1
     mark = state.stamp[-1]
-    current_top, next_top = state.top[here], state.top[there]
+    current_top, next_top = state.top[near_node], state.top[far_node]
     while True:
         if current_top >= 0:
             if state.stamp[current_top] == mark:
@@ -278,18 +283,18 @@ def find_common_top(state: State, here: int, there: int) -> int:
 
 
 @compile_function
-def join_path(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Ints:
+def join_path(state: State, node: int, common_top: int, is_downward: bool, clock: Ints) -> Ints:
     """Join the tops on the path from a node up to `meeting` to a ring, and update their duals.
 
-    Return -1 followed by the odd tops of the path. `down` reverses the direction of the ring.
+    Return -1 followed by the odd tops of the path. `is_downward` reverses the direction of the ring.
     """
     odd_tops = [-1]
     even = state.top[node]
-    while even != meeting:
+    while even != common_top:
         base = state.base[even]
         odd = state.top[state.mate[base]]
         above = state.top[state.tree_from[odd]]
-        if down:
+        if is_downward:
             link_on_ring(state, odd, even, state.mate[base], base)
             link_on_ring(state, above, odd, state.tree_from[odd], state.tree_to[odd])
         else:
@@ -395,12 +400,12 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
 
 
 @compile_function
-def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
+def close_ring(state: State, near_node: int, far_node: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Make a blossom of the odd ring that an edge between two even tops closes; queue edges of its former odd tops."""
-    meeting = find_common_top(state, here, there)
-    link_on_ring(state, state.top[here], state.top[there], here, there)
-    former_odd = join_path(state, here, meeting, True, clock)
-    former_odd += join_path(state, there, meeting, False, clock)
+    meeting = find_common_top(state, near_node, far_node)
+    link_on_ring(state, state.top[near_node], state.top[far_node], near_node, far_node)
+    former_odd = join_path(state, near_node, meeting, True, clock)
+    former_odd += join_path(state, far_node, meeting, False, clock)
     store_duals(state, meeting, clock[NOW])
     blossom = form_blossom(state, meeting)
     state.label[blossom] = EVEN
@@ -452,12 +457,12 @@ def augment_path(state: State, node: int, partner: int) -> None:
     """Match an even node to `partner` (-1: leave it free), and swap matched and free edges on its path to the root."""
     while True:
         top = state.top[node]
-        former = state.mate[state.base[top]]
+        former_mate = state.mate[state.base[top]]
         rebase(state, top, node)
         state.mate[node] = partner
-        if former < 0:
+        if former_mate < 0:
             return
-        odd = state.top[former]
+        odd = state.top[former_mate]
         node, partner = state.tree_from[odd], state.tree_to[odd]
         rebase(state, odd, partner)
         state.mate[partner] = node

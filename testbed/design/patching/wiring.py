@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.design.patching.colouring import colour_edges
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.strides import list_direct_strides
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
@@ -42,20 +42,22 @@ def wire(topology: Topology, *, planes: int = 1) -> Wiring:
     return Wiring(topology.nodes, topology.degree, topology.simplex, tuple(sorted(links)))
 
 
-def patch_list(wiring: Wiring) -> list[str]:
+def list_patches(wiring: Wiring) -> list[str]:
     """Return one line per fibre pair (`A1-B1`, duplex) or one-way path (`A1>B1`, simplex).
 
     Letters name nodes, digits number NICs from 1. The node after Z is AA, then AB, as in a spreadsheet.
     """
     mark = ">" if wiring.simplex else "-"
-    shown = (link for link in sorted(wiring.links) if wiring.simplex or link.source.node < link.target.node)
-    return [f"{_make_nic_label(link.source)}{mark}{_make_nic_label(link.target)}" for link in shown]
+    shown_links = (
+        link for link in sorted(wiring.links) if wiring.simplex or link.source.node < link.target.node
+    )
+    return [f"{_make_nic_label(link.source)}{mark}{_make_nic_label(link.target)}" for link in shown_links]
 
 
-def node_label(node: int) -> str:
+def label_node(node: int) -> str:
     """Return the letters of a node: 0 is A, 25 is Z, 26 is AA.
 
-    >>> [node_label(node) for node in (0, 25, 26, 701, 702)]
+    >>> [label_node(node) for node in (0, 25, 26, 701, 702)]
     ['A', 'Z', 'AA', 'ZZ', 'AAA']
     """
     letters = ""
@@ -67,12 +69,12 @@ def node_label(node: int) -> str:
 
 
 def _make_nic_label(nic: Nic) -> str:
-    return f"{node_label(nic.node)}{nic.index + 1}"
+    return f"{label_node(nic.node)}{nic.index + 1}"
 
 
 def _sort_edges(topology: Topology) -> Iterator[Edge]:
     """Return all directed edges, sorted by source node, then by the order of the topology's strides."""
-    steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rank = {step: index for index, step in reversed(list(enumerate(steps)))}
 
     def key(edge: Edge) -> tuple[int, int, int]:

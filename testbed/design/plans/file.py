@@ -26,13 +26,13 @@ import numpy as np
 from lightbed.output_file import check_output, write_output
 from testbed.design.model import MAX_GBPS, MIN_GBPS, Topology
 from testbed.design.routing.route_sets import MAX_SETS, PairRoute, RouteSets
-from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.circulants import list_circulant_edges
+from testbed.design.topology.strides import list_direct_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.mig import find_device
 from testbed.design.workloads.model import Way
 from testbed.design.workloads.sharding import Sharding, Strategy
-from testbed.design.workloads.strategies import sharding_fault
+from testbed.design.workloads.strategies import find_sharding_fault
 from testbed.errors import PlanFileError, WorkloadError
 
 TEXTS = ("bound_by",)
@@ -69,7 +69,7 @@ class Plan:
     operators: tuple[str, ...]
     strategy: Strategy
     predicted: Mapping[str, Any]
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
     lab: str = ""
     hosts: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "lab": plan.lab,
         "hosts": list(plan.hosts),
         "workload": plan.workload.as_json(),
-        "why": list(plan.why),
+        "why": list(plan.reasons),
         "predicted": dict(plan.predicted),
         "rate_gbps": plan.rate_gbps,
         "topology": {
@@ -137,8 +137,8 @@ def read_plan(path: str | Path) -> Plan:
     return parse_plan(document, str(path))
 
 
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is not a number")
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
 
 
 def parse_plan(document: Any, source: str) -> Plan:
@@ -156,7 +156,7 @@ def parse_plan(document: Any, source: str) -> Plan:
         operators=operators,
         strategy=strategy,
         predicted=file.read_figures("predicted", required="iteration_ms"),
-        why=tuple(file.read_texts("why")),
+        reasons=tuple(file.read_texts("why")),
         search=file.read_object("search").value,
         lab=file.read_text("lab"),
         hosts=_read_hosts(file, topology.nodes),
@@ -223,7 +223,7 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
             raise operator.make_error("grid", "must be rows of equal length: replicas by shards")
         grid = tuple(tuple(operator.check_node(server, "grid", nodes) for server in row) for row in rows)
         sharding = Sharding(cast("Way", way), grid)
-        fault = sharding_fault(sharding, nodes)
+        fault = find_sharding_fault(sharding, nodes)
         if fault:
             raise operator.make_error("grid", fault)
         shardings.append(sharding)
@@ -282,17 +282,17 @@ def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
 
 def _check_strides(part: PlanReader, topology: Topology) -> None:
     nodes = topology.nodes
-    wrong = [stride for stride in topology.strides if not 0 < stride < nodes]
-    if wrong:
+    invalid_strides = [stride for stride in topology.strides if not 0 < stride < nodes]
+    if invalid_strides:
         raise part.make_error(
-            "strides", f"{wrong[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
+            "strides", f"{invalid_strides[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
         )
-    steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
+    steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if len(steps) > topology.degree:
         raise part.make_error(
             "strides", f"their rings need {len(steps)} NICs, but nodes have {topology.degree}"
         )
-    missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
+    missing = Counter(list_circulant_edges(nodes, steps)) - Counter(topology.edges)
     if missing:
         source, target = min(missing)
         stride = (target - source) % nodes
@@ -378,9 +378,9 @@ def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.n
             "routes",
             f"set 0 has no route from node {source} to node {target}: set 0 must have a route for every pair",
         )
-    wrong = np.argwhere(abs(weight.sum(axis=0) - 1) > _WEIGHT_TOLERANCE)
-    if wrong.size:
-        source, target = wrong[0]
+    invalid_sums = np.argwhere(abs(weight.sum(axis=0) - 1) > _WEIGHT_TOLERANCE)
+    if invalid_sums.size:
+        source, target = invalid_sums[0]
         total = weight[:, source, target].sum()
         raise file.make_error("routes", f"the weights of {source} -> {target} sum to {total:g}, not to 1")
 
@@ -391,11 +391,11 @@ class PlanReader:
     Its methods return the checked value of a key. They raise `PlanFileError` for a missing key or an invalid value.
     """
 
-    def __init__(self, source: str, where: str, value: Any) -> None:
+    def __init__(self, source: str, path: str, value: Any) -> None:
         self.source = source
-        self.where = where
+        self.where = path
         if not isinstance(value, dict):
-            raise PlanFileError(f"{source}: {where or 'the document'} is not a JSON object")
+            raise PlanFileError(f"{source}: {path or 'the document'} is not a JSON object")
         self.value: dict[str, Any] = value
 
     def make_error(self, key: str, fault: str) -> PlanFileError:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.fabrics.direct import demand_on, route_job
+from testbed.design.fabrics.direct import find_demand, route_job
 from testbed.design.model import Topology, check_rate
 from testbed.design.plans.file import Plan
 from testbed.design.routing.route_sets import RouteSets
-from testbed.design.search import Found, Progress, optimise
+from testbed.design.search import Progress, SearchResult, optimise
 from testbed.design.search.strategies import FEW_NODES
-from testbed.design.topology.hops import diameter, hop_table
+from testbed.design.topology.hops import diameter, make_hop_table
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
@@ -71,7 +71,7 @@ def make_plan(
     servers: Servers,
     effort: Effort,
     progress: Callable[[Progress], None] | None = None,
-) -> tuple[Plan, Found]:
+) -> tuple[Plan, SearchResult]:
     """Search for a plan, and return it with the result of the search.
 
     Raises the errors of `search.optimise`, and `WorkloadError`.
@@ -103,7 +103,7 @@ def make_plan(
         operators=tuple(operator.name for operator in workload.operators),
         strategy=result.strategy,
         predicted={**_predict(result, workload, choice), "batch": workload.batch},
-        why=result.why,
+        reasons=result.reasons,
         search={
             "seed": effort.seed,
             "steps": steps,
@@ -127,12 +127,12 @@ def path_lengths(topology: Topology) -> dict[str, int]:
     """
     if topology.nodes == 1:
         return {}
-    hops = hop_table(topology.nodes, topology.edges)
+    hops = make_hop_table(topology.nodes, topology.edges)
     lengths, pairs = np.unique(hops[hops > 0], return_counts=True)
     return {str(length): int(count) for length, count in zip(lengths, pairs, strict=True)}
 
 
-def _predict(result: Found, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
+def _predict(result: SearchResult, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
     predicted, topology, routes = result.predicted, result.finding.topology, result.wirings[0].routes
     return {
         "iteration_ms": predicted.iteration_s * 1e3,
@@ -158,7 +158,7 @@ def _compute_routing_gap(
 ) -> float:
     """Return the relative excess of the fullest link over the lower bound for all routings, or 0 without a bound."""
     graph = iteration(workload, strategy, choice.cluster(routes.topology.nodes))
-    demand = demand_on(routes.topology, graph)
+    demand = find_demand(routes.topology, graph)
     if not routes.bound_bytes:
         routes = replace(routes, bound_bytes=route_job(routes.topology, graph, tries=1).bound_bytes)
     return max(routes.gap(demand), 0.0) if routes.bound_bytes else 0.0

@@ -83,9 +83,9 @@ class Table:
             tuple((cell if isinstance(cell, str) else float(f"{cell:.{_DIGITS}g}")) for cell in row)
             for row in rows
         )
-        wrong = next((row for row in rounded if len(row) != len(names)), None)
-        if wrong is not None:
-            raise ValueError(f"the row {wrong} does not have the {len(names)} columns {names}")
+        invalid_row = next((row for row in rounded if len(row) != len(names)), None)
+        if invalid_row is not None:
+            raise ValueError(f"the row {invalid_row} does not have the {len(names)} columns {names}")
         return cls(names, rounded)
 
     @classmethod
@@ -164,7 +164,7 @@ def _number_or_word(text: str) -> Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedValue:
     """A published number and its text. `value` is None if only a direction, or nothing, is known."""
 
     text: str
@@ -172,7 +172,7 @@ class Published:
     value: float | None = None
 
 
-NOTHING = Published("—")
+NOTHING = PublishedValue("—")
 """Placeholder for a quantity without a known published number."""
 
 
@@ -181,7 +181,7 @@ class Comparison:
     """One line of a comparison: the quantity, the published number, ours, and a note on the difference."""
 
     quantity: str
-    published: Published
+    published: PublishedValue
     ours: float
     note: str = ""
     unit: str = ""
@@ -191,7 +191,7 @@ class Comparison:
     def difference(self) -> str:
         """Difference of our number from the published one, in per cent of the published one.
 
-        >>> Comparison("tax", Published("1.11", "S", 1.11), 1.0989).difference
+        >>> Comparison("tax", PublishedValue("1.11", "S", 1.11), 1.0989).difference
         '-1.0 %'
         """
         value = self.published.value
@@ -232,7 +232,7 @@ class Figure(Generic[Scale]):
     draw: Callable[[Table], Plot]
 
 
-def ignore_progress(_done: int, _total: int, _text: str) -> None:
+def ignore_progress(_step: int, _total: int, _text: str) -> None:
     """Ignore progress."""
 
 

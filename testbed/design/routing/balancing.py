@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from lightbed.compiled import compile_function
 from testbed.design.model import Topology
 from testbed.design.routing.priced_trees import Links, Workspace, add_demand, add_load, grow_tree
-from testbed.design.routing.route_sets import MAX_SETS, RouteSets, find_used_routes, matrix_of
+from testbed.design.routing.route_sets import MAX_SETS, RouteSets, find_used_routes, make_demand_matrix
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import make_hop_table
 from testbed.errors import TopologyError
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ def route(
     if not 1 <= max_paths <= MAX_SETS:
         raise TopologyError(f"{max_paths} paths per pair: hosts have 1 to {MAX_SETS} addresses for them")
     _check_connected(topology)
-    size, links = matrix_of(demand), _make_links(topology)
+    size, links = make_demand_matrix(demand), _make_links(topology)
     if not size.any():
         return _route_without_demand(topology, links)
     is_small = topology.nodes <= _SMALL_TOPOLOGY_NODES
@@ -72,13 +72,13 @@ def route(
         _route_best(topology, links, size, sets, seed, tries if is_small else 1)
         for sets in range(max_paths, 0 if is_small and tries > 1 else max_paths - 1, -1)
     ]
-    best, bound = (
+    best_routes, bound = (
         min(routes, key=_make_fullest_link_key(size)),
         max(candidate.bound_bytes for candidate in routes),
     )
     onward = np.full((max_paths, *size.shape), -1, dtype=np.int64)
     weight = np.zeros((max_paths, *size.shape))
-    onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
+    onward[: best_routes.sets], weight[: best_routes.sets] = _prune(best_routes, links), best_routes.weight
     return RouteSets(topology, onward, weight, bound)
 
 
@@ -107,8 +107,8 @@ def _route_best(
         candidates.append(RouteSets(topology, onward, _round(weight, size), bound * scale))
         if candidates[-1].gap(size) < _SUFFICIENT_GAP:
             break
-    best = min(candidates, key=_make_fullest_link_key(size))
-    return RouteSets(topology, best.onward, best.weight, bound * scale)
+    best_routes = min(candidates, key=_make_fullest_link_key(size))
+    return RouteSets(topology, best_routes.onward, best_routes.weight, bound * scale)
 
 
 def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS) -> RouteSets:
@@ -117,7 +117,7 @@ def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SE
     Raises `TopologyError` for a topology that is not connected.
     """
     _check_connected(topology)
-    size, links = matrix_of(demand), _make_links(topology)
+    size, links = make_demand_matrix(demand), _make_links(topology)
     if not size.any():
         return _route_without_demand(topology, links)
     random = np.random.default_rng(0)
@@ -188,18 +188,18 @@ def _descend(
 def _compute_bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
     """Return the best dual bound of some rounds of multiplicative weights, which start from the prices of `load`."""
     workspace, answer = _make_workspace(len(size), links), np.zeros(load.size)
-    best, starts = 0.0, []
+    best_bound, starts = 0.0, []
     for doublings in (3, 4, 5, 6, 7):
         set_prices(load, doublings, workspace.price)
         starts.append(workspace.price / workspace.price.sum())
-        best = max(best, price_demand(links, size, workspace, answer) / workspace.price.sum())
+        best_bound = max(best_bound, price_demand(links, size, workspace, answer) / workspace.price.sum())
     price = np.mean(starts, axis=0)
     for round_number in range(rounds):
         workspace.price[:] = price
-        best = max(best, price_demand(links, size, workspace, answer) / price.sum())
+        best_bound = max(best_bound, price_demand(links, size, workspace, answer) / price.sum())
         price = price * np.exp((answer / answer.max() - 1) / (1 + round_number / 8))
         price = price / price.sum() + 1e-12
-    return best
+    return best_bound
 
 
 def _round(weight: Floats, size: Floats) -> Floats:
@@ -213,8 +213,8 @@ def _round(weight: Floats, size: Floats) -> Floats:
     rounded[1:, size == 0] = 0.0
     top = np.argmax(rounded, axis=0)
     for number in range(sets):
-        others = rounded.sum(axis=0) - rounded[number]
-        rounded[number] = np.where(top == number, np.round(1 - others, 3), rounded[number])
+        other_load = rounded.sum(axis=0) - rounded[number]
+        rounded[number] = np.where(top == number, np.round(1 - other_load, 3), rounded[number])
     return rounded
 
 
@@ -241,7 +241,7 @@ def _route_without_demand(topology: Topology, links: Links) -> RouteSets:
 
 
 def _check_connected(topology: Topology) -> None:
-    hops = hop_table(topology.nodes, topology.edges)
+    hops = make_hop_table(topology.nodes, topology.edges)
     if hops.size and hops.min() < 0:
         source, target = np.argwhere(hops < 0)[0]
         raise TopologyError(
@@ -313,17 +313,17 @@ def _balance_pair(
     doublings: int,
 ) -> None:
     """Move bytes of one pair from its most expensive used set to its cheapest until both cost the same."""
-    best, worst, lowest_price, highest_price = 0, -1, np.inf, -1.0
+    cheapest, dearest, lowest_price, highest_price = 0, -1, np.inf, -1.0
     for number in range(len(weight)):
         price = _compute_path_price(source, target, onward[number, target], head, load, top, doublings)
         if price < lowest_price:
-            lowest_price, best = price, number
+            lowest_price, cheapest = price, number
         if weight[number, source, target] > 0 and price > highest_price:
-            highest_price, worst = price, number
-    if worst in (best, -1) or highest_price <= lowest_price * (1 + 1e-6):
+            highest_price, dearest = price, number
+    if dearest in (cheapest, -1) or highest_price <= lowest_price * (1 + 1e-6):
         return
-    old, new = onward[worst, target], onward[best, target]
-    low, high = 0.0, weight[worst, source, target]
+    old, new = onward[dearest, target], onward[cheapest, target]
+    low, high = 0.0, weight[dearest, source, target]
     if _overshoots(source, target, old, new, head, load, top, doublings, high * size):
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
@@ -335,8 +335,8 @@ def _balance_pair(
         high = low
     add_load(source, target, old, head, load, -high * size)
     add_load(source, target, new, head, load, high * size)
-    weight[worst, source, target] -= high
-    weight[best, source, target] += high
+    weight[dearest, source, target] -= high
+    weight[cheapest, source, target] += high
 
 
 @compile_function
@@ -517,11 +517,13 @@ def join_equal_paths(onward: Any, weight: Any, head: Any) -> None:
     for number in range(1, sets):
         for target in range(nodes):
             for source in range(nodes):
-                for earlier in range(number if weight[number, source, target] > 0 else 0):
+                for earlier_set in range(number if weight[number, source, target] > 0 else 0):
                     node = source
-                    while node != target and onward[earlier, target, node] == onward[number, target, node]:
+                    while (
+                        node != target and onward[earlier_set, target, node] == onward[number, target, node]
+                    ):
                         node = head[onward[number, target, node]]
                     if node == target:
-                        weight[earlier, source, target] += weight[number, source, target]
+                        weight[earlier_set, source, target] += weight[number, source, target]
                         weight[number, source, target] = 0.0
                         break

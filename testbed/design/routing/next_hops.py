@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.topology.hops import Edge, hop_table, target_table
+from testbed.design.topology.hops import Edge, make_hop_table, make_target_table
 from testbed.errors import TopologyError
 
 #: Limit of links of a node, because a set of them is a bit mask in one 64-bit word.
@@ -54,14 +54,14 @@ class NextHops:
         return loads
 
 
-def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
+def compute_next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
     """Return the table for a graph. `edges` are directed, and list each parallel edge.
 
     Raises `TopologyError` for a pair without a path, and for a node with more than 62 links.
     """
     from testbed.design.routing.path_search import choose_links
 
-    neighbours, hops = target_table(nodes, edges), hop_table(nodes, edges)
+    neighbours, hops = make_target_table(nodes, edges), make_hop_table(nodes, edges)
     if neighbours.shape[1] > _MAX_LINKS:
         raise TopologyError(
             f"{neighbours.shape[1]} links at one node: next hops are kept for at most {_MAX_LINKS}"

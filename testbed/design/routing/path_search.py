@@ -1,4 +1,4 @@
-"""Inner loop of `next_hops`: plain functions over arrays, compiled if numba is installed."""
+"""Inner loop of `compute_next_hops`: plain functions over arrays, compiled if numba is installed."""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ class RouteSets:
         """Return the bytes on each edge for the pairs of a demand, or for a matrix of bytes from row to column."""
         from testbed.design.routing.priced_trees import add_demand
 
-        size = matrix_of(demand) if isinstance(demand, Demand) else np.asarray(demand, dtype=np.float64)
+        size = (
+            make_demand_matrix(demand) if isinstance(demand, Demand) else np.asarray(demand, dtype=np.float64)
+        )
         load = np.zeros(len(self.topology.edges))
         head = np.array([edge[1] for edge in self.topology.edges], dtype=np.int64)
         add_demand(self.onward, self.weight, size, head, load)
@@ -106,7 +108,7 @@ def find_used_routes(weight: NDArray[np.float64]) -> NDArray[np.bool_]:
     return is_used
 
 
-def routes_on(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
+def map_routes(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
     """Return each set as routes over the links of a wiring, with parallel links in the order of their NICs.
 
     Raises `TopologyError` for a wiring with other links.
@@ -125,7 +127,7 @@ def routes_on(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
     )
 
 
-def matrix_of(demand: Demand) -> NDArray[np.float64]:
+def make_demand_matrix(demand: Demand) -> NDArray[np.float64]:
     """Return the bytes between pairs as a matrix, from row to column."""
     size = np.zeros((demand.nodes, demand.nodes))
     size[demand.source, demand.target] = demand.size_bytes

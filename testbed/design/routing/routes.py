@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from testbed.design.model import Link, RingOrder, Routes, Wiring
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import make_hop_table
 from testbed.errors import TopologyError
 
 #: Rounds. Each round removes the tree of every destination and builds it again on the load of all other trees. After
@@ -40,7 +40,7 @@ def find_routes(wiring: Wiring) -> Routes:
     )
 
 
-def ring_links(
+def list_ring_links(
     wiring: Wiring, order: RingOrder, routes: Routes | None = None, *, copy: int = 0
 ) -> tuple[tuple[Link, ...], ...]:
     """Return the links from each position of a ring to the next, including the last to the first.
@@ -70,7 +70,7 @@ def _choose_links(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], S
     without a path.
     """
     edges = [(link.source.node, link.target.node) for link in links]
-    hops = hop_table(nodes, edges).T.astype(np.int64)
+    hops = make_hop_table(nodes, edges).T.astype(np.int64)
     if hops.size and hops.min() < 0:
         target, node = np.argwhere(hops < 0)[0]
         raise TopologyError(
@@ -99,7 +99,7 @@ def _compile_trees() -> Callable[..., None]:
 
 
 def route_trees(
-    nodes: int, rounds: int, first: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
+    nodes: int, rounds: int, first_link: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
 ) -> None:
     """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
 
@@ -118,17 +118,17 @@ def route_trees(
                     current_node = head[onward[row + current_node]]
             for index in range(1, nodes):
                 node = order[row + index]
-                best, lowest_cost = -1, 0
-                for link in range(first[node], first[node + 1]):
+                best_link, lowest_cost = -1, 0
+                for link in range(first_link[node], first_link[node + 1]):
                     current_node, cost = head[link], load[link] * load[link]
                     if hops[row + current_node] != hops[row + node] - 1:
                         continue
                     while current_node != target:
                         cost += load[onward[row + current_node]] * load[onward[row + current_node]]
                         current_node = head[onward[row + current_node]]
-                    if best < 0 or cost < lowest_cost:
-                        best, lowest_cost = link, cost
-                onward[row + node] = best
+                    if best_link < 0 or cost < lowest_cost:
+                        best_link, lowest_cost = link, cost
+                onward[row + node] = best_link
                 current_node = node
                 while current_node != target:
                     load[onward[row + current_node]] += 1

@@ -17,7 +17,7 @@
 Importing this package needs only numpy. With numba the chains are compiled; without, they are slower.
 """
 
-from testbed.design.search.finalists import Ranked
-from testbed.design.search.planner import Found, Predicted, Progress, optimise
+from testbed.design.search.finalists import RankedStrategy
+from testbed.design.search.planner import Progress, SearchResult, StrategyPrediction, optimise
 
-__all__ = ["Found", "Predicted", "Progress", "Ranked", "optimise"]
+__all__ = ["Progress", "RankedStrategy", "SearchResult", "StrategyPrediction", "optimise"]

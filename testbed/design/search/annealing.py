@@ -150,7 +150,7 @@ class Annealer:
 
         The number of microbatches is drawn from `counts`, or from all numbers if `counts` is empty.
         """
-        current = best = TimedCandidate(self.seconds(start), start)
+        current = best_timed = TimedCandidate(self.seconds(start), start)
         closed_s, scale_s = self.estimate_s(start), current.seconds
         begin = self.work
         while self.work < begin + budget:
@@ -167,8 +167,8 @@ class Annealer:
             other_s = self.seconds(neighbour, current.seconds - temperature_s * math.log1p(-rng.random()))
             if math.isfinite(other_s):
                 current, closed_s = TimedCandidate(other_s, neighbour), other_closed_s
-                best = min(best, current, key=seconds_of)
-        return best
+                best_timed = min(best_timed, current, key=get_seconds)
+        return best_timed
 
     def descend(
         self,
@@ -181,72 +181,79 @@ class Annealer:
 
         The groups are `groups` (default: all groups of the problem).
         """
-        best = TimedCandidate(self.seconds(start), start)
+        best_timed = TimedCandidate(self.seconds(start), start)
         begin, unchanged, groups = self.work, 0, groups or self.moves.groups
         while unchanged < len(groups) and self.work < begin + budget:
             for group_index in rng.permutation(len(groups)).tolist():
-                previous_best = best
-                points = self.moves.layouts(best.candidate.point, groups[group_index])
-                others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
+                previous_best = best_timed
+                points = self.moves.layouts(best_timed.candidate.point, groups[group_index])
+                candidates = [best_timed.candidate._replace(point=point) for point in dict.fromkeys(points)]
                 # Most promising first: each improvement lowers the time at which later simulations stop.
                 by_estimate = sorted(
-                    (self.estimate_s(candidate), index) for index, candidate in enumerate(others)
+                    (self.estimate_s(candidate), index) for index, candidate in enumerate(candidates)
                 )
                 for closed_s, index in by_estimate:
-                    if closed_s < best.seconds * MAX_CLOSED_FORM_RATIO:
-                        simulated_s = self.seconds(others[index], best.seconds * (1 - 1e-9))
+                    if closed_s < best_timed.seconds * MAX_CLOSED_FORM_RATIO:
+                        simulated_s = self.seconds(candidates[index], best_timed.seconds * (1 - 1e-9))
                         if math.isfinite(simulated_s):
-                            best = TimedCandidate(simulated_s, others[index])
-                unchanged = unchanged + 1 if best is previous_best else 0
+                            best_timed = TimedCandidate(simulated_s, candidates[index])
+                unchanged = unchanged + 1 if best_timed is previous_best else 0
                 if unchanged == len(groups) or self.work >= begin + budget:
                     break
-        return best
+        return best_timed
 
-    def gather(self, best: TimedCandidate) -> TimedCandidate:
-        """Return the fastest candidate after moving a chain of operators to a server of another chain, or `best`.
+    def gather(self, best_timed: TimedCandidate) -> TimedCandidate:
+        """Return the fastest candidate after moving a chain of operators to a server of another chain, or `best_timed`.
 
         Each move gets new links, since the old links join the servers that the chain has left.
         """
-        start, gathered = best.candidate, [best]
+        start, gathered = best_timed.candidate, [best_timed]
         for point in dict.fromkeys(self.moves.gather_chains(start.point)):
             gathered_candidate = self.relink(start._replace(point=point), start.finding.matching_degree)
             if point != start.point and self.fits(gathered_candidate):
                 gathered.append(TimedCandidate(self.seconds(gathered_candidate), gathered_candidate))
-        return min(gathered, key=seconds_of)
+        return min(gathered, key=get_seconds)
 
-    def rewire(self, best: TimedCandidate, few: int, rng: np.random.Generator, budget: int) -> TimedCandidate:
+    def rewire(
+        self, best_timed: TimedCandidate, few_microbatches: int, rng: np.random.Generator, budget: int
+    ) -> TimedCandidate:
         """Return the candidate on better links, found by random swaps within `budget`.
 
-        Three checks of increasing cost decide on a swap. The fullest link may carry only a little more, `few`
-        microbatches may take only a little longer, and all microbatches must be faster.
+        Three checks of increasing cost decide on a swap. The fullest link may carry only a little more,
+        `few_microbatches` microbatches may take only a little longer, and all microbatches must be faster.
         """
-        start, begin = best.candidate, self.work
+        start, begin = best_timed.candidate, self.work
         if (
             not self._list_neighbours(start.finding)
             or self.problem.nodes > FEW_NODES
             or not self._has_pair_bytes(start)
         ):
-            return best
-        strategy, limits_s = self.strategy(start), self._compute_limits(start, few)
+            return best_timed
+        strategy, limits_s = self.strategy(start), self._compute_limits(start, few_microbatches)
         while self.work < begin + budget:
             self.closed += 1  # count the draw as work: cached results cost none, so the loop might never end
-            others = self._list_neighbours(best.candidate.finding)
-            swapped = start._replace(finding=others[int(rng.integers(len(others)))])
+            neighbours = self._list_neighbours(best_timed.candidate.finding)
+            swapped = start._replace(finding=neighbours[int(rng.integers(len(neighbours)))])
             if (
-                self.simulator.fullest_link_s(strategy, swapped.finding.topology)
+                self.simulator.compute_fullest_link_s(strategy, swapped.finding.topology)
                 > limits_s[0] * MAX_LOAD_GROWTH
             ):
                 continue
-            if math.isinf(self.seconds(swapped._replace(microbatches=few), limits_s[1] * MAX_TIME_GROWTH)):
+            if math.isinf(
+                self.seconds(swapped._replace(microbatches=few_microbatches), limits_s[1] * MAX_TIME_GROWTH)
+            ):
                 continue
-            simulated_s = self.seconds(swapped, best.seconds * (1 - 1e-9))
+            simulated_s = self.seconds(swapped, best_timed.seconds * (1 - 1e-9))
             if math.isfinite(simulated_s):
-                best, limits_s = TimedCandidate(simulated_s, swapped), self._compute_limits(swapped, few)
-        return best
+                best_timed, limits_s = (
+                    TimedCandidate(simulated_s, swapped),
+                    self._compute_limits(swapped, few_microbatches),
+                )
+        return best_timed
 
     def _compute_limits(self, current: Candidate, microbatches: int) -> tuple[float, float]:
         """Return the seconds for which the fullest link is busy, and the seconds of an iteration of `microbatches`."""
-        full_s = self.simulator.fullest_link_s(self.strategy(current), current.finding.topology)
+        full_s = self.simulator.compute_fullest_link_s(self.strategy(current), current.finding.topology)
         return full_s, self.seconds(current._replace(microbatches=microbatches))
 
     def propose(self, current: Candidate, rng: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
@@ -256,8 +263,12 @@ class Annealer:
             finding = self.objective(current.microbatches).finding(current.point)
             return current._replace(finding=finding)
         if draw < _SWAP_BELOW:
-            others = self._list_neighbours(current.finding)
-            return current._replace(finding=others[int(rng.integers(len(others)))]) if others else current
+            neighbours = self._list_neighbours(current.finding)
+            return (
+                current._replace(finding=neighbours[int(rng.integers(len(neighbours)))])
+                if neighbours
+                else current
+            )
         if draw < _RECOUNT_BELOW:
             numbers = [count for count in (counts or self.counts()) if count != current.microbatches]
             return (
@@ -270,19 +281,25 @@ class Annealer:
     def _list_neighbours(self, finding: Finding) -> Sequence[Finding]:
         return list(list_neighbours(finding, frozenset()))
 
-    def counts(self, wanted: Sequence[int] = _MICROBATCHES) -> list[int]:
+    def counts(self, candidate_counts: Sequence[int] = _MICROBATCHES) -> list[int]:
         """Return the numbers of microbatches to try: only the problem's own number if it is not 1."""
         fixed = self.problem.microbatches
-        return [count for count in wanted if count <= self.problem.workload.batch] if fixed == 1 else [fixed]
+        return (
+            [count for count in candidate_counts if count <= self.problem.workload.batch]
+            if fixed == 1
+            else [fixed]
+        )
 
     def improve_links(self, current: TimedCandidate) -> TimedCandidate:
         """Return the candidate on improved links, as many for pairs as before, or unchanged if they are not faster."""
         relinked = self.relink(current.candidate, current.candidate.finding.matching_degree)
-        return min(current, TimedCandidate(self.seconds(relinked, current.seconds), relinked), key=seconds_of)
+        return min(
+            current, TimedCandidate(self.seconds(relinked, current.seconds), relinked), key=get_seconds
+        )
 
-    def find_nearest_count(self, wanted: int) -> int:
-        """Return the number among `counts` that is nearest to `wanted`."""
-        return min(self.counts(), key=lambda count: abs(count - wanted))
+    def find_nearest_count(self, target_count: int) -> int:
+        """Return the number among `counts` that is nearest to `target_count`."""
+        return min(self.counts(), key=lambda count: abs(count - target_count))
 
     def relink(self, current: Candidate, degree: int) -> Candidate:
         """Return the candidate with `degree` links for pairs, chosen so that the fullest link carries little.
@@ -295,7 +312,7 @@ class Annealer:
         demand = objective.demand(current.point)
 
         def cost_of(finding: Finding) -> float:
-            return self.simulator.fullest_link_s(strategy, finding.topology)
+            return self.simulator.compute_fullest_link_s(strategy, finding.topology)
 
         findings = [current.finding, *(start.finding for start in propose_starts(objective, strategy))]
         swap_results = [
@@ -309,26 +326,28 @@ class Annealer:
         """Return whether any bytes pass between pairs."""
         return bool(self.objective(current.microbatches).demand(current.point).pair_bytes)
 
-    def recount(self, best: TimedCandidate, end: int) -> TimedCandidate:
+    def recount(self, best_timed: TimedCandidate, end: int) -> TimedCandidate:
         """Return the candidate with its fastest number of microbatches.
 
         Try numbers outward from its own, until `work` reaches `end`.
         """
         counts = self.counts()
-        own_index = counts.index(best.candidate.microbatches)
+        own_index = counts.index(best_timed.candidate.microbatches)
         for nearest_first in (counts[own_index + 1 :], counts[:own_index][::-1]):
             useless = 0
             for count in nearest_first:
-                recounted = best.candidate._replace(microbatches=count)
-                simulated_s = self.seconds(recounted, best.seconds) if self.fits(recounted) else math.inf
-                useless = 0 if simulated_s < best.seconds else useless + 1
-                best = min(best, TimedCandidate(simulated_s, recounted), key=seconds_of)
+                recounted = best_timed.candidate._replace(microbatches=count)
+                simulated_s = (
+                    self.seconds(recounted, best_timed.seconds) if self.fits(recounted) else math.inf
+                )
+                useless = 0 if simulated_s < best_timed.seconds else useless + 1
+                best_timed = min(best_timed, TimedCandidate(simulated_s, recounted), key=get_seconds)
                 if useless == _MAX_USELESS_COUNTS or self.work >= end:
                     break
-        return best
+        return best_timed
 
 
-def seconds_of(timed: TimedCandidate) -> float:
+def get_seconds(timed: TimedCandidate) -> float:
     """Return the seconds of a timed candidate; a sort key."""
     return timed.seconds
 
@@ -349,7 +368,7 @@ def polish(
                 break
         # The fastest candidate for each number of links for pairs, the fastest of all first.
         fastest: dict[int, TimedCandidate] = {}
-        for timed_end in sorted(timed_ends, key=seconds_of):
+        for timed_end in sorted(timed_ends, key=get_seconds):
             fastest.setdefault(timed_end.candidate.finding.matching_degree, timed_end)
         for rival in list(fastest.values())[:_MAX_RIVALS]:
             counts = (rival.candidate.microbatches,)
@@ -360,21 +379,23 @@ def polish(
             )
             pipelined = annealer.gather(TimedCandidate(annealer.seconds(pipelined_start), pipelined_start))
             timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part)))
-        timed_ends.append(annealer.recount(min(timed_ends, key=seconds_of), end))
-        timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=seconds_of), rng, part, end))
+        timed_ends.append(annealer.recount(min(timed_ends, key=get_seconds), end))
+        timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=get_seconds), rng, part, end))
         few_microbatches, remaining_budget = (
             annealer.find_nearest_count(_FEW_MICROBATCHES),
             min(end - annealer.work, int(budget * _LINK_SHARE)),
         )
         timed_ends.append(
-            annealer.rewire(min(timed_ends, key=seconds_of), few_microbatches, rng, remaining_budget)
+            annealer.rewire(min(timed_ends, key=get_seconds), few_microbatches, rng, remaining_budget)
         )
-        best, remaining_budget = (
-            min(timed_ends, key=seconds_of).candidate,
+        best_timed, remaining_budget = (
+            min(timed_ends, key=get_seconds).candidate,
             min(end - annealer.work, int(budget * _LAST_SHARE)),
         )
-        timed_ends.append(annealer.run(best, rng, remaining_budget, Cooling(), (best.microbatches,)))
-    return tuple(sorted(timed_ends, key=seconds_of))
+        timed_ends.append(
+            annealer.run(best_timed, rng, remaining_budget, Cooling(), (best_timed.microbatches,))
+        )
+    return tuple(sorted(timed_ends, key=get_seconds))
 
 
 def _descend_on_each_degree(
@@ -382,9 +403,9 @@ def _descend_on_each_degree(
 ) -> Iterator[TimedCandidate]:
     """Yield the results of descents from the starts, for every number of links for pairs."""
     few_microbatches, coarse = annealer.find_nearest_count(_FEW_MICROBATCHES), list[TimedCandidate]()
-    first_start, *others = starts
+    first_start, *relinked_candidates = starts
     rewired = [annealer.relink(first_start, degree) for degree in annealer.problem.possible_pair_links]
-    for start in dict.fromkeys([first_start, *rewired, *others]):
+    for start in dict.fromkeys([first_start, *rewired, *relinked_candidates]):
         yield TimedCandidate(annealer.seconds(start), start)
         small_start = start._replace(microbatches=few_microbatches)
         rough = annealer.descend(small_start, rng, part, annealer.moves.largest)
@@ -393,39 +414,39 @@ def _descend_on_each_degree(
     for degree in dict.fromkeys(entry.candidate.finding.matching_degree for entry in coarse):
         fastest = {
             entry.candidate.finding.matching_degree == degree: entry
-            for entry in sorted(coarse, reverse=True, key=seconds_of)
+            for entry in sorted(coarse, reverse=True, key=get_seconds)
         }
         own_best = fastest[True].candidate
-        others = [annealer.relink(fastest[False].candidate, degree)] if False in fastest else []
-        bases = dict.fromkeys([own_best, *others])
+        relinked_candidates = [annealer.relink(fastest[False].candidate, degree)] if False in fastest else []
+        bases = dict.fromkeys([own_best, *relinked_candidates])
         descended = [annealer.descend(base, rng, part) for base in bases]
         yield from descended
-        improved = annealer.improve_links(min(descended, key=seconds_of))
+        improved = annealer.improve_links(min(descended, key=get_seconds))
         yield improved
         yield annealer.descend(improved.candidate, rng, part)
 
 
 def _improve_coarsely(
-    annealer: Annealer, best: TimedCandidate, rng: np.random.Generator, part: int
+    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part: int
 ) -> TimedCandidate:
     """Alternate descents of the largest groups with new links until the gain is small, and return the result."""
-    while best.candidate.finding.matching_degree:
-        linked = annealer.gather(annealer.improve_links(best))
-        better = annealer.descend(linked.candidate, rng, part, annealer.moves.largest)
-        if better.seconds >= best.seconds * (1 - _MIN_GAIN):
-            return min(best, better, key=seconds_of)
-        best = better
-    return best
+    while best_timed.candidate.finding.matching_degree:
+        linked = annealer.gather(annealer.improve_links(best_timed))
+        improved = annealer.descend(linked.candidate, rng, part, annealer.moves.largest)
+        if improved.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
+            return min(best_timed, improved, key=get_seconds)
+        best_timed = improved
+    return best_timed
 
 
 def _improve_in_turns(
-    annealer: Annealer, best: TimedCandidate, rng: np.random.Generator, part: int, end: int
+    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part: int, end: int
 ) -> TimedCandidate:
     """Alternate new links with descents until the gain is small or work reaches `end`, and return the result."""
     while annealer.work < end:
-        linked = annealer.improve_links(annealer.gather(best))
-        better = annealer.descend(linked.candidate, rng, min(part, end - annealer.work))
-        if better.seconds >= best.seconds * (1 - _MIN_GAIN):
-            return min(best, better, key=seconds_of)
-        best = better
-    return best
+        linked = annealer.improve_links(annealer.gather(best_timed))
+        improved = annealer.descend(linked.candidate, rng, min(part, end - annealer.work))
+        if improved.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
+            return min(best_timed, improved, key=get_seconds)
+        best_timed = improved
+    return best_timed

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from testbed.design.search.moves import group_by_shape
 from testbed.design.search.problem import Problem
-from testbed.design.workloads.iteration.totals import edge_pairs, sums_of
+from testbed.design.workloads.iteration.totals import edge_pairs, list_gradient_sums
 from testbed.design.workloads.model import Edge, Operator
 from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.sharding import Sharding, row_samples, trainable
-from testbed.design.workloads.strategies import legal_shardings
+from testbed.design.workloads.sharding import Sharding, count_row_samples, trainable
+from testbed.design.workloads.strategies import list_legal_shardings
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ class _ShapeCosts:
 
     def _list_shapes(self, op_index: int) -> tuple[_Shape, ...]:
         operator, nodes = self.problem.workload.operators[op_index], self.problem.nodes
-        legal_shardings_of_op = legal_shardings(operator, nodes)
+        legal_shardings_of_op = list_legal_shardings(operator, nodes)
         shapes = [
             tuple(legal_shardings_of_op[shape_index] for shape_index in shape)
             for shape in group_by_shape(legal_shardings_of_op).values()
@@ -119,10 +119,10 @@ class _ShapeCosts:
 
     def _measure_sharding(self, op_index: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
         workload, cluster = self.problem.workload, self.problem.cluster
-        rows = row_samples(sharding, workload.batch).tolist()
+        rows = count_row_samples(sharding, workload.batch).tolist()
         passes = 1 + self.trainable[op_index]
         times = [sum(operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows]
-        sums = sums_of(workload, op_index, sharding)
+        sums = list_gradient_sums(workload, op_index, sharding)
         return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in sums))
 
     def edge(self, edge: Edge) -> Floats:

@@ -142,40 +142,44 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
     steps = min(steps, rules.steps - state.step)
     unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        current, best = state.at, state.best
+        current, best_visits = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:
-            current = best[0]
+            current = best_visits[0]
         point = objective.neighbour(current.point, chance)
         moved = Visit(objective.cost_s(point, current.origin), point, current.origin)
         accepted = _accepts(current.cost_s, moved.cost_s, rules.alpha / unit, chance)
         unchanged = 0 if accepted else state.unchanged + 1
         if accepted:
             current = moved
-            best = merge(best, current, rules.keep)
+            best_visits = merge(best_visits, current, rules.keep)
         if accepted or unchanged == rules.patience:
             rewired = Visit(objective.cost_s(current.point, current.point), current.point, current.point)
             unchanged = 0
             if _accepts(current.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
                 current = rewired
-                best = merge(best, current, rules.keep)
-        state = ChainState(state.chance, state.step + 1, current, unchanged, state.accepted + accepted, best)
+                best_visits = merge(best_visits, current, rules.keep)
+        state = ChainState(
+            state.chance, state.step + 1, current, unchanged, state.accepted + accepted, best_visits
+        )
     return replace(state, chance=chance.bit_generator.state)
 
 
-def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
+def merge(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
     """Return the best visits with `visit` added, at most `keep`, cheapest first.
 
     Keep one of several visits with the same point, or with equal cost (to 12 digits): strategies of equal cost mostly
     differ only in the numbers of servers.
     """
-    if len(best) == keep and visit.cost_s >= best[-1].cost_s:
-        return best
+    if len(best_visits) == keep and visit.cost_s >= best_visits[-1].cost_s:
+        return best_visits
     cost = _round(visit)
-    for earlier in best:
-        if _round(earlier) == cost or (earlier.point == visit.point and earlier.cost_s <= visit.cost_s):
-            return best
-    others = [earlier for earlier in best if earlier.point != visit.point]
-    return tuple(sorted([*others, visit], key=lambda other_visit: other_visit.cost_s)[:keep])
+    for earlier_visit in best_visits:
+        if _round(earlier_visit) == cost or (
+            earlier_visit.point == visit.point and earlier_visit.cost_s <= visit.cost_s
+        ):
+            return best_visits
+    other_visits = [earlier_visit for earlier_visit in best_visits if earlier_visit.point != visit.point]
+    return tuple(sorted([*other_visits, visit], key=lambda other_visit: other_visit.cost_s)[:keep])
 
 
 def _round(visit: Visit) -> str:
@@ -187,8 +191,8 @@ def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.
 
     It always draws a number, so that chains with different costs use the same random numbers.
     """
-    drawn = chance.random()
-    return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))
+    threshold = chance.random()
+    return bool(candidate_s < cost_s or threshold < math.exp(-alpha * (candidate_s - cost_s)))
 
 
 class Stop:
@@ -197,17 +201,17 @@ class Stop:
     >>> stop = Stop()
     >>> with stop:
     ...     raise KeyboardInterrupt
-    >>> stop.why
+    >>> stop.reason
     'Ctrl-C'
     """
 
     def __init__(self) -> None:
-        self.why = ""
+        self.reason = ""
         self.lost = False
 
     def __bool__(self) -> bool:
         """Return whether a block ended early."""
-        return bool(self.why)
+        return bool(self.reason)
 
     def __enter__(self) -> None:
         """Enter a block. The same stop can enter several blocks."""
@@ -216,10 +220,10 @@ class Stop:
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
         if isinstance(error, KeyboardInterrupt):
-            self.why = "Ctrl-C"
+            self.reason = "Ctrl-C"
         elif error is not None and is_loss(error):
             self.lost = True
-            self.why = f"a loss of workers ({type(error).__name__})"
+            self.reason = f"a loss of workers ({type(error).__name__})"
         else:
             return False
         return True

@@ -22,7 +22,7 @@ from testbed.errors import SearchError
 FORMAT = "lightbed-search/1"
 
 
-def fingerprint(*parts: object) -> str:
+def compute_fingerprint(*parts: object) -> str:
     """Return 16 hexadecimal digits that are equal for equal parts, in any process."""
     text = "\n".join(map(repr, parts))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -105,12 +105,14 @@ def _parse_state(row: Any) -> ChainState:
     if min(dict(row["chance"]["state"]).values()) < 0:
         raise ValueError("a negative state of the random generator")  # numpy 1 would wrap it
     generator.bit_generator.state = row["chance"]
-    best = tuple(_parse_visit(visit) for visit in row["best"])
+    best_visits = tuple(_parse_visit(visit) for visit in row["best"])
     counts = [row[name] for name in ("step", "unchanged", "accepted")]
-    if not best or not all(isinstance(count, int) and count >= 0 for count in counts):
+    if not best_visits or not all(isinstance(count, int) and count >= 0 for count in counts):
         raise ValueError("counts must be integers of 0 or more, and there must be a best state")
     step, unchanged, accepted = counts
-    return ChainState(generator.bit_generator.state, step, _parse_visit(row["at"]), unchanged, accepted, best)
+    return ChainState(
+        generator.bit_generator.state, step, _parse_visit(row["at"]), unchanged, accepted, best_visits
+    )
 
 
 def _parse_visit(row: Any) -> Visit:

@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
-from testbed.design.fabrics.direct import ring_strides
+from testbed.design.fabrics.direct import list_ring_strides
 from testbed.design.model import Topology
-from testbed.design.routing.next_hops import next_hops
+from testbed.design.routing.next_hops import compute_next_hops
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Part, Program, Sending, Work
-from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.circulants import list_circulant_edges
+from testbed.design.topology.strides import list_direct_strides
 from testbed.design.workloads.sharding import Group
 
 Integers = NDArray[np.int64]
@@ -71,23 +71,23 @@ class Paths:
         return load * self.byte_s, int(longest)
 
 
-def paths_over(topology: Topology, rate_gbps: float) -> Paths:
+def build_paths(topology: Topology, rate_gbps: float) -> Paths:
     """Return the paths of a topology: the simulator's routes on a circulant, next-hop routes on any other graph."""
 
     def strides(members: Sequence[int]) -> tuple[int, ...]:
-        return ring_strides(topology, members)
+        return list_ring_strides(topology, members)
 
     nodes = topology.nodes
     if nodes == 1:
         nothing = np.zeros(0, dtype=np.int64)
         return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
-    steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
-    if topology.edges == circulant_edges(nodes, steps):
+    steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
+    if topology.edges == list_circulant_edges(nodes, steps):
         path_starts, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
         return Paths(nodes, ROUTE_SETS, path_starts, links, byte_s, strides)
     from testbed.design.search.recurrence import list_path_links
 
-    nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
+    nodes, table = topology.nodes, compute_next_hops(topology.nodes, topology.edges)
     link_ids = np.arange(nodes)[:, None] * nodes + table.neighbours
     _, numbers_of_links, copies = np.unique(link_ids, return_inverse=True, return_counts=True)
     path_starts = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
@@ -149,7 +149,7 @@ class Costs:
 
     def seconds(self, program: Program) -> float:
         """Return the time of an iteration."""
-        from testbed.design.search.recurrence import finish_s
+        from testbed.design.search.recurrence import compute_finish_s
 
         # Consecutive messages and sums use consecutive sets of paths.
         blocks, choice, cached_blocks, sets = [], 0, self._blocks, self._paths.sets
@@ -166,7 +166,7 @@ class Costs:
         bounds = np.concatenate([(end_indices[:, -1] - lengths.sum(axis=1))[:, None], end_indices], axis=1)
         busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
         last_end_s = float(
-            finish_s(
+            compute_finish_s(
                 program.items,
                 bounds,
                 np.concatenate([block.numbers for block in blocks]),

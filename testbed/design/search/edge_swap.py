@@ -24,10 +24,10 @@ from math import gcd
 from testbed.design.model import Topology
 from testbed.design.search.chains import Stop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
-from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.circulants import list_circulant_edges
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.strides import list_direct_strides
 from testbed.design.workloads.sharding import Strategy
 
 Edge = tuple[int, int]
@@ -43,8 +43,8 @@ limit also keeps plans regular where a change would gain little."""
 class TrialBudget:
     """Budget of a search. `left` is the number of topologies that it may still try."""
 
-    def __init__(self, left: int = MAX_TRIES) -> None:
-        self.left = left
+    def __init__(self, max_tries: int = MAX_TRIES) -> None:
+        self.left = max_tries
 
     def take(self) -> bool:
         """Count one topology, and return whether the budget allows it."""
@@ -63,9 +63,9 @@ def improve_by_edge_swaps(
     tries, improved = TrialBudget(), []
     with Stop() if stop is None else stop:
         for proposal in proposals:
-            best = _choose_best(objective, proposal, tries)
-            if best.closed_form_s < proposal.closed_form_s * (1 - MIN_IMPROVEMENT):
-                improved.append(best)
+            best_proposal = _choose_best(objective, proposal, tries)
+            if best_proposal.closed_form_s < proposal.closed_form_s * (1 - MIN_IMPROVEMENT):
+                improved.append(best_proposal)
     return tuple(improved)
 
 
@@ -101,14 +101,14 @@ def swap(
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     demanded_links = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
     position, failures = 0, 0
-    others = list(list_neighbours(finding, demanded_links))
-    while failures < len(others) and tries.take():
-        candidate = others[position % len(others)]
+    neighbours = list(list_neighbours(finding, demanded_links))
+    while failures < len(neighbours) and tries.take():
+        candidate = neighbours[position % len(neighbours)]
         other_cost = cost_of(candidate)
         position, failures = position + 1, failures + 1
         if other_cost < cost * (1 - MIN_IMPROVEMENT):
             finding, cost, failures = candidate, other_cost, 0
-            others = list(list_neighbours(finding, demanded_links))
+            neighbours = list(list_neighbours(finding, demanded_links))
     return finding, cost
 
 
@@ -170,7 +170,7 @@ def _replace_links(
 ) -> Finding:
     """Return the finding with these strides and rounds of links for pairs."""
     old = finding.topology
-    rings = circulant_edges(old.nodes, direct_strides(old.nodes, strides, simplex=old.simplex))
+    rings = list_circulant_edges(old.nodes, list_direct_strides(old.nodes, strides, simplex=old.simplex))
     extra = [link for links in rounds for link in links]
     if not old.simplex:
         extra += [(target, source) for source, target in extra]

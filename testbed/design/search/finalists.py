@@ -21,7 +21,7 @@ from testbed.design.workloads.sharding import Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedStrategy:
     """A strategy on a topology, with its iteration time in closed form and by simulation.
 
     `bandwidth_tax` is bytes on links over bytes sent. `routes` are the simulated routes, None for a single server.
@@ -37,7 +37,7 @@ class Ranked:
 
 def rank(
     problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
-) -> tuple[Ranked, ...]:
+) -> tuple[RankedStrategy, ...]:
     """Return every strategy with its simulated time, fastest first; ties are in the order of the proposals.
 
     For speed, ends of flows are rounded by up to 1 % of their duration. Only the fastest topology of each strategy is
@@ -45,7 +45,7 @@ def rank(
     in closed form is simulated, and only another Ctrl-C ends that.
     """
     stop = Stop() if stop is None else stop
-    pending: list[Future[Ranked]] = []
+    pending: list[Future[RankedStrategy]] = []
     with stop:
         pending.extend(executor.submit(simulate_proposal, problem, proposal, True) for proposal in proposals)
         wait(pending)
@@ -61,13 +61,15 @@ def rank(
     if not ranked:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
         ranked = [simulate_proposal(problem, cheapest, rounded=True)]
-    fastest: dict[Strategy, Ranked] = {}
+    fastest: dict[Strategy, RankedStrategy] = {}
     for entry in sorted(ranked, key=lambda entry: entry.simulated_s):
         fastest.setdefault(entry.strategy, entry)
     return tuple(fastest.values())
 
 
-def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
+def rank_wirings(
+    objective: StrategyObjective, best_strategy: RankedStrategy, stop: Stop | None = None
+) -> tuple[RankedStrategy, ...]:
     """Return a strategy with each possible number of links for pairs: the best choice, then the others, fastest first.
 
     The best choice has the fewest links for pairs among the results within `MIN_IMPROVEMENT` of the fastest. So links
@@ -75,18 +77,18 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
     the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop`
     ends the search with the results so far.
     """
-    problem, tries, by_finding = objective.problem, TrialBudget(), {best.finding: best}
+    problem, tries, by_finding = objective.problem, TrialBudget(), {best_strategy.finding: best_strategy}
     published: list[Finding] = []
     with Stop() if stop is None else stop:
-        by_finding[best.finding] = simulate_proposal(
-            problem, Proposal(best.strategy, best.finding, best.closed_form_s)
+        by_finding[best_strategy.finding] = simulate_proposal(
+            problem, Proposal(best_strategy.strategy, best_strategy.finding, best_strategy.closed_form_s)
         )
-        for start in propose_starts(objective, best.strategy):
+        for start in propose_starts(objective, best_strategy.strategy):
             published.append(start.finding)
             for proposal in (start, improve(objective, start, tries)):
                 if proposal.finding not in by_finding:
                     by_finding[proposal.finding] = simulate_proposal(problem, proposal)
-    fastest: dict[int, Ranked] = {}
+    fastest: dict[int, RankedStrategy] = {}
     for finding in dict.fromkeys([*published, *by_finding]):
         if finding in by_finding:
             entry = by_finding[finding]
@@ -95,11 +97,11 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
                 fastest[finding.matching_degree] = entry
     enough_s = min(entry.simulated_s for entry in fastest.values()) * (1 + MIN_IMPROVEMENT)
     best_choice = fastest[min(degree for degree, entry in fastest.items() if entry.simulated_s <= enough_s)]
-    others = sorted(fastest.values(), key=lambda entry: entry.simulated_s)
-    return (best_choice, *(entry for entry in others if entry is not best_choice))
+    runners_up = sorted(fastest.values(), key=lambda entry: entry.simulated_s)
+    return (best_choice, *(entry for entry in runners_up if entry is not best_choice))
 
 
-def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
+def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> RankedStrategy:
     """Return a proposal with its simulated time on the routes of `route_quickly`."""
     return _make_ranked(
         proposal,
@@ -107,15 +109,15 @@ def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = Fals
     )
 
 
-def simulate_on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
+def simulate_on_plan_routes(problem: Problem, best_strategy: RankedStrategy) -> RankedStrategy:
     """Return the strategy simulated on the routes of its plan, see `install`."""
-    proposal = Proposal(best.strategy, best.finding, best.closed_form_s)
-    return _make_ranked(proposal, install(problem, best.strategy, best.finding.topology))
+    proposal = Proposal(best_strategy.strategy, best_strategy.finding, best_strategy.closed_form_s)
+    return _make_ranked(proposal, install(problem, best_strategy.strategy, best_strategy.finding.topology))
 
 
-def _make_ranked(proposal: Proposal, installed: RoutedExecution) -> Ranked:
+def _make_ranked(proposal: Proposal, installed: RoutedExecution) -> RankedStrategy:
     execution = installed.execution
-    return Ranked(*proposal, execution.iteration_s, execution.bandwidth_tax, installed.routes)
+    return RankedStrategy(*proposal, execution.iteration_s, execution.bandwidth_tax, installed.routes)
 
 
 def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:

@@ -82,11 +82,11 @@ class Moves:
         there are many more ways to place it on a single one.
         """
         op_index = _draw(self.free, rng)
-        others = [
+        other_shardings = [
             [sharding_index for sharding_index in shape if sharding_index != point[op_index]]
             for shape in self._shapes[op_index].values()
         ]
-        shapes = [shape for shape in others if shape]
+        shapes = [shape for shape in other_shardings if shape]
         return _apply_changes(point, {op_index: _draw(_draw(shapes, rng), rng)})
 
     def join(self, point: Point, rng: np.random.Generator) -> Point:
@@ -162,13 +162,13 @@ class Moves:
             if self._find_home(members[0], choices[0]) is None:
                 yield self._lay_out(point, dict.fromkeys(members, first_sharding))
                 continue
-            for together in (False, True)[: len(members)]:
+            for is_joint in (False, True)[: len(members)]:
                 load = self._sum_output_bytes(point, members)
                 changes = {}
                 for op_index in members:
                     server = min(range(self._nodes), key=load.__getitem__)
                     changes[op_index] = place_sharding((server,))
-                    load[server] += 0 if together else self._outputs[op_index]
+                    load[server] += 0 if is_joint else self._outputs[op_index]
                 yield self._lay_out(point, changes)
 
     def _split_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
@@ -206,13 +206,13 @@ class Moves:
         }
         for chain in self._chains:
             members = [op_index for op_index in chain if homes[op_index] is not None]
-            others = {
+            other_chains = {
                 homes[op_index]
                 for other_chain in self._chains
                 if other_chain is not chain
                 for op_index in other_chain
             }
-            for server in sorted({home for home in others if home is not None} if members else ()):
+            for server in sorted({home for home in other_chains if home is not None} if members else ()):
                 yield self._fill_free_servers(
                     self._lay_out(point, dict.fromkeys(members, place_sharding((server,))))
                 )
@@ -223,15 +223,17 @@ class Moves:
         Only classes with both cut and placed operators change.
         """
         for members in self._classes:
-            cut = [op_index for op_index in members if self._find_home(op_index, point[op_index]) is None]
-            if cut and len(cut) < len(members):
+            homeless = [
+                op_index for op_index in members if self._find_home(op_index, point[op_index]) is None
+            ]
+            if homeless and len(homeless) < len(members):
                 free = [
                     server
-                    for server, sent_bytes in enumerate(self._sum_output_bytes(point, cut))
+                    for server, sent_bytes in enumerate(self._sum_output_bytes(point, homeless))
                     if not sent_bytes
                 ]
                 single_placements = (place_sharding((server,)) for server in free)
-                point = self._lay_out(point, dict(zip(cut, single_placements, strict=False)))
+                point = self._lay_out(point, dict(zip(homeless, single_placements, strict=False)))
         return point
 
     def _lay_out(self, point: Point, shardings: dict[int, Sharding]) -> Point:
@@ -244,12 +246,12 @@ class Moves:
             },
         )
 
-    def _sum_output_bytes(self, point: Point, without: Sequence[int]) -> list[float]:
-        """Return the output bytes per sample of the operators placed on each server, except the operators `without`."""
+    def _sum_output_bytes(self, point: Point, excluded: Sequence[int]) -> list[float]:
+        """Return the output bytes per sample of the operators placed on each server, except those `excluded`."""
         load = [0.0] * self._nodes
         for op_index, sharding_index in enumerate(point):
             sharding = self._shardings[op_index][sharding_index]
-            if op_index not in without and sharding.way == "place":
+            if op_index not in excluded and sharding.way == "place":
                 for server in sharding.servers:
                     load[server] += self._outputs[op_index] / sharding.shards
         return load

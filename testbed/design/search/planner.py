@@ -18,7 +18,7 @@ from testbed.design.search.bound import Bound, bound_iteration
 from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
 from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
-    Ranked,
+    RankedStrategy,
     ideal_switch_s,
     rank,
     rank_wirings,
@@ -59,12 +59,12 @@ class Progress:
     """
 
     steps: int
-    of: int
+    total: int
     best_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class StrategyPrediction:
     """Predictions for a plan.
 
     - `iteration_s`, `closed_form_s`: time of an iteration by simulation and in closed form.
@@ -83,7 +83,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Result of a search: a strategy, a topology for it, predicted times, and reasons.
 
     `ranking` holds the best strategies by simulated time, fastest first, each on its best topology. `wirings` holds the
@@ -93,10 +93,10 @@ class Found:
 
     strategy: Strategy
     finding: Finding
-    predicted: Predicted
-    why: tuple[str, ...]
-    ranking: tuple[Ranked, ...]
-    wirings: tuple[Ranked, ...]
+    predicted: StrategyPrediction
+    reasons: tuple[str, ...]
+    ranking: tuple[RankedStrategy, ...]
+    wirings: tuple[RankedStrategy, ...]
     steps: int
     stopped: bool
     cpu_s: float = field(default=0.0, compare=False)
@@ -125,7 +125,7 @@ def optimise(
     alpha_per: AlphaUnit = "ms",
     latency: Latency | None = None,
     plan_routes: bool = True,
-) -> Found:
+) -> SearchResult:
     """Return the best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
 
     The search has three stages:
@@ -154,7 +154,7 @@ def optimise(
     if resume and not checkpoint:
         raise SearchError("resuming needs a checkpoint: give its file")
     objective = StrategyObjective(problem)
-    name = checkpoints.fingerprint(problem, rules, seed, chains, objective.shardings)
+    name = checkpoints.compute_fingerprint(problem, rules, seed, chains, objective.shardings)
     task = ChainTask(name, StrategyRecipe(problem), rules)
 
     def report(current_states: Sequence[ChainState]) -> None:
@@ -164,7 +164,7 @@ def optimise(
             progress(
                 Progress(
                     steps=sum(state.step for state in current_states),
-                    of=rules.steps * len(current_states),
+                    total=rules.steps * len(current_states),
                     best_s=min(state.best[0].cost_s for state in current_states),
                 )
             )
@@ -179,11 +179,11 @@ def optimise(
         report(states)
         states = run_chains(task, states, executor, until=until, report=report, stop=stop)
         budget = min(sum(state.step for state in states) * polish_work, MAX_POLISH_WORK)
-        best: tuple[Visit, ...] = ()
+        best_visits: tuple[Visit, ...] = ()
         for state in states:
             for visit in state.best:
-                best = merge(best, visit, rules.keep)
-        visits = best[: _FINALISTS_BEFORE_POLISH if budget else None]
+                best_visits = merge(best_visits, visit, rules.keep)
+        visits = best_visits[: _FINALISTS_BEFORE_POLISH if budget else None]
         proposals: list[Proposal] = []
         with stop:
             proposals.extend(map(objective.proposal, visits))
@@ -200,8 +200,8 @@ def optimise(
 
 
 def _polish_ranking(
-    objective: StrategyObjective, ranking: tuple[Ranked, ...], seed: int, budget: int, stop: Stop
-) -> tuple[Ranked, ...]:
+    objective: StrategyObjective, ranking: tuple[RankedStrategy, ...], seed: int, budget: int, stop: Stop
+) -> tuple[RankedStrategy, ...]:
     """Return the ranking with added results of annealing, which starts from the best and the default strategy."""
     if budget <= 0 or stop or objective.problem.nodes == 1:
         return ranking
@@ -219,7 +219,7 @@ def _polish_ranking(
     proposals = [
         Proposal(annealer.strategy(entry), entry.finding, annealer.estimate_s(entry)) for entry in candidates
     ]
-    fastest: dict[Strategy, Ranked] = {}
+    fastest: dict[Strategy, RankedStrategy] = {}
     polished = [simulate_proposal(problem, proposal) for proposal in proposals]
     for entry in sorted([*polished, *ranking], key=lambda entry: entry.simulated_s):
         fastest.setdefault(entry.strategy, entry)
@@ -238,38 +238,38 @@ def _freeze_old_garbage() -> Iterator[None]:
 
 def _conclude(
     objective: StrategyObjective,
-    ranking: tuple[Ranked, ...],
+    ranking: tuple[RankedStrategy, ...],
     states: Sequence[ChainState],
     rules: Rules,
     stop: Stop,
     *,
     plan_routes: bool,
-) -> Found:
+) -> SearchResult:
     """Return the result for the fastest strategy, with its best number of links for pairs."""
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
-    best, *others = rank_wirings(objective, ranking[0], stop)
+    best_strategy, *runners_up = rank_wirings(objective, ranking[0], stop)
     if plan_routes:
         with stop:
-            best = simulate_on_plan_routes(objective.problem, best)
-    wired = best, *others
-    ideal_s = _simulate_ideal_switch(problem, best, stop)
+            best_strategy = simulate_on_plan_routes(objective.problem, best_strategy)
+    wired = best_strategy, *runners_up
+    ideal_s = _simulate_ideal_switch(problem, best_strategy, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
-    return Found(
-        strategy=best.strategy,
-        finding=best.finding,
-        predicted=Predicted(
-            iteration_s=best.simulated_s,
-            closed_form_s=best.closed_form_s,
-            bandwidth_tax=best.bandwidth_tax,
-            mean_hops=mean_hops(best.finding.topology),
+    return SearchResult(
+        strategy=best_strategy.strategy,
+        finding=best_strategy.finding,
+        predicted=StrategyPrediction(
+            iteration_s=best_strategy.simulated_s,
+            closed_form_s=best_strategy.closed_form_s,
+            bandwidth_tax=best_strategy.bandwidth_tax,
+            mean_hops=mean_hops(best_strategy.finding.topology),
             ideal_switch_s=ideal_s,
             bound=bound_iteration(problem),
         ),
-        why=(
+        reasons=(
             *explain_plan(problem, wired, ideal_s),
-            *compare_with_fat_tree(problem, best.strategy, best.simulated_s),
+            *compare_with_fat_tree(problem, best_strategy.strategy, best_strategy.simulated_s),
             *_explain_stop(stop, steps, budget),
         ),
         ranking=ranking,
@@ -279,7 +279,7 @@ def _conclude(
     )
 
 
-def _simulate_ideal_switch(problem: Problem, ranked: Ranked, stop: Stop) -> float:
+def _simulate_ideal_switch(problem: Problem, ranked: RankedStrategy, stop: Stop) -> float:
     """Return the time on an ideal switch. The first Ctrl-C restarts the simulation: a plan file needs this time."""
     with stop:
         return ideal_switch_s(problem, ranked.strategy)
@@ -288,4 +288,4 @@ def _simulate_ideal_switch(problem: Problem, ranked: Ranked, stop: Stop) -> floa
 
 def _explain_stop(stop: Stop, steps: int, budget: int) -> Iterator[str]:
     if stop:
-        yield f"The search was cut short by {stop.why} after {steps:,} of {budget:,} steps: more may be found."
+        yield f"The search was cut short by {stop.reason} after {steps:,} of {budget:,} steps: more may be found."

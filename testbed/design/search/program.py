@@ -22,14 +22,14 @@ from testbed.design.workloads.sharding import (
     Resharding,
     Sharding,
     backward_resharding,
-    cut,
+    count_microbatch_samples,
+    count_row_samples,
+    count_shard_bytes,
     dispatch_resharding,
     forward_resharding,
-    microbatch_samples,
-    replica_groups,
+    list_replica_groups,
     reverse_resharding,
-    row_samples,
-    shard_bytes,
+    split_evenly,
     trainable,
 )
 
@@ -120,7 +120,7 @@ class Programs:
         self._problem = problem
         workload = problem.workload
         self._operators = workload.operators
-        self._samples = microbatch_samples(workload.batch, problem.microbatches)
+        self._samples = count_microbatch_samples(workload.batch, problem.microbatches)
         self._trainable = trainable(workload)
         self._producers: list[list[int]] = [[] for _ in self._operators]
         self._consumers: list[list[int]] = [[] for _ in self._operators]
@@ -220,15 +220,15 @@ class Programs:
         computing = self._computing(op_index, sharding, samples, direction)
         if sharding.way == "expert":
             sample_bytes = operator.output_bytes * operator.routed
-            is_remote, back = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
+            is_remote, returned = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
             yield Item(is_remote, stage, stage + 1)
             yield Item(computing, stage + 1, _NO_STAGE)
-            yield Item(back, stage + 1, stage)
+            yield Item(returned, stage + 1, stage)
             return
         yield Item(computing, stage, _NO_STAGE)
         size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
         if sharding.way == "tensor" and sharding.shards > 1 and size:
-            counts = np.diff(cut(samples, sharding.replicas)).tolist()
+            counts = np.diff(split_evenly(samples, sharding.replicas)).tolist()
             sums = [
                 (tuple(sorted(row)), count * size)
                 for row, count in zip(sharding.grid, counts, strict=True)
@@ -242,7 +242,7 @@ class Programs:
 
     def _make_computing(self, op_index: int, sharding: Sharding, samples: int, direction: int) -> Computing:
         operator, cluster = self._operators[op_index], self._problem.cluster
-        rows = row_samples(sharding, samples)
+        rows = count_row_samples(sharding, samples)
         counts, count_index = np.unique(rows, return_inverse=True)
         seconds = [
             operator_seconds(operator, count, sharding.shards, cluster)[direction]
@@ -271,16 +271,16 @@ class Programs:
         yield from open_buckets.values()
 
     def _make_gradients(self, op_index: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
-        groups = tuple(tuple(sorted(group)) for group in replica_groups(sharding))
-        return shard_bytes(self._operators[op_index], sharding), groups
+        groups = tuple(tuple(sorted(group)) for group in list_replica_groups(sharding))
+        return count_shard_bytes(self._operators[op_index], sharding), groups
 
 
 @lru_cache(_CACHE_SIZE)
 def _make_sending(
     direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
 ) -> Sending:
-    between = backward_resharding if direction else forward_resharding
-    return _to_sending(between(producer, consumer, samples, output_bytes, sliced))
+    compute_resharding = backward_resharding if direction else forward_resharding
+    return _to_sending(compute_resharding(producer, consumer, samples, output_bytes, sliced))
 
 
 @lru_cache(_CACHE_SIZE)

@@ -11,7 +11,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
 from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
 from testbed.design.fabrics.kind import RANKING_ROUNDING
-from testbed.design.search.finalists import Ranked
+from testbed.design.search.finalists import RankedStrategy
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.sharding import Sharding, Strategy
@@ -23,24 +23,23 @@ EQUAL_TIME_TOLERANCE = 0.01
 """Simulated times with a smaller relative difference count as equal: ends of flows are rounded by up to this."""
 
 
-def explain_plan(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
+def explain_plan(problem: Problem, wirings: Sequence[RankedStrategy], ideal_s: float) -> tuple[str, ...]:
     """Return sentences on the plan's strategy, links and time. The first of the simulated `wirings` is the plan's."""
-    best = wirings[0]
+    best_strategy = wirings[0]
     if problem.nodes == 1:
-        return (
-            f"One server computes everything in {format_time(best.simulated_s)}: nothing is sent, no link is needed.",
-        )
+        time_text = format_time(best_strategy.simulated_s)
+        return (f"One server computes everything in {time_text}: nothing is sent, no link is needed.",)
     return (
-        _describe_strategy(best),
+        _describe_strategy(best_strategy),
         *_describe_links(problem, wirings),
-        _describe_time(problem, best, ideal_s),
+        _describe_time(problem, best_strategy, ideal_s),
     )
 
 
-def _describe_strategy(best: Ranked) -> str:
-    layouts = Counter(_describe_sharding(sharding) for sharding in best.strategy.shardings)
+def _describe_strategy(best_strategy: RankedStrategy) -> str:
+    layouts = Counter(_describe_sharding(sharding) for sharding in best_strategy.strategy.shardings)
     parts = [f"{count} {words}" for words, count in layouts.most_common()]
-    return f"Strategy for {_count(len(best.strategy.shardings), 'operator')}: {'; '.join(parts)}."
+    return f"Strategy for {_count(len(best_strategy.strategy.shardings), 'operator')}: {'; '.join(parts)}."
 
 
 def _describe_sharding(sharding: Sharding) -> str:
@@ -53,8 +52,8 @@ def _describe_sharding(sharding: Sharding) -> str:
     }[sharding.way]
 
 
-def _describe_links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
-    best, finding = wirings[0], wirings[0].finding
+def _describe_links(problem: Problem, wirings: Sequence[RankedStrategy]) -> Iterator[str]:
+    best_strategy, finding = wirings[0], wirings[0].finding
     strides = ", ".join(f"{'+' if problem.simplex else '±'}{stride}" for stride in finding.topology.strides)
     pairs = finding.matching_degree
     yield (
@@ -64,19 +63,19 @@ def _describe_links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str
     )
     for wiring in wirings[1:]:
         if wiring.finding.matching_degree != pairs:
-            slower = wiring.simulated_s / best.simulated_s - 1
+            slower = wiring.simulated_s / best_strategy.simulated_s - 1
             yield (
                 f"With {_count(wiring.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
                 f"{format_time(wiring.simulated_s)}, {_format_difference(slower)}."
             )
 
 
-def _describe_time(problem: Problem, best: Ranked, ideal_s: float) -> str:
-    excess = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
+def _describe_time(problem: Problem, best_strategy: RankedStrategy, ideal_s: float) -> str:
+    excess = best_strategy.simulated_s / ideal_s - 1 if ideal_s else 0.0
     return (
-        f"The simulated iteration takes {format_time(best.simulated_s)}; a switch that never blocks, with "
+        f"The simulated iteration takes {format_time(best_strategy.simulated_s)}; a switch that never blocks, with "
         f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {format_time(ideal_s)}. Each byte passes "
-        f"{best.bandwidth_tax:.2f} links"
+        f"{best_strategy.bandwidth_tax:.2f} links"
         + (
             f", which makes it {_format_difference(excess)} than on the switch."
             if excess >= _MIN_SHOWN_DIFFERENCE
@@ -115,13 +114,13 @@ def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float
         allreduce=fluid_ring,
         rounding=RANKING_ROUNDING,
     )
-    return (fat_tree_sentence(planned_s, execution.iteration_s, rate_gbps),)
+    return (describe_fat_tree(planned_s, execution.iteration_s, rate_gbps),)
 
 
-def fat_tree_sentence(planned_s: float, fat_tree_s: float, rate_gbps: float) -> str:
+def describe_fat_tree(planned_s: float, fat_tree_s: float, rate_gbps: float) -> str:
     """Return a sentence that tells whether optics pay off compared with a Fat-tree of equal cost.
 
-    >>> fat_tree_sentence(0.1, 0.058, 92.5)
+    >>> describe_fat_tree(0.1, 0.058, 92.5)
     'A Fat-tree of equal cost (92.5 Gb/s a server, prices recalled) would need 58 ms, 42 % less: optics do not pay \
 for this job.'
     """

@@ -13,7 +13,9 @@ from lightbed.compiled import compile_function
 
 
 @compile_function
-def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any) -> float:
+def compute_finish_s(
+    items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any
+) -> float:
     """Return when the last item of a program ends, in seconds.
 
     `items[i]` holds the stages that item i reads and writes (-1 for none). Its rows form four runs, each from
@@ -100,12 +102,12 @@ def _serve_gradients(queue: Any, ready_time: float, length: float) -> float:
 
 
 @compile_function
-def list_path_links(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
+def list_path_links(slots: Any, choice: Any, number: Any, first_index: Any, links: Any) -> None:
     """Write the links of the path from s to t to `links[first[s * n + t]:]`. `number[v, k]` is link k of node v."""
     nodes = len(slots)
     for source in range(nodes):
         for target in range(nodes):
-            position, link_index = source, first[source * nodes + target]
+            position, link_index = source, first_index[source * nodes + target]
             while position != target:
                 slot = choice[position, target]
                 links[link_index] = number[position, slot]
@@ -115,16 +117,16 @@ def list_path_links(slots: Any, choice: Any, number: Any, first: Any, links: Any
 
 @compile_function
 def add_loads(
-    nodes: int, source: Any, target: Any, choice: Any, size: Any, first: Any, links: Any, load: Any
+    nodes: int, source: Any, target: Any, choice: Any, size: Any, first_index: Any, links: Any, load: Any
 ) -> int:
     """Add the bytes that each link carries to `load`, and return the number of links of the longest path.
 
-    `choice` is the set of paths of each message. `first` and `links` are as in `Paths`.
+    `choice` is the set of paths of each message. `first_index` and `links` are as in `Paths`.
     """
     longest = 0
     for row in range(len(source)):
         pair = (choice[row] * nodes + source[row]) * nodes + target[row]
-        longest = max(longest, first[pair + 1] - first[pair])
-        for position in range(first[pair], first[pair + 1]):
+        longest = max(longest, first_index[pair + 1] - first_index[pair])
+        for position in range(first_index[pair], first_index[pair + 1]):
             load[links[position]] += size[row]
     return longest

@@ -15,7 +15,7 @@ import numpy as np
 from sim.models.network.execution import Execution
 from sim.models.network.execution.lowering import lower
 from sim.models.network.execution.simulation import Run
-from testbed.design.fabrics.direct import demand_on, route_job
+from testbed.design.fabrics.direct import find_demand, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import ChosenFabric, FabricRequest
 from testbed.design.model import Topology
@@ -64,7 +64,7 @@ class Simulator:
             return self._simulated_s[key] if self._simulated_s[key] <= limit_s else math.inf
         if (
             self._exceeded_limit_s.get(key, 0.0) >= limit_s
-            or self.lower_bound_s(strategy, topology) > limit_s
+            or self.compute_lower_bound_s(strategy, topology) > limit_s
         ):
             return math.inf
         simulated_s = self._simulate_until(strategy, topology, limit_s)
@@ -83,7 +83,7 @@ class Simulator:
         )
         return [entry for entry in sorted_runs if entry[0] <= sorted_runs[0][0] * (1 + within)]
 
-    def lower_bound_s(self, strategy: Strategy, topology: Topology) -> float:
+    def compute_lower_bound_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return a lower bound, in seconds, on the iteration with any routes on the topology.
 
         It is the larger of two times: for all bytes on shortest paths with all links full, and for the server that
@@ -100,7 +100,7 @@ class Simulator:
         carried_bytes = (demand_bytes.pairs * self._hops(topology)).sum() + rings.sum()
         return float(max(busiest, carried_bytes / max(len(topology.edges), 1)) * byte_s)
 
-    def fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
+    def compute_fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return the seconds for which the fullest link is busy. This compares topologies without a simulation."""
         from testbed.design.routing.balancing import route_quickly
 
@@ -110,7 +110,7 @@ class Simulator:
         self.work += ROUTING_WORK
         key = unsplit, topology.strides
         if key not in self._demands:  # the demand depends on the links only by the strides of AllReduce rings
-            self._demands[key] = demand_on(topology, self.graph(unsplit), self.problem.latency)
+            self._demands[key] = find_demand(topology, self.graph(unsplit), self.problem.latency)
         demand = self._demands[key]
         fullest_bytes = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
         self._fullest_link_s[unsplit, topology] = float(fullest_bytes * 8e-9 / self.problem.rate_gbps)
@@ -141,7 +141,7 @@ class Simulator:
 
     def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
         routes = find_quick_routes(self.problem, strategy, topology)
-        return fabric_on(self.problem, topology, routes).as_fluid()
+        return build_routed_fabric(self.problem, topology, routes).as_fluid()
 
 
 def _use_one_microbatch(strategy: Strategy) -> Strategy:
@@ -165,7 +165,7 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
     if problem.nodes == 1:
         return None
     graph = iteration(problem.workload, replace(strategy, microbatches=1), problem.cluster)
-    return route_quickly(topology, demand_on(topology, graph, problem.latency))
+    return route_quickly(topology, find_demand(topology, graph, problem.latency))
 
 
 def simulate_on_quick_routes(
@@ -173,7 +173,7 @@ def simulate_on_quick_routes(
 ) -> RoutedExecution:
     """Return the iteration on `find_quick_routes`. `rounded` lets flows end late by up to 1 % of their duration."""
     routes = find_quick_routes(problem, strategy, topology)
-    routed_fabric = fabric_on(problem, topology, routes)
+    routed_fabric = build_routed_fabric(problem, topology, routes)
     routed_fabric = routed_fabric.as_ranked() if rounded else routed_fabric.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
     return RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency))
@@ -190,12 +190,12 @@ def install(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedE
     numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _MAX_NODES_FOR_ALL_SETS else (MAX_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
         routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
-        routed_fabric = fabric_on(problem, topology, routes).as_fluid()
+        routed_fabric = build_routed_fabric(problem, topology, routes).as_fluid()
         installed.append(RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency)))
     return min(installed, key=lambda entry: entry.execution.iteration_s)
 
 
-def fabric_on(problem: Problem, topology: Topology, routes: RouteSets | None) -> ChosenFabric:
+def build_routed_fabric(problem: Problem, topology: Topology, routes: RouteSets | None) -> ChosenFabric:
     """Return the direct-connect fabric of a topology with these routes."""
     return build_fabric(
         FabricRequest(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.search.chains import Point, Visit
-from testbed.design.search.cost import Costs, paths_over
+from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Programs
@@ -20,7 +20,7 @@ from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, operator_memory, peak_bytes
 from testbed.design.workloads.sharding import Sharding, Strategy
-from testbed.design.workloads.strategies import fitting_strategy, legal_shardings
+from testbed.design.workloads.strategies import fitting_strategy, list_legal_shardings
 
 _CACHED_TOPOLOGIES = 16
 _CACHED_PROGRAMS = 64
@@ -60,7 +60,7 @@ class StrategyObjective:
         workload, nodes = problem.workload, problem.nodes
         fitting = fitting_strategy(workload, problem.cluster).shardings
         self.shardings = tuple(
-            tuple(dict.fromkeys([*legal_shardings(operator, nodes), sharding]))
+            tuple(dict.fromkeys([*list_legal_shardings(operator, nodes), sharding]))
             for operator, sharding in zip(workload.operators, fitting, strict=True)
         )
         self._start = tuple(
@@ -75,7 +75,7 @@ class StrategyObjective:
         )
         self.finding = lru_cache(_CACHED_TOPOLOGIES)(self._choose_finding)
         self._costs = lru_cache(_CACHED_TOPOLOGIES)(
-            lambda finding: Costs(problem, paths_over(finding.topology, problem.rate_gbps))
+            lambda finding: Costs(problem, build_paths(finding.topology, problem.rate_gbps))
         )
 
     def start(self) -> Point:
@@ -144,9 +144,9 @@ class StrategyObjective:
         """Return the topology of least cost over the published number of links for pairs and other numbers."""
         problem, demand, split = self.problem, self.demand(origin), self.split_as_published(origin)
         degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
-        others = [
+        other_findings = [
             find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees
             if degree != split.matching_degree
         ]
-        return min((split, *others), key=lambda finding: self.cost_on(origin, finding))
+        return min((split, *other_findings), key=lambda finding: self.cost_on(origin, finding))

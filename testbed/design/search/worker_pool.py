@@ -42,7 +42,7 @@ class ChainTask:
 
 
 @lru_cache(maxsize=2)
-def objective_of(job: ChainTask) -> Objective:
+def get_objective(job: ChainTask) -> Objective:
     """Return the objective of a task. It is made once per process, since it caches costs."""
     return job.recipe.objective()
 
@@ -51,7 +51,7 @@ def make_first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainStat
     """Return the states of all chains before the first step. Raises `SearchError` for `chains` below 1."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")
-    return tuple(begin(objective_of(job), seed, number) for number in range(chains))
+    return tuple(begin(get_objective(job), seed, number) for number in range(chains))
 
 
 def run_chains(
@@ -82,8 +82,8 @@ def run_chains(
         for number in range(len(current_states)):
             submit_next(number)
         while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=pending.__getitem__):
+            finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in sorted(finished, key=pending.__getitem__):
                 number = pending.pop(future)
                 current_states[number] = future.result()
                 if report:
@@ -92,7 +92,7 @@ def run_chains(
     for future in pending:
         future.cancel()
     if stop.lost and tuple(current_states) == tuple(states):
-        raise _make_lost_workers_error(stop.why)
+        raise _make_lost_workers_error(stop.reason)
     return tuple(current_states)
 
 
@@ -105,7 +105,7 @@ def _make_lost_workers_error(reason: str) -> SearchError:
 
 
 def _run_chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
-    return advance(objective_of(job), job.rules, state, steps)
+    return advance(get_objective(job), job.rules, state, steps)
 
 
 @contextmanager

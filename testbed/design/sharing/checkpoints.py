@@ -19,7 +19,7 @@ from sim.models.network.taskgraph import Kind, TaskGraph, TaskGraphBuilder
 from testbed.design.evaluation.job import Job
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 from testbed.design.workloads.checkpoint import Mode, Storage, add_checkpoint, add_storage, divide_evenly
-from testbed.design.workloads.iteration.totals import Traffic, traffic_of
+from testbed.design.workloads.iteration.totals import Traffic, sum_graph_traffic
 from testbed.errors import PlanFileError, WorkloadError
 
 MAX_WINDOW = 8
@@ -75,7 +75,7 @@ class CheckpointRun:
     extrapolated: bool = False
 
 
-def with_checkpoint(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
+def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
     """Return the job with and without the write of a checkpoint, both for the same fabric.
 
     Circuits are placed for the mean traffic of an iteration, so the bytes of a write are divided by `every`. Raises
@@ -86,7 +86,7 @@ def with_checkpoint(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
         raise PlanFileError("circuits of the plan reach no storage host: leave out --checkpoint-every")
     plain = add_storage(job.graph, checkpoint.storage)
     writing = add_checkpoint(job.graph, checkpoint.shares_of(job), checkpoint.storage, checkpoint.mode)
-    plain_traffic, all_traffic = traffic_of(plain), traffic_of(writing)
+    plain_traffic, all_traffic = sum_graph_traffic(plain), sum_graph_traffic(writing)
     mean_pairs = plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.every
     return CheckpointJobs(
         replace(job, graph=plain, traffic=Traffic(plain.nodes, plain_traffic.allreduce, mean_pairs)),
@@ -119,8 +119,8 @@ def run_checkpoint(
     server_ids = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
     chain = chain_iterations(servers, [PlacedJob(job.graph, server_ids)], count)
     window = simulate_overlapped(chain.graph)
-    written = window.graph.kind == Kind.TRANSFER
-    write_s = float(window.end_s[written & (window.graph.target >= servers)].max())
+    is_transfer = window.graph.kind == Kind.TRANSFER
+    write_s = float(window.end_s[is_transfer & (window.graph.target >= servers)].max())
     end_s = float(window.end_s[chain.ends[0, -1]])
     iteration_s = chain.iteration_s(window)
     longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())

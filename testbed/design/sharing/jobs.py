@@ -37,7 +37,7 @@ class SharedJob:
         [('a', 'd'), ('b', 'e'), ('c', 'd')]
         """
         if not self.storage:
-            return ring_pairs(hosts)
+            return list_ring_pairs(hosts)
         pairs = [(host, self.storage[number % len(self.storage)]) for number, host in enumerate(hosts)]
         return [(min(pair), max(pair)) for pair in pairs]
 
@@ -83,7 +83,7 @@ class LabLinks:
         }
 
 
-def ring_pairs(hosts: Sequence[str]) -> list[tuple[str, str]]:
+def list_ring_pairs(hosts: Sequence[str]) -> list[tuple[str, str]]:
     """Return the neighbours in a ring of hosts: each pair once, with its names in alphabetical order."""
     pairs = zip(hosts, [*hosts[1:], *hosts[:1]], strict=True)
     neighbours = [(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]]

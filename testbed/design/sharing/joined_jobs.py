@@ -25,7 +25,7 @@ class PlacedJob:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shared:
+class SharedIterations:
     """Iterations of jobs in one graph. Task `starts[j]` precedes job j, task `ends[j, k]` ends its iteration k."""
 
     graph: TaskGraph
@@ -39,7 +39,7 @@ class Shared:
         return times
 
 
-def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> Shared:
+def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> SharedIterations:
     """Return a graph with each job `iterations` times. An iteration begins when the previous one has ended.
 
     Raises `ValueError` as `TaskGraph` does.
@@ -50,9 +50,9 @@ def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> 
         previous_end = builder.add_wait(job.start_s)
         starts.append(previous_end)
         iteration_ends.append(
-            [previous_end := builder.add_iteration(job, after=previous_end) for _ in range(iterations)]
+            [previous_end := builder.add_iteration(job, earlier_task=previous_end) for _ in range(iterations)]
         )
-    return Shared(builder.graph(), np.array(starts), np.array(iteration_ends))
+    return SharedIterations(builder.graph(), np.array(starts), np.array(iteration_ends))
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class _GraphBuilder:
         self._append(kind=Kind.COMPUTE, device=self.nodes + self.waits - 1, time_s=time_s)
         return self.tasks - 1
 
-    def add_iteration(self, job: PlacedJob, after: int) -> int:
+    def add_iteration(self, job: PlacedJob, earlier_task: int) -> int:
         """Add all tasks of a job after task `after`, then a barrier; return the number of the barrier."""
         graph, first_task = job.graph, self.tasks
         roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first_task
@@ -97,7 +97,7 @@ class _GraphBuilder:
         ]
         self._append(kind=Kind.BARRIER)
         self._add_edges(graph.before + first_task, graph.after + first_task)
-        self._add_edges(np.full(roots.size, after), roots)
+        self._add_edges(np.full(roots.size, earlier_task), roots)
         self._add_edges(leaves, np.full(leaves.size, self.tasks - 1))
         return self.tasks - 1
 

@@ -58,7 +58,7 @@ def start_on_first_plane(wiring: Wiring) -> TwoPlanes:
     return TwoPlanes(wiring.nodes, wiring.degree, frozenset(wiring.links), frozenset())
 
 
-def look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | None = None) -> LookAhead:
+def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | None = None) -> LookAhead:
     """Plan the next job of `nodes` (default: all) on the plane that these nodes do not use now.
 
     Circuits that the idle plane still holds are kept. Jobs of other nodes are not affected.

@@ -34,21 +34,23 @@ class DrawnLink:
     starts_ms: Sequence[float]
 
 
-def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
+def draw_circles(drawn_link: DrawnLink, perimeter_ms: float, path: Path) -> Path:
     """Draw the bursts of each job around the unified circle, without and with shifts, and return `path`.
 
     Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
     figure = _make_figure(9.2, 5.4)
     figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # the layout ignores titles of polar axes
-    zero_starts = [0.0] * len(shown.jobs)
+    zero_starts = [0.0] * len(drawn_link.jobs)
     titles = ("all start at once", "shifted as scheduled")
-    for column, (title, starts) in enumerate(zip(titles, (zero_starts, shown.starts_ms), strict=True), 1):
+    for column, (title, starts) in enumerate(
+        zip(titles, (zero_starts, drawn_link.starts_ms), strict=True), 1
+    ):
         axis = figure.add_subplot(1, 2, column, projection="polar")
-        for number, (job, start) in enumerate(zip(shown.jobs, starts, strict=True)):
-            inner, height = 1.0 + number, 0.86
+        for number, (job, start) in enumerate(zip(drawn_link.jobs, starts, strict=True)):
+            inner_radius, height = 1.0 + number, 0.86
             colour = _COLOURS[number % len(_COLOURS)]
-            axis.bar(np.pi, height, 2 * np.pi, inner, color=colour, alpha=0.12)
+            axis.bar(np.pi, height, 2 * np.pi, inner_radius, color=colour, alpha=0.12)
             max_gbps = max((burst.gbps for burst in job.bursts), default=1.0)
             label: str | None = f"{job.name}, {job.period_ms:g} ms"
             for period_index in range(round(perimeter_ms / job.period_ms)):
@@ -58,43 +60,49 @@ def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
                         2 * np.pi * (period_index * job.period_ms + start + burst.start_ms) / perimeter_ms
                         + width / 2
                     )
-                    axis.bar(middle, height * burst.gbps / max_gbps, width, inner, color=colour, label=label)
+                    axis.bar(
+                        middle, height * burst.gbps / max_gbps, width, inner_radius, color=colour, label=label
+                    )
                     label = None
-            axis.set_ylim(0, len(shown.jobs) + 1.2)
+            axis.set_ylim(0, len(drawn_link.jobs) + 1.2)
         axis.set_theta_zero_location("N")
         axis.set_theta_direction(-1)
         axis.set_yticks([])
         axis.grid(visible=False)
         angles = np.arange(0, 360, 45)
         axis.set_thetagrids(angles, [f"{perimeter_ms * angle / 360:g}" for angle in angles])
-        axis.set_title(f"link {shown.link}: {title}\n({perimeter_ms:g} ms around)", fontsize=9)
+        axis.set_title(f"link {drawn_link.link}: {title}\n({perimeter_ms:g} ms around)", fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
     return _save_figure(figure, path)
 
 
 def draw_time_line(
-    shown: DrawnLink, before: Contention, after: Contention, length_ms: float, path: Path
+    drawn_link: DrawnLink,
+    fair_contention: Contention,
+    shifted_contention: Contention,
+    length_ms: float,
+    path: Path,
 ) -> Path:
     """Draw the link's modelled rates up to `length_ms`, with fair sharing and as scheduled, and return `path`."""
     figure = _make_figure(9.2, 4.6)
     axes = figure.subplots(2, 1, sharex=True)
     for axis, contention, title in zip(
-        axes, (before, after), ("fair, all start at once", "as scheduled"), strict=True
+        axes, (fair_contention, shifted_contention), ("fair, all start at once", "as scheduled"), strict=True
     ):
         shown_times = contention.times_ms <= length_ms
         times: Floats = np.append(contention.times_ms[shown_times], length_ms)
         bottom = np.zeros(len(times))
-        for number, job in enumerate(shown.jobs):
+        for number, job in enumerate(drawn_link.jobs):
             rates = np.append(contention.rates_gbps[shown_times, number], 0.0)
             colour = _COLOURS[number % len(_COLOURS)]
             axis.fill_between(
                 times, bottom, bottom + rates, step="post", color=colour, label=job.name, linewidth=0
             )
             bottom = bottom + rates
-        axis.set(ylabel="Gb/s", title=f"SIMULATED: link {shown.link}, {title}", xlim=(0, length_ms))
-        axis.set_ylim(0, shown.rate_gbps * 1.08)
-        axis.axhline(shown.rate_gbps, color="black", linewidth=0.6, linestyle=":")
+        axis.set(ylabel="Gb/s", title=f"SIMULATED: link {drawn_link.link}, {title}", xlim=(0, length_ms))
+        axis.set_ylim(0, drawn_link.rate_gbps * 1.08)
+        axis.axhline(drawn_link.rate_gbps, color="black", linewidth=0.6, linestyle=":")
     axes[1].set_xlabel("ms")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
@@ -128,14 +136,14 @@ def draw_schedule(scheduler: Scheduler, schedule: Schedule, folder: Path, ending
     by_name = {job.name: job for job in scheduler.jobs}
     jobs = [by_name[name].on((0,)) for name in busiest.jobs]
     starts = [schedule.starts_ms[name] for name in busiest.jobs]
-    shown = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
+    drawn_link = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
     quantum = scheduler.rounding.quantum_ms
     perimeter_ms = float(np.lcm.reduce([scheduler.rounding.period(job) for job in jobs])) * quantum
     fair, scheduled = _simulate_before_and_after(scheduler, schedule, busiest)
     length_ms = max(starts) + SHOWN_PERIODS * max(job.period_ms for job in jobs)
     return [
-        draw_circles(shown, perimeter_ms, folder / f"circles.{ending}"),
-        draw_time_line(shown, fair, scheduled, length_ms, folder / f"timeline.{ending}"),
+        draw_circles(drawn_link, perimeter_ms, folder / f"circles.{ending}"),
+        draw_time_line(drawn_link, fair, scheduled, length_ms, folder / f"timeline.{ending}"),
     ]
 
 

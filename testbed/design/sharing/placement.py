@@ -51,24 +51,24 @@ def find_candidates(scheduler: str, request: PlacementRequest) -> list[Placement
     if all(job.hosts for job in request.jobs):
         return [{job.name: job.hosts for job in request.jobs}]
     distinct: dict[tuple[tuple[str, ...], ...], Placement] = {}
-    for placement in host_scheduler(scheduler)(request):
+    for placement in find_host_scheduler(scheduler)(request):
         distinct.setdefault(tuple(placement[job.name] for job in request.jobs), placement)
     if not distinct:
         raise WorkloadError(f"host scheduler {scheduler!r} found no placement: raise --jobs-per-host")
     return list(distinct.values())[: request.count]
 
 
-def host_scheduler(name: str) -> HostScheduler:
+def find_host_scheduler(name: str) -> HostScheduler:
     """Return a host scheduler by name. For an unknown name, raises `WorkloadError` with all names."""
     if name in SCHEDULERS:
         return SCHEDULERS[name]
-    others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
-    if name not in others:
-        known_names = ", ".join(sorted({*SCHEDULERS, *others}))
+    entry_points_by_name = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if name not in entry_points_by_name:
+        known_names = ", ".join(sorted({*SCHEDULERS, *entry_points_by_name}))
         raise WorkloadError(
             f"no host scheduler {name!r}: choose from {known_names}, or install one that provides {ENTRY_POINTS}"
         )
-    loaded: HostScheduler = others[name].load()
+    loaded: HostScheduler = entry_points_by_name[name].load()
     return loaded
 
 

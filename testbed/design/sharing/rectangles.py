@@ -244,7 +244,11 @@ class _Search:
     """
 
     def __init__(
-        self, cluster: RailCluster, jobs: Sequence[RailJob], max_steps: int, best: tuple[Rectangle, ...]
+        self,
+        cluster: RailCluster,
+        jobs: Sequence[RailJob],
+        max_steps: int,
+        best_tiling: tuple[Rectangle, ...],
     ) -> None:
         self._cluster, self._max_steps = cluster, max_steps
         self._jobs = sorted(
@@ -254,7 +258,7 @@ class _Search:
             sum(job.gpus for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
         ]
         self._spots = [self._find_spots(index) for index in range(len(self._jobs))]
-        self._best, self._best_gpus = best, sum(rect.domains * rect.rails for rect in best)
+        self._best, self._best_gpus = best_tiling, sum(rect.domains * rect.rails for rect in best_tiling)
         self.steps = 0
 
     def run(self) -> tuple[Rectangle, ...]:
@@ -264,9 +268,11 @@ class _Search:
     def _find_spots(self, index: int) -> list[tuple[Rectangle, int]]:
         """Return the possible rectangles of a job, each with a bit mask of its GPUs."""
         job, cluster = self._jobs[index], self._cluster
-        others = [other_job.shapes(cluster) for number, other_job in enumerate(self._jobs) if number != index]
+        other_shapes = [
+            other_job.shapes(cluster) for number, other_job in enumerate(self._jobs) if number != index
+        ]
         sums = (
-            _list_sums([{shape[axis] for shape in shapes} for shapes in others], limit)
+            _list_sums([{shape[axis] for shape in shapes} for shapes in other_shapes], limit)
             for axis, limit in enumerate((cluster.domains, cluster.rails))
         )
         first_domains, first_rails = sums
@@ -286,9 +292,9 @@ class _Search:
         return spots
 
     def _search_places(
-        self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], earlier: int
+        self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], previous_spot: int
     ) -> None:
-        """Try all rectangles of the jobs from `index` on. `earlier` is the spot of the previous job, or -1 for none."""
+        """Try all rectangles of the jobs from `index` on. `previous_spot` is the previous job's spot, or -1."""
         if used > self._best_gpus:
             self._best, self._best_gpus = placed, used
         max_gpus = min(used + self._remaining_gpus[index], self._cluster.gpus)
@@ -298,7 +304,7 @@ class _Search:
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
         is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
         spots = self._spots[index]
-        begin = 0 if not is_repeated else earlier + 1 if earlier >= 0 else len(spots)
+        begin = 0 if not is_repeated else previous_spot + 1 if previous_spot >= 0 else len(spots)
         for number in range(begin, len(spots)):
             rectangle, bits = spots[number]
             self.steps += 1

@@ -31,7 +31,7 @@ class Phases:
     bursts: tuple[Burst, ...]
 
 
-def phases_of_workload(
+def simulate_phases(
     choice: WorkloadChoice, servers: int, rate_gbps: float, strategy: str = "default"
 ) -> Phases:
     """Return the phases of a workload on a ring of servers, with links of `rate_gbps`.
@@ -53,13 +53,13 @@ def phases_of_workload(
         bits = float(rate_bps * (end_s - begin_s))
         spans.setdefault(int(link), []).append((float(begin_s), float(end_s), bits))
     fullest = max(spans.values(), key=lambda link_spans: sum(bits for _, _, bits in link_spans), default=[])
-    return Phases(execution.iteration_s * 1e3, bursts_of(fullest, execution.iteration_s, rate_gbps))
+    return Phases(execution.iteration_s * 1e3, find_bursts(fullest, execution.iteration_s, rate_gbps))
 
 
-def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:
+def find_bursts(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:
     """Return at most `MAX_BURSTS` bursts that carry the bits of a link's spans, at their mean rates.
 
-    >>> bursts_of([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
+    >>> find_bursts([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
     (Burst(start_ms=0.0, length_ms=200.0, gbps=7.5), Burst(start_ms=500.0, length_ms=100.0, gbps=10.0))
     """
     merged_spans = list(spans)

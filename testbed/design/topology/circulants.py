@@ -19,18 +19,18 @@ import numpy as np
 
 from testbed.design.model import Topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, check_group
-from testbed.design.topology.hops import hops_from_sources, measure_distances
+from testbed.design.topology.hops import count_hops_from_sources, measure_distances
 from testbed.design.topology.strides import (
     Method,
-    direct_strides,
-    half_range,
-    prime_steps,
+    list_direct_strides,
+    list_half_range,
+    list_prime_strides,
+    list_totient_strides,
     select_permutations,
-    totient_perms,
 )
 from testbed.errors import TopologyError
 
-__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
+__all__ = ["AllReduceDemand", "check_possible", "find_topology", "list_circulant_edges", "render_topology"]
 
 Shares = Literal["averages", "published"]
 
@@ -85,12 +85,12 @@ def find_topology(
     if math.gcd(nodes, *strides) != 1:
         connected_search = _Search(nodes, degree, simplex, method, "averages", primes)
         strides = _choose_strides(connected_search, {nodes: 0.0} | weights)
-    edges = circulant_edges(nodes, direct_strides(nodes, strides, simplex=simplex))
+    edges = list_circulant_edges(nodes, list_direct_strides(nodes, strides, simplex=simplex))
     regular = Topology(nodes, degree, simplex, strides, edges)
-    return regular if simplex or degree % 2 == 0 or 2 in weights else with_shortcuts(regular)
+    return regular if simplex or degree % 2 == 0 or 2 in weights else find_with_shortcuts(regular)
 
 
-def with_shortcuts(topology: Topology) -> Topology:
+def find_with_shortcuts(topology: Topology) -> Topology:
     """Return a duplex circulant with its antipodal matching replaced, if another matching shortens distances much.
 
     Return the topology unchanged if it has no single antipodal stride, or if its other strides do not connect all
@@ -102,9 +102,11 @@ def with_shortcuts(topology: Topology) -> Topology:
     strides = tuple(stride for stride in topology.strides if stride != half)
     if math.gcd(nodes, *strides) != 1:
         return topology
-    rings = circulant_edges(nodes, direct_strides(nodes, strides, simplex=False))
-    links = shortcuts(nodes, rings, range(nodes))
-    if mean_distance(nodes, rings, links) >= MAX_SHORTCUT_RATIO * mean_distance(nodes, topology.edges, ()):
+    rings = list_circulant_edges(nodes, list_direct_strides(nodes, strides, simplex=False))
+    links = add_shortcut_matchings(nodes, rings, range(nodes))
+    if compute_mean_distance(nodes, rings, links) >= MAX_SHORTCUT_RATIO * compute_mean_distance(
+        nodes, topology.edges, ()
+    ):
         return topology
     edges = tuple(sorted((*rings, *links, *((target, source) for source, target in links))))
     return Topology(nodes, topology.degree, simplex=False, strides=strides, edges=edges)
@@ -134,16 +136,16 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         )
 
 
-def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def list_circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Return the sorted directed edges (i, i+step) of every node i and one-way stride."""
     return tuple(sorted((node, (node + step) % nodes) for step in steps for node in range(nodes)))
 
 
-def as_json(topology: Topology) -> dict[str, Any]:
+def render_topology(topology: Topology) -> dict[str, Any]:
     """Return the JSON document of `testbed topology --json`; `mean_hops` is rounded to six decimals.
 
     `hops_sampled_from` is present if hops were counted from a sample of nodes, and gives its size, see
-    `hops_from_sources`. Raises `TopologyError` if a node cannot be reached.
+    `count_hops_from_sources`. Raises `TopologyError` if a node cannot be reached.
     """
     distances = measure_distances(topology)
     document = {
@@ -168,9 +170,11 @@ class _Search(NamedTuple):
     shares: Shares
     primes: bool
 
-    def select(self, count: int, pool: Sequence[int], given: Sequence[int]) -> tuple[int, ...]:
-        """Return the best `count` strides of a pool, in addition to the strides `given`."""
-        return select_permutations(self.nodes, count, pool, self.method, simplex=self.simplex, given=given)
+    def select(self, count: int, pool: Sequence[int], fixed_strides: Sequence[int]) -> tuple[int, ...]:
+        """Return the best `count` strides of a pool, in addition to `fixed_strides`."""
+        return select_permutations(
+            self.nodes, count, pool, self.method, simplex=self.simplex, fixed_strides=fixed_strides
+        )
 
 
 def _choose_strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
@@ -187,7 +191,7 @@ def _choose_strides(search: _Search, weights: Mapping[int, float]) -> tuple[int,
             copy for stride in group_strides for copy in _list_ring_strides(nodes, stride, simplex=simplex)
         ]
     strides += _fill_strides(search, rings - sum(shares.values()), strides)
-    nics = len(direct_strides(nodes, strides, simplex=simplex))
+    nics = len(list_direct_strides(nodes, strides, simplex=simplex))
     return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nics)]))
 
 
@@ -198,16 +202,16 @@ def _yield_parallel_strides(search: _Search, nics: int) -> Iterator[int]:
     while nics > 0:
         copies = _list_ring_strides(nodes, next(stride_cycle), simplex=simplex)
         yield from copies
-        nics -= len(direct_strides(nodes, copies, simplex=simplex))
+        nics -= len(list_direct_strides(nodes, copies, simplex=simplex))
 
 
 def _find_candidates(search: _Search, group: int, used_strides: Sequence[int]) -> tuple[int, ...]:
     """Return the unused strides of a group, up to n/2 if duplex."""
-    strides = totient_perms(search.nodes, group)
+    strides = list_totient_strides(search.nodes, group)
     if not search.simplex:
-        strides = half_range(search.nodes, strides)
+        strides = list_half_range(search.nodes, strides)
     if search.primes:
-        strides = prime_steps(search.nodes, group, strides)
+        strides = list_prime_strides(search.nodes, group, strides)
     return tuple(stride for stride in strides if stride not in used_strides)
 
 
@@ -244,7 +248,7 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
     return tuple(demands)
 
 
-def shortcuts(nodes: int, edges: Sequence[Edge], unmatched: Sequence[int]) -> tuple[Edge, ...]:
+def add_shortcut_matchings(nodes: int, edges: Sequence[Edge], unmatched: Sequence[int]) -> tuple[Edge, ...]:
     """Return the best of several random matchings of the nodes `unmatched` (an even number), as duplex links.
 
     The best matching has the least mean distance. `edges` are directed and connect all nodes. The result is
@@ -254,38 +258,41 @@ def shortcuts(nodes: int, edges: Sequence[Edge], unmatched: Sequence[int]) -> tu
     for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
         node_pairs = rng.permutation(np.asarray(unmatched, dtype=np.int64)).reshape(2, -1)
         links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in node_pairs.T))
-        matchings.append((mean_distance(nodes, edges, links), links))
+        matchings.append((compute_mean_distance(nodes, edges, links), links))
     return min(matchings)[1]
 
 
-def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
+def compute_mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
     """Return the mean hops over directed edges and duplex links; the mean includes 0 hops from a node to itself.
 
-    If there are many nodes, it counts from a sample, see `hops_from_sources`.
+    If there are many nodes, it counts from a sample, see `count_hops_from_sources`.
     """
     both_directions = [*edges, *links, *((target, source) for source, target in links)]
-    _, hops = hops_from_sources(nodes, both_directions)
+    _, hops = count_hops_from_sources(nodes, both_directions)
     return float(hops.mean(dtype=np.float64))
 
 
-def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | None = None) -> tuple[int, int]:
+def split_degree(
+    demand: Demand, degree: int, *, simplex: bool, matching_nics: int | None = None
+) -> tuple[int, int]:
     """Return the NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
     A is the number of bytes of all AllReduces, M the number of bytes between pairs. A duplex ring takes two NICs, so
-    d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings. `wanted`
-    overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a ring, which keeps
-    the graph connected.
+    d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings.
+    `matching_nics` overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a
+    ring, which keeps the graph connected.
     """
-    if wanted is not None:
-        rings = degree - wanted
+    if matching_nics is not None:
+        rings = degree - matching_nics
         min_ring_nics = 1 if simplex or degree == 1 else 2
-        if wanted < 0 or rings < min_ring_nics or (not simplex and wanted and rings % 2):
+        if matching_nics < 0 or rings < min_ring_nics or (not simplex and matching_nics and rings % 2):
             raise TopologyError(
-                f"{wanted} of {degree} NICs for matchings leave {rings} for rings, which need at least {min_ring_nics} "
+                f"{matching_nics} of {degree} NICs for matchings leave {rings} for rings, which need at least "
+                f"{min_ring_nics} "
                 f"to keep the graph connected{'' if simplex else ' and, duplex, two each'}; choose another "
                 "number"
             )
-        return rings, wanted
+        return rings, matching_nics
     total = demand.allreduce_bytes + demand.pair_bytes
     share = demand.allreduce_bytes / total if total > 0 else 1.0
     # Rounding may put the product slightly above a whole number: that must not cost another NIC.

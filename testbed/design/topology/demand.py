@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from testbed.design.topology.strides import totient_perms
+from testbed.design.topology.strides import list_totient_strides
 from testbed.errors import DemandError, TopologyError
 
 
@@ -32,8 +32,8 @@ class AllReduceDemand:
 class Demand:
     """The traffic of one iteration among `nodes` nodes.
 
-    `source`, `target` and `size_bytes` have one entry per one-way pair, sorted. Use `demand_of` or `demand_of_matrix`
-    to build a checked demand.
+    `source`, `target` and `size_bytes` have one entry per one-way pair, sorted. Use `make_demand` or
+    `make_matrix_demand` to build a checked demand.
     """
 
     nodes: int
@@ -53,7 +53,7 @@ class Demand:
         return float(self.size_bytes.sum())
 
 
-def demand_of(
+def make_demand(
     nodes: int,
     allreduce: Iterable[AllReduceDemand] = (),
     pairs: Iterable[tuple[int, int, float]] = (),
@@ -67,13 +67,13 @@ def demand_of(
     triples = list(pairs)
     source = np.array([pair[0] for pair in triples], dtype=np.int64)
     target = np.array([pair[1] for pair in triples], dtype=np.int64)
-    return demand_of_arrays(nodes, allreduce, source, target, [pair[2] for pair in triples])
+    return make_array_demand(nodes, allreduce, source, target, [pair[2] for pair in triples])
 
 
-def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = ()) -> Demand:
+def make_matrix_demand(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = ()) -> Demand:
     """Return a demand from a square matrix: entry (s, t) holds the bytes from s to t.
 
-    Raises `DemandError` for a matrix that is not square, and as `demand_of` does.
+    Raises `DemandError` for a matrix that is not square, and as `make_demand` does.
     """
     table = np.asarray(matrix, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
@@ -82,7 +82,7 @@ def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = (
         row, column = np.argwhere(np.isnan(table))[0]
         raise DemandError(f"demand from node {row} to node {column} is not a number: give bytes of 0 or more")
     source, target = np.nonzero(table)
-    return demand_of_arrays(len(table), allreduce, source, target, table[source, target])
+    return make_array_demand(len(table), allreduce, source, target, table[source, target])
 
 
 def sum_by_hosts(demand: Demand, domain: int) -> Demand:
@@ -91,7 +91,7 @@ def sum_by_hosts(demand: Demand, domain: int) -> Demand:
     An AllReduce first sums within each host. Groups with members in the same hosts add up. For example, 8 nodes in
     hosts of 2 have two groups of 4, {0, 2, 4, 6} and {1, 3, 5, 7}, which make two sums over all 4 hosts:
 
-    >>> sum_by_hosts(demand_of(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
+    >>> sum_by_hosts(make_demand(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
     (AllReduceDemand(group=4, size_bytes=200),)
     """
     hosts = demand.nodes // domain
@@ -105,28 +105,28 @@ def sum_by_hosts(demand: Demand, domain: int) -> Demand:
                 allreduce_demand.size_bytes * (group_count if spans_all else domain),
             )
         )
-    return demand_of_arrays(
+    return make_array_demand(
         hosts, groups, demand.source // domain, demand.target // domain, demand.size_bytes
     )
 
 
-def demand_of_arrays(
+def make_array_demand(
     nodes: int,
     allreduce: Iterable[AllReduceDemand],
     source: ArrayLike,
     target: ArrayLike,
     size_bytes: ArrayLike,
 ) -> Demand:
-    """Return a demand from three arrays of equal length. Raises `DemandError` as `demand_of` does."""
+    """Return a demand from three arrays of equal length. Raises `DemandError` as `make_demand` does."""
     if nodes < 1:
         raise DemandError(f"{nodes} nodes: a job needs at least 1")
     froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
     sizes = np.asarray(size_bytes, dtype=np.float64)
     if not len(froms) == len(tos) == len(sizes):
         raise DemandError(f"{len(froms)} sources, {len(tos)} targets, {len(sizes)} sizes: give equally many")
-    wrong = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
-    if len(wrong):
-        index = wrong[0]
+    invalid_indices = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
+    if len(invalid_indices):
+        index = invalid_indices[0]
         raise DemandError(
             f"demand from node {froms[index]} to node {tos[index]} is {sizes[index]} bytes: give a number of 0 or more"
         )
@@ -152,7 +152,7 @@ def check_group(nodes: int, demand: AllReduceDemand) -> None:
             f"a group of {demand.group} nodes in a job of {nodes}: a group cannot be larger than the job"
         )
     try:
-        totient_perms(nodes, demand.group)
+        list_totient_strides(nodes, demand.group)
     except TopologyError as error:
         raise DemandError(str(error)) from error
     if not np.isfinite(demand.size_bytes) or demand.size_bytes < 0:

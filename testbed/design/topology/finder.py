@@ -19,12 +19,12 @@ from testbed.design.model import Topology
 from testbed.design.topology.circulants import (
     Shares,
     check_possible,
-    circulant_edges,
     find_topology,
+    list_circulant_edges,
     split_degree,
 )
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.strides import Method, direct_strides, totient_perms
+from testbed.design.topology.strides import Method, list_direct_strides, list_totient_strides
 from testbed.errors import TopologyError
 
 Discount = Literal["halved", "harmonic"]
@@ -58,7 +58,7 @@ class Finding:
 
     def strides_of(self, group: int) -> tuple[int, ...]:
         """Return the strides of the topology whose rings are groups of this size."""
-        usable = totient_perms(self.topology.nodes, group)
+        usable = list_totient_strides(self.topology.nodes, group)
         return tuple(stride for stride in self.topology.strides if stride in usable)
 
 
@@ -85,13 +85,13 @@ def find(
     if nodes == 1:
         return Finding(Topology(1, degree, simplex, (), ()), 0, 0, (), ())
     check_possible(nodes, degree, simplex=simplex)
-    rings, spare = split_degree(demand, degree, simplex=simplex, wanted=matching_degree)
+    rings, spare = split_degree(demand, degree, simplex=simplex, matching_nics=matching_degree)
     base = find_topology(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
     # An odd degree of rings may have links besides its strides. Then no NIC is left for pairs.
-    steps = direct_strides(base.nodes, base.strides, simplex=base.simplex)
-    shortcut_edges = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
+    steps = list_direct_strides(base.nodes, base.strides, simplex=base.simplex)
+    shortcut_edges = Counter(base.edges) - Counter(list_circulant_edges(base.nodes, steps))
     shortcut_links = tuple(sorted(edge for edge in shortcut_edges.elements() if edge[0] < edge[1]))
     if shortcut_links:
         return Finding(replace(base, degree=degree), rings - 1, spare + 1, ((),), (shortcut_links,))
@@ -161,9 +161,9 @@ def _fill_matching(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool)
         receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
         count = len(senders)
         rotations = [np.roll(receivers, count // 2 + shift) for shift in range(count)]
-        best = min(rotations, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
-        differs = best != senders
-        return tuple(zip(senders[differs].tolist(), best[differs].tolist(), strict=True)), []
+        best_rotation = min(rotations, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
+        differs = best_rotation != senders
+        return tuple(zip(senders[differs].tolist(), best_rotation[differs].tolist(), strict=True)), []
     linked = {end for pair in bought for end in pair}
     unmatched = [node for node in range(nodes) if node not in linked]
     if len(unmatched) % 2:  # a node that already waits must not be left out twice

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Topology
-from testbed.design.topology.strides import hop_distances
+from testbed.design.topology.strides import compute_hop_distances
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
@@ -23,10 +23,10 @@ MAX_EXACT_NODES = 4096
 SAMPLED_NODES = 64
 
 
-def target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
+def make_target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
     """Return the targets of each node's links in order, shape (n, maximum links); -1 where a node has fewer links.
 
-    >>> target_table(3, [(0, 1), (0, 2), (1, 0)]).tolist()
+    >>> make_target_table(3, [(0, 1), (0, 2), (1, 0)]).tolist()
     [[1, 2], [0, -1], [-1, -1]]
     """
     table = np.asarray(sorted(edges), dtype=np.int64).reshape(-1, 2)
@@ -36,15 +36,15 @@ def target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
     return targets
 
 
-def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
+def make_hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     """Return the hops from each node (row) to each node (column), shape (n, n); -1 where there is no path.
 
-    >>> hop_table(3, [(0, 1), (1, 2), (2, 0)]).tolist()
+    >>> make_hop_table(3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
     """
     strides = find_strides(nodes, edges)
     if strides is not None:
-        row = np.array(hop_distances(nodes, strides), dtype=np.int16)
+        row = np.array(compute_hop_distances(nodes, strides), dtype=np.int16)
         windows = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
         return np.ascontiguousarray(np.roll(windows[::-1], 1, axis=0))
     missing = np.zeros((nodes, nodes), dtype=np.int16)
@@ -57,7 +57,7 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     return missing
 
 
-def hops_from_sources(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def count_hops_from_sources(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the nodes from which hops are counted, shape (s,), and their rows of the hop table, shape (s, n).
 
     In a circulant all nodes are alike, so node 0 suffices. Other graphs use all nodes, or a fixed sample of
@@ -66,19 +66,19 @@ def hops_from_sources(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int
     if find_strides(nodes, edges) is not None:
         sources = np.zeros(1, dtype=np.int64)
     elif nodes <= MAX_EXACT_NODES:
-        return np.arange(nodes), hop_table(nodes, edges).astype(np.int32)
+        return np.arange(nodes), make_hop_table(nodes, edges).astype(np.int32)
     else:
         sources = np.sort(np.random.default_rng(nodes).choice(nodes, SAMPLED_NODES, replace=False))
-    return sources, hops_from(sources, nodes, edges)
+    return sources, count_hops_from(sources, nodes, edges)
 
 
-def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> NDArray[np.int32]:
+def count_hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> NDArray[np.int32]:
     """Return the hops from up to 64 nodes (rows) to all nodes (columns); -1 where there is no path.
 
-    >>> hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
+    >>> count_hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[2, 0, 1]]
     """
-    onward = target_table(nodes, edges)
+    onward = make_target_table(nodes, edges)
     bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
     hops = np.full((len(sources), nodes), -1, dtype=np.int32)
     # Bit masks per node: the sources that have reached it, and the sources that reach it with the next hop.
@@ -111,7 +111,7 @@ def find_strides(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
 
 def _spread_reach(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
     """Yield a table for 0, 1, 2, ... hops: the bits of row s are the nodes within this distance of s."""
-    onward = target_table(nodes, edges)
+    onward = make_target_table(nodes, edges)
     words = -(-nodes // _WORD_BITS)
     # Row n stays empty: slot -1 of a node with fewer links points to it.
     reached = np.zeros((nodes + 1, words), dtype=np.uint64)
@@ -141,18 +141,18 @@ class Distances(NamedTuple):
 
 def distances(topology: Topology) -> NDArray[np.int64]:
     """Return the hops from each node (row) to each node (column), shape (n, n); -1 where there is no path."""
-    return hop_table(topology.nodes, topology.edges).astype(np.int64)
+    return make_hop_table(topology.nodes, topology.edges).astype(np.int64)
 
 
 def measure_distances(topology: Topology) -> Distances:
-    """Return the diameter and mean hops, exact or from a sample of nodes, see `hops_from_sources`.
+    """Return the diameter and mean hops, exact or from a sample of nodes, see `count_hops_from_sources`.
 
     Raises `TopologyError` if the topology is not connected.
     """
     nodes, edges = topology.nodes, topology.edges
     if nodes < 2:
         return Distances(0, 0.0)
-    sources, hops = hops_from_sources(nodes, edges)
+    sources, hops = count_hops_from_sources(nodes, edges)
     if hops.min() < 0:
         source, target = np.argwhere(hops < 0)[0]
         raise TopologyError(

@@ -39,15 +39,15 @@ class Reach:
     total_hops: int
 
 
-def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
+def list_totient_strides(nodes: int, group: int | None = None) -> tuple[int, ...]:
     """Return the strides whose rings visit exactly a group of k = `group` nodes {s, s + n/k, s + 2n/k, ...}.
 
     By TotientPerms, these are the phi(k) strides p = j * n/k with 1 <= j < k and gcd(j, k) = 1. Without `group`, the
     group is all nodes. Raises `TopologyError` if k does not divide n or is less than 2.
 
-    >>> totient_perms(12)
+    >>> list_totient_strides(12)
     (1, 5, 7, 11)
-    >>> totient_perms(12, 4)
+    >>> list_totient_strides(12, 4)
     (3, 9)
     """
     size = nodes if group is None else group
@@ -60,19 +60,19 @@ def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
     return tuple(j * (nodes // size) for j in range(1, size) if math.gcd(j, size) == 1)
 
 
-def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
+def list_half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
     """Return the strides without direction: the smaller of p and n-p, each once, ascending.
 
-    >>> half_range(12, (1, 5, 7, 11))
+    >>> list_half_range(12, (1, 5, 7, 11))
     (1, 5)
     """
     return tuple(sorted({min(stride, nodes - stride) for stride in strides}))
 
 
-def prime_steps(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
+def list_prime_strides(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
     """Return the strides of a group that are 1 or a prime number of steps n/k, as in the paper at large scale.
 
-    >>> prime_steps(12, 12, (1, 5, 7, 11)), prime_steps(32, 32, range(1, 16, 2))
+    >>> list_prime_strides(12, 12, (1, 5, 7, 11)), list_prime_strides(32, 32, range(1, 16, 2))
     ((1, 5, 7, 11), (1, 3, 5, 7, 11, 13))
     """
     step = nodes // group
@@ -83,12 +83,12 @@ def _is_prime(number: int) -> bool:
     return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
 
 
-def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
+def list_direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
     """Return the one-way strides of a topology, in its order: each p, and if duplex, then n-p.
 
     The antipodal stride n/2 is its own opposite, so it is not repeated.
 
-    >>> direct_strides(12, (1, 5, 6), simplex=False)
+    >>> list_direct_strides(12, (1, 5, 6), simplex=False)
     (1, 11, 5, 7, 6)
     """
     if simplex:
@@ -100,10 +100,10 @@ def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tupl
     )
 
 
-def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
+def list_hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     """Return the nodes that are first reached after 0, 1, 2, ... hops from node 0, each level as a bit mask.
 
-    >>> [level.bit_count() for level in hop_levels(12, (1, 5, 7, 11))]
+    >>> [level.bit_count() for level in list_hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
     """
     distinct = sorted(set(steps))
@@ -126,7 +126,7 @@ def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
     >>> measure_reach(12, (1, 5, 7, 11))
     Reach(unreached=0, diameter=3, total_hops=20)
     """
-    counts = [level.bit_count() for level in hop_levels(nodes, steps)]
+    counts = [level.bit_count() for level in list_hop_levels(nodes, steps)]
     return Reach(nodes - sum(counts), len(counts) - 1, sum(hops * count for hops, count in enumerate(counts)))
 
 
@@ -137,12 +137,12 @@ def select_permutations(
     method: Method = "geometric",
     *,
     simplex: bool = False,
-    given: Sequence[int] = (),
+    fixed_strides: Sequence[int] = (),
 ) -> tuple[int, ...]:
     """Return `count` different strides chosen from `candidates`, ascending.
 
     - `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
-    - `exhaustive` is exact. It minimises the diameter together with the strides `given`, then the mean distance, then
+    - `exhaustive` is exact. It minimises the diameter together with `fixed_strides`, then the mean distance, then
       the lexicographic order.
 
     Duplex candidates stand for both directions and must be at most n/2. Raises `TopologyError` for too few candidates,
@@ -156,7 +156,7 @@ def select_permutations(
     if method == "geometric":
         return _select_geometric(nodes, count, candidates)
     if method == "exhaustive":
-        return _select_exhaustive(nodes, count, candidates, simplex=simplex, given=given)
+        return _select_exhaustive(nodes, count, candidates, simplex=simplex, fixed_strides=fixed_strides)
     raise TopologyError(f"unknown method {method!r}: choose 'geometric' or 'exhaustive'")
 
 
@@ -180,10 +180,12 @@ def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tupl
 
 
 def _select_exhaustive(
-    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
+    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the best set by (reach, lexicographic order)."""
-    fixed, free = _fix_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
+    fixed, free = _fix_by_symmetry(
+        nodes, count, sorted(candidates), simplex=simplex, fixed_strides=fixed_strides
+    )
     sets = math.comb(len(free), count - len(fixed))
     if sets > EXHAUSTIVE_LIMIT:
         raise TopologyError(
@@ -194,14 +196,14 @@ def _select_exhaustive(
     return min(
         choices,
         key=lambda choice: (
-            measure_reach(nodes, direct_strides(nodes, (*given, *choice), simplex=simplex)),
+            measure_reach(nodes, list_direct_strides(nodes, (*fixed_strides, *choice), simplex=simplex)),
             choice,
         ),
     )
 
 
 def _fix_by_symmetry(
-    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
+    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
 ) -> tuple[tuple[int, ...], Sequence[int]]:
     """Return strides that the best set contains, and the candidates for the other strides.
 
@@ -209,9 +211,9 @@ def _fix_by_symmetry(
     members renames the nodes and keeps all distances, and the new set contains 1. So the lexicographically first of the
     best sets contains 1.
     """
-    totatives = totient_perms(nodes)
-    all_strides = totatives if simplex else half_range(nodes, totatives)
-    if given or count == 0 or tuple(candidates) != all_strides:
+    totatives = list_totient_strides(nodes)
+    all_strides = totatives if simplex else list_half_range(nodes, totatives)
+    if fixed_strides or count == 0 or tuple(candidates) != all_strides:
         return (), candidates
     return (candidates[0],), candidates[1:]
 
@@ -227,7 +229,7 @@ def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...
     (5, 11)
     """
     distinct = sorted(set(coins))
-    hops = hop_distances(nodes, distinct)
+    hops = compute_hop_distances(nodes, distinct)
     if min(hops) < 0:
         raise TopologyError(
             f"strides {', '.join(map(str, distinct))} do not reach all {nodes} nodes: add a stride so that "
@@ -253,32 +255,32 @@ def _add_load(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
         load[coin] += sign
 
 
-def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
+def compute_hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
     """Return the hops from node 0 to each node of a circulant; -1 where there is no path."""
     hops = [-1] * nodes
-    for count, level in enumerate(hop_levels(nodes, steps)):
+    for count, level in enumerate(list_hop_levels(nodes, steps)):
         for node in range(nodes):
             if level >> node & 1:
                 hops[node] = count
     return hops
 
 
-def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
+def make_ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
     """Return the ring of stride p that begins with `start`: `order[k]` is start + k*p mod n.
 
     If g is the greatest common divisor of p and n, the ring holds the n/g nodes of one group. In a ring over all nodes
     from 0, node i is at position i * p^-1 mod n.
 
-    >>> ring_order(12, 5).order
+    >>> make_ring_order(12, 5).order
     (0, 5, 10, 3, 8, 1, 6, 11, 4, 9, 2, 7)
-    >>> ring_order(12, 3, start=1).order
+    >>> make_ring_order(12, 3, start=1).order
     (1, 4, 7, 10)
     """
     members = nodes // math.gcd(nodes, stride)
     return RingOrder(stride, tuple((start + k * stride) % nodes for k in range(members)))
 
 
-def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
+def list_rings(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
     """Return one ring per direction and stride, over all nodes or over every group of `group` nodes.
 
     For example, 12 duplex nodes with strides 1 and 5 have the rings 1, 5, 7, 11. Groups of k nodes get n/k rings per
@@ -287,12 +289,14 @@ def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, .
     data takes the routes. Raises `TopologyError` if the group does not divide the nodes.
     """
     nodes = topology.nodes
-    usable = totient_perms(nodes, group)
+    usable = list_totient_strides(nodes, group)
     steps = [
-        step for step in direct_strides(nodes, topology.strides, simplex=topology.simplex) if step in usable
+        step
+        for step in list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
+        if step in usable
     ]
     if not steps:
-        nearest = usable[:1] if topology.simplex else half_range(nodes, usable)[:1]
-        steps = list(direct_strides(nodes, nearest, simplex=topology.simplex))
+        nearest = usable[:1] if topology.simplex else list_half_range(nodes, usable)[:1]
+        steps = list(list_direct_strides(nodes, nearest, simplex=topology.simplex))
     starts = range(nodes // (group or nodes))
-    return tuple(ring_order(nodes, step, start) for step in sorted(steps) for start in starts)
+    return tuple(make_ring_order(nodes, step, start) for step in sorted(steps) for start in starts)

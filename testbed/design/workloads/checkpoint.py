@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.workloads.model import Operator, Workload
-from testbed.design.workloads.sharding import Strategy, cut
+from testbed.design.workloads.sharding import Strategy, split_evenly
 from testbed.errors import WorkloadError
 
 Mode = Literal["blocking", "overlapped"]
@@ -35,7 +35,7 @@ class Storage:
         return self.count * self.nics
 
 
-def saved_bytes(operator: Operator) -> int:
+def compute_saved_bytes(operator: Operator) -> int:
     """Return the bytes of an operator in a checkpoint: parameters, and state without gradients.
 
     With ZeRO, `gradient_bytes` is network traffic, which may exceed the gradients in memory, so it is limited.
@@ -54,13 +54,13 @@ def divide_checkpoint(workload: Workload, strategy: Strategy, nodes: int) -> tup
     if workload.training:
         for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
             servers = np.array(sharding.servers)
-            shares[servers] += np.diff(cut(saved_bytes(operator), servers.size))
+            shares[servers] += np.diff(split_evenly(compute_saved_bytes(operator), servers.size))
     return tuple(shares.tolist())
 
 
 def divide_evenly(size_bytes: int, nodes: int) -> tuple[int, ...]:
     """Return equal parts of `size_bytes` for the nodes, in whole bytes."""
-    return tuple(np.diff(cut(size_bytes, nodes)).tolist())
+    return tuple(np.diff(split_evenly(size_bytes, nodes)).tolist())
 
 
 def add_storage(graph: TaskGraph, storage: Storage) -> TaskGraph:
@@ -82,7 +82,7 @@ def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, 
     messages = [
         (node, graph.nodes + host * storage.nics + node % storage.nics, int(part))
         for node, share in enumerate(shares)
-        for host, part in enumerate(np.diff(cut(share, storage.count)))
+        for host, part in enumerate(np.diff(split_evenly(share, storage.count)))
         if part
     ]
     if not messages:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
-from testbed.design.workloads.catalogue import MODELS, parameters_of, workload
-from testbed.design.workloads.catalogue.models import settings_of
-from testbed.design.workloads.gates import expert_shares
+from testbed.design.workloads.catalogue import MODELS, make_parameters, workload
+from testbed.design.workloads.catalogue.models import parse_model_settings
+from testbed.design.workloads.gates import compute_expert_shares
 from testbed.design.workloads.mig import PCIE_BYTES_PER_S, count_instances, find_device
 from testbed.design.workloads.model import READ_BY_ROWS, Operator, Workload
 from testbed.design.workloads.profile import read_profile
@@ -43,7 +43,7 @@ class WorkloadChoice:
     - `device`: may be an instance of a device such as `a100/2`. Servers are then logical servers, see `mig`.
     - `profile`: a file of measured computing times.
     - `zero`, `recompute`: save memory in training, see the module.
-    - `skew`: makes some experts more popular, see `with_skew`.
+    - `skew`: makes some experts more popular, see `apply_skew`.
     """
 
     name: str
@@ -82,9 +82,9 @@ class WorkloadChoice:
         if self.is_file:
             base = self._import_file(nodes)
         else:
-            settings = settings_of(self.name, self.settings)
+            settings = parse_model_settings(self.name, self.settings)
             base = workload(self.name, nodes, preset=self.preset or None, **settings)
-        return with_skew(with_savings(base, zero=self.zero, recompute=self.recompute), self.skew)
+        return apply_skew(apply_savings(base, zero=self.zero, recompute=self.recompute), self.skew)
 
     def cluster(self, nodes: int) -> Cluster:
         """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, and `OSError`."""
@@ -114,9 +114,11 @@ class WorkloadChoice:
         return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
 
     def _parse_sizes(self) -> dict[str, int]:
-        wrong = [name for name, text in self.settings.items() if not text.isdecimal()]
-        if wrong:
-            raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give an integer")
+        invalid_names = [name for name, text in self.settings.items() if not text.isdecimal()]
+        if invalid_names:
+            raise WorkloadError(
+                f"--set {invalid_names[0]}={self.settings[invalid_names[0]]}: give an integer"
+            )
         return {name: int(text) for name, text in self.settings.items()}
 
     @property
@@ -124,8 +126,8 @@ class WorkloadChoice:
         """Number of devices of a server. Raises `WorkloadError` for an unknown model or setting."""
         if self.is_file:
             return self._parse_sizes().get("devices_per_server", 4)
-        settings = settings_of(self.name, self.settings)
-        return parameters_of(self.name, self.preset or None, **settings).devices_per_server
+        settings = parse_model_settings(self.name, self.settings)
+        return make_parameters(self.name, self.preset or None, **settings).devices_per_server
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
@@ -143,7 +145,7 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
     return settings
 
 
-def with_skew(workload: Workload, skew: float) -> Workload:
+def apply_skew(workload: Workload, skew: float) -> Workload:
     """Return the workload with other popular experts in each layer, see `gates.expert_shares`.
 
     A skew of 0 means that all are equally popular. Raises `WorkloadError` for a skew out of range, and for a workload
@@ -163,12 +165,12 @@ def with_skew(workload: Workload, skew: float) -> Workload:
     operators = list(workload.operators)
     for op_index in expert_ops:
         experts, routed = operators[op_index].most_shards or 1, operators[op_index].routed
-        shares = expert_shares(experts, routed, skew, layer=op_index) / routed
+        shares = compute_expert_shares(experts, routed, skew, layer=op_index) / routed
         operators[op_index] = replace(operators[op_index], popularity=tuple(shares.tolist()))
     return replace(workload, operators=tuple(operators))
 
 
-def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:
+def apply_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:
     """Return the workload with a stage of ZeRO and with recomputation.
 
     Raises `WorkloadError` for an unknown stage, and if either is set for a workload without training.

@@ -10,7 +10,7 @@ from testbed.errors import WorkloadError
 Floats = NDArray[np.float64]
 
 
-def expert_traffic(
+def draw_expert_traffic(
     tokens: float,
     experts: int,
     routed: int,
@@ -39,7 +39,7 @@ def expert_traffic(
     For example, two members have two experts each, and each token goes to two of the four experts. Half of the copies
     stay:
 
-    >>> expert_traffic(10, experts=4, routed=2, members=2).tolist()
+    >>> draw_expert_traffic(10, experts=4, routed=2, members=2).tolist()
     [[10.0, 10.0], [10.0, 10.0]]
     """
     if not 1 <= routed <= experts or not 1 <= members <= experts:
@@ -52,7 +52,9 @@ def expert_traffic(
     rows = [
         np.bincount(
             placement,
-            weights=expert_shares(experts, routed, skew, layer=layer, seed=seed, member=member * by_member),
+            weights=compute_expert_shares(
+                experts, routed, skew, layer=layer, seed=seed, member=member * by_member
+            ),
             minlength=members,
         )
         for member in range(members)
@@ -60,7 +62,7 @@ def expert_traffic(
     return np.array(rows, dtype=np.float64) * (tokens * token_bytes)
 
 
-def expert_shares(
+def compute_expert_shares(
     experts: int, routed: int, skew: float, *, layer: int = 0, seed: int = 0, member: int = 0
 ) -> Floats:
     """Return the fraction of a member's tokens that each expert of a layer gets, at most 1. They sum to `routed`."""

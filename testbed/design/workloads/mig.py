@@ -77,7 +77,7 @@ def find_device(name: str) -> Device:
     )
 
 
-def logical_servers(
+def divide_servers(
     nodes: int, degree: int, instances: int, *, may_share: bool = False
 ) -> tuple[int, int, float]:
     """Return the number of logical servers, their links, and the fraction of a link's rate that each gets.
@@ -85,7 +85,7 @@ def logical_servers(
     With `may_share`, logical servers can share a link; this needs a switch. Raises `WorkloadError` if the links cannot
     be divided.
 
-    >>> logical_servers(12, 4, 2), logical_servers(12, 1, 2, may_share=True)
+    >>> divide_servers(12, 4, 2), divide_servers(12, 1, 2, may_share=True)
     ((24, 2, 1.0), (24, 1, 0.5))
     """
     if degree % instances == 0:

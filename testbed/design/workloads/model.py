@@ -82,8 +82,8 @@ class Operator:
     @property
     def side(self) -> str:
         """Side of the operator, one of `SIDES`, or ""."""
-        first = self.name.partition(".")[0]
-        return first if first in SIDES else ""
+        prefix = self.name.partition(".")[0]
+        return prefix if prefix in SIDES else ""
 
     @property
     def shard_limit(self) -> float:
@@ -125,13 +125,13 @@ class Workload:
                     f"{self.name}: edge {producer} -> {consumer}: operators are listed in order of execution, 0 "
                     f"to {len(self.operators) - 1}"
                 )
-        sent = sum(self.edge_bytes(edge) for edge in self.edges)
+        sent_bytes = sum(self.edge_bytes(edge) for edge in self.edges)
         for operator in self.operators:
-            sent += operator.output_bytes * operator.routed
-            sent += operator.forward_reduce_bytes + operator.backward_reduce_bytes
-        if self.batch * sent > MAX_BYTES:
+            sent_bytes += operator.output_bytes * operator.routed
+            sent_bytes += operator.forward_reduce_bytes + operator.backward_reduce_bytes
+        if self.batch * sent_bytes > MAX_BYTES:
             raise WorkloadError(
-                f"{self.name}: a batch of {self.batch} samples that each pass on {sent} bytes exceeds "
+                f"{self.name}: a batch of {self.batch} samples that each pass on {sent_bytes} bytes exceeds "
                 f"{MAX_BYTES} bytes per iteration: give a smaller batch"
             )
 

@@ -32,7 +32,7 @@ _VERSION_KEY = "lightbed-profile"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredOperator:
     """Seconds of one operator at ascending numbers of samples."""
 
     samples: tuple[float, ...]
@@ -57,7 +57,7 @@ class Profile:
     """Measured operators by name. Profiles are equal only if they are the same object."""
 
     device: str
-    operators: Mapping[str, Measured]
+    operators: Mapping[str, MeasuredOperator]
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -68,10 +68,10 @@ def read_profile(path: str | Path) -> Profile:
         raise WorkloadError(f"profile {path}: {error.strerror}: give a readable file") from error
     except ValueError as error:
         raise WorkloadError(f"profile {path} is not valid JSON: {error}; fix it, or measure again") from error
-    return profile_of(document, name=str(path))
+    return parse_profile(document, name=str(path))
 
 
-def profile_of(document: Any, *, name: str = "profile") -> Profile:
+def parse_profile(document: Any, *, name: str = "profile") -> Profile:
     """Return the profile in a parsed JSON document. Raises `WorkloadError` if it is invalid."""
     if not isinstance(document, dict) or document.get(_VERSION_KEY) != 1:
         raise WorkloadError(
@@ -107,7 +107,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
             )
 
 
-def _parse_measured(entry: Any, name: str) -> Measured:
+def _parse_measured(entry: Any, name: str) -> MeasuredOperator:
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}: give an object with samples, forward_s and backward_s")
     if "samples" not in entry:
@@ -115,9 +115,11 @@ def _parse_measured(entry: Any, name: str) -> Measured:
         tiny_sample_count = 1e-9
         (forward,) = _parse_numbers([entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample")
         if "backward_s_per_sample" not in entry:
-            return Measured((tiny_sample_count,), (forward * tiny_sample_count,), None)
+            return MeasuredOperator((tiny_sample_count,), (forward * tiny_sample_count,), None)
         (backward,) = _parse_numbers([entry["backward_s_per_sample"]], f"{name}: backward_s_per_sample")
-        return Measured((tiny_sample_count,), (forward * tiny_sample_count,), (backward * tiny_sample_count,))
+        return MeasuredOperator(
+            (tiny_sample_count,), (forward * tiny_sample_count,), (backward * tiny_sample_count,)
+        )
     samples = _parse_numbers(entry["samples"], f"{name}: samples")
     forward_s = _parse_numbers(entry.get("forward_s"), f"{name}: forward_s")
     backward_s = _parse_numbers(entry["backward_s"], f"{name}: backward_s") if "backward_s" in entry else None
@@ -126,9 +128,11 @@ def _parse_measured(entry: Any, name: str) -> Measured:
         raise WorkloadError(
             f"{name}: samples, forward_s and backward_s must be lists of equal length, at least 1"
         )
-    if samples[0] <= 0 or any(later <= earlier for earlier, later in pairwise(samples)):
+    if samples[0] <= 0 or any(
+        samples_after <= samples_before for samples_before, samples_after in pairwise(samples)
+    ):
         raise WorkloadError(f"{name}: samples {list(samples)} must be above 0 and ascend")
-    return Measured(samples, forward_s, backward_s)
+    return MeasuredOperator(samples, forward_s, backward_s)
 
 
 def _parse_numbers(values: Any, name: str) -> tuple[float, ...]:

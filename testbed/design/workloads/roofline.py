@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from testbed.design.workloads.model import CACHE_KIND, READ_BY_ROWS, Operator, Workload, is_whole
 from testbed.design.workloads.profile import Profile
-from testbed.design.workloads.sharding import Sharding, Strategy, row_samples
+from testbed.design.workloads.sharding import Sharding, Strategy, count_row_samples
 from testbed.errors import OutOfMemory, WorkloadError
 
 Floats = NDArray[np.float64]
@@ -187,7 +187,7 @@ def operator_memory(
 
     The first row holds permanent bytes, the second row outputs that are recomputed.
     """
-    servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
+    servers, samples = np.array(sharding.servers), count_row_samples(sharding, batch)
     cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CACHE_KIND
     outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
     keeps_outputs = training or operator.kind == CACHE_KIND

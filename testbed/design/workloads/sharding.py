@@ -130,18 +130,18 @@ class Resharding(NamedTuple):
     size_bytes: Integers
 
 
-def cut(total: int, pieces: int) -> Integers:
+def split_evenly(total: int, pieces: int) -> Integers:
     """Return the borders of `pieces` equal parts of `total`, in whole numbers, shape (pieces + 1,).
 
-    >>> cut(10, 4).tolist()
+    >>> split_evenly(10, 4).tolist()
     [0, 2, 5, 7, 10]
     """
     return np.arange(pieces + 1) * total // pieces
 
 
-def row_samples(sharding: Sharding, batch: int) -> Integers:
+def count_row_samples(sharding: Sharding, batch: int) -> Integers:
     """Return the number of samples that the replica of each server computes, in the order of `sharding.servers`."""
-    return np.repeat(np.diff(cut(batch, sharding.replicas)), sharding.shards)
+    return np.repeat(np.diff(split_evenly(batch, sharding.replicas)), sharding.shards)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -177,15 +177,15 @@ def dispatch_resharding(
 ) -> Resharding:
     """Return the messages to experts: each server sends its samples to the shards of its replica.
 
-    Shards get equal parts, or with `popularity` the parts of `shard_shares`. `sample_bytes` counts a sample once per
-    expert. Results return along the reversed rows.
+    Shards get equal parts, or with `popularity` the parts of `compute_shard_shares`. `sample_bytes` counts a sample
+    once per expert. Results return along the reversed rows.
     """
     first_samples, end_samples = _list_sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
     k = sharding.shards
     totals = (end_samples - first_samples) * sample_bytes
     if popularity:
-        borders = np.concatenate([[0.0], np.cumsum(shard_shares(popularity, k))])
+        borders = np.concatenate([[0.0], np.cumsum(compute_shard_shares(popularity, k))])
         borders[-1] = 1.0
         borders_bytes = np.floor(borders * totals[:, None]).astype(np.int64)
     else:
@@ -195,13 +195,13 @@ def dispatch_resharding(
     return Resharding(source, target, np.diff(borders_bytes, axis=1).ravel())
 
 
-def shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:
+def compute_shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:
     """Return the fraction of all samples that each shard gets, shape (shards,). A shard holds consecutive experts.
 
-    >>> shard_shares((0.4, 0.1, 0.3, 0.2), 2).tolist()
+    >>> compute_shard_shares((0.4, 0.1, 0.3, 0.2), 2).tolist()
     [0.5, 0.5]
     """
-    bounds = cut(len(popularity), shards)
+    bounds = split_evenly(len(popularity), shards)
     sums = np.concatenate([[0.0], np.cumsum(popularity)])
     return np.diff(sums[bounds])
 
@@ -215,9 +215,9 @@ def _list_sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integ
     """Return, for each server, the first sample whose output it holds, and the end of its range."""
     if sharding.way == "expert":
         # In the order of server numbers, so that a server holds the same samples with groups of any size.
-        bounds, rank = cut(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
+        bounds, rank = split_evenly(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
         return bounds[rank], bounds[rank + 1]
-    bounds = cut(batch, sharding.replicas)
+    bounds = split_evenly(batch, sharding.replicas)
     return np.repeat(bounds[:-1], sharding.shards), np.repeat(bounds[1:], sharding.shards)
 
 
@@ -231,7 +231,7 @@ class _Side(NamedTuple):
 
 def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
     """Return, for each server, its first byte of a sample's output, and the end of its range."""
-    cuts = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
+    cuts = split_evenly(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
     repeats = sharding.replicas * sharding.shards // (cuts.size - 1)
     return np.tile(cuts[:-1], repeats), np.tile(cuts[1:], repeats)
 
@@ -272,9 +272,9 @@ def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
     return copies.reshape(-1, targets.size)
 
 
-def microbatch_samples(batch: int, microbatches: int) -> list[int]:
+def count_microbatch_samples(batch: int, microbatches: int) -> list[int]:
     """Return the number of samples of each microbatch. The numbers differ by at most one."""
-    return [int(samples) for samples in np.diff(cut(batch, microbatches))]
+    return [int(samples) for samples in np.diff(split_evenly(batch, microbatches))]
 
 
 def trainable(workload: Workload) -> tuple[bool, ...]:
@@ -287,16 +287,16 @@ def trainable(workload: Workload) -> tuple[bool, ...]:
     return tuple(has_gradients and workload.training for has_gradients in needs_gradients)
 
 
-def replica_groups(sharding: Sharding) -> Grid:
+def list_replica_groups(sharding: Sharding) -> Grid:
     """Return, for each shard, the servers with a copy of it, which sum its gradients."""
     return tuple(zip(*sharding.grid, strict=True))
 
 
-def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
-    """Return the bytes of gradients that each group of `replica_groups` sums."""
+def count_shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
+    """Return the bytes of gradients that each group of `list_replica_groups` sums."""
     if sharding.replicas == 1:
         return (0,) * sharding.shards
-    return tuple(np.diff(cut(operator.gradient_bytes, sharding.shards)).tolist())
+    return tuple(np.diff(split_evenly(operator.gradient_bytes, sharding.shards)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class Bucket:
     groups: Grid
 
 
-def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float | None) -> list[Bucket]:
+def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float | None) -> list[Bucket]:
     """Return the buckets in the order in which the backward pass completes them.
 
     Operators with the same groups share a bucket of up to `bucket_bytes`. A larger operator has its own bucket, and so
@@ -319,7 +319,10 @@ def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float
     buckets = []
     for op_index in reversed(range(len(workload.operators))):
         sharding = strategy.shardings[op_index]
-        sizes, groups = shard_bytes(workload.operators[op_index], sharding), replica_groups(sharding)
+        sizes, groups = (
+            count_shard_bytes(workload.operators[op_index], sharding),
+            list_replica_groups(sharding),
+        )
         if not any(sizes):
             continue
         bucket = open_buckets.pop(groups, None)
@@ -387,7 +390,7 @@ def fuse_steps(
     return tuple(steps)
 
 
-def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
+def list_single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
     """Return a step for each operator."""
     return tuple((op_index,) for op_index in range(len(workload.operators)))
 

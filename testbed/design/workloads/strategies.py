@@ -186,7 +186,7 @@ def _find_max_shards(operator: Operator, max_shards: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
+def list_legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
     """Return all shardings that a search may try.
 
     - `data`: copies on all servers.
@@ -223,7 +223,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
             "needs at least one sample"
         )
     for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
-        fault = sharding_fault(sharding, nodes)
+        fault = find_sharding_fault(sharding, nodes)
         if sharding.way not in operator.ways:
             fault = f"laid out as {sharding.way}, it can be {_list_ways(operator)}"
         elif sharding.way in ("tensor", "expert") and not fault and sharding.shards > operator.shard_limit:
@@ -233,7 +233,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
 
 
 @lru_cache(maxsize=1 << 14)
-def sharding_fault(sharding: Sharding, nodes: int) -> str:
+def find_sharding_fault(sharding: Sharding, nodes: int) -> str:
     """Return the fault of a sharding's grid, or ""."""
     if not sharding.grid or not sharding.grid[0] or len({len(row) for row in sharding.grid}) > 1:
         return "its grid must have at least one replica, and all replicas equally many shards"
@@ -342,13 +342,13 @@ def is_named(text: str) -> bool:
     return text.partition(":")[0] in FORMS
 
 
-def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strategy:
+def make_named_strategy(text: str, workload: Workload, cluster: Cluster) -> Strategy:
     """Return the strategy with a name (see `FORMS`) for a workload.
 
     Raises `StrategyError` for an unknown name, wrong numbers, and a strategy that the workload does not allow.
     """
     name, *words = text.split(":")
-    numbers = [int(word) for word in words if word.isascii() and word.isdecimal()]
+    numbers = [int(digits) for digits in words if digits.isascii() and digits.isdecimal()]
     match name, numbers:
         case _ if len(numbers) < len(words):
             pass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.design.model import Topology
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
 
@@ -58,7 +58,7 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
 
     Raises `HostError` if hosts name their NICs differently, because launchers give all ranks the same variables.
     """
-    order = rings_of(topology)[0].order if topology.nodes > 1 else (0,)
+    order = list_rings(topology)[0].order if topology.nodes > 1 else (0,)
     ranks = tuple(lab.hosts[node] for node in order)
     return ProgramEnvironment(variables_for(ranks, f"{lab.path}: "), ranks)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightbed.wording import count_noun
 from testbed.design.model import Link, Routes, Topology, Wiring
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, TopologyError
 from testbed.lab.hosts.environment import render_shell
 from testbed.lab.hosts.nccl_rules import (
@@ -126,7 +126,7 @@ def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[N
             "a topology of one host has no ring over optical links, so no NCCL files: use a lab with two hosts"
         )
     copies: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
-    for ring in rings_of(topology):
+    for ring in list_rings(topology):
         copies[ring.stride, ring.order] += 1
     links: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):

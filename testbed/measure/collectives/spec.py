@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.design.collectives.collective_list import collective_of
+from testbed.design.collectives.collective_list import find_collective
 from testbed.design.collectives.kind import Collective, Pair
 from testbed.design.model import RingOrder
 from testbed.errors import CollectiveError
@@ -36,7 +36,7 @@ class Configuration:
     @property
     def collective(self) -> Collective:
         """The collective of these rings or pairs."""
-        return collective_of(self)
+        return find_collective(self)
 
     @property
     def ranks(self) -> int:

@@ -62,12 +62,12 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
     from testbed.lab.simulated.lifecycle import find_running
     from testbed.leases.store import LeaseStore
     from testbed.measure.results.store import RunStore
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
     from testbed.storage.database import Database
     from testbed.storage.owner import is_running
 
     lab = find_running(load_lab(lab_file))
-    database = Database(address_in(runs_dir))
+    database = Database(get_database_address(runs_dir))
     problem = ""
     try:
         store = LeaseStore(database, lab.name)

@@ -35,10 +35,10 @@ class Keeper:
     debts: set[Debt] = field(default_factory=set)
 
     def __enter__(self) -> Self:
-        from testbed.storage.address import address_in
-        from testbed.storage.owner import this_process
+        from testbed.storage.address import get_database_address
+        from testbed.storage.owner import get_current_process
 
-        database = address_in("")
+        database = get_database_address("")
         environment = child_environment() | {
             "LIGHTBED_DATABASE": database if isinstance(database, str) else ""
         }
@@ -47,7 +47,7 @@ class Keeper:
             self.lab_file.absolute(),
             self.run_id,
             self.reason,
-            this_process(),
+            get_current_process(),
         ]
         command = [*module_command("testbed.measure.program.give_back"), *map(str, arguments)]
         read_end, write_end = os.pipe()

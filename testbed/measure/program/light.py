@@ -22,22 +22,22 @@ from testbed.lab.hosts.environment import program_environment, variables_for
 from testbed.lab.hosts.fleet import Fleet, SshFleet
 from testbed.lab.model import Lab, LabHost, make_shard
 from testbed.leases.choice import get_selected_lease, use_lease
-from testbed.leases.fence import database_errors
+from testbed.leases.fence import convert_database_errors
 from testbed.leases.heartbeat import keep_alive
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
 from testbed.measure.program.keeper import Keeper
 from testbed.operate.borrow import HostNeeds, HostRequest, LabState
 from testbed.operate.choice import choose_design, state_design
-from testbed.operate.design import Design, design_of_intent
+from testbed.operate.design import Design, build_intent_design
 from testbed.operate.engine.consent import stop_on_interrupt, stoppable
 from testbed.operate.intent import load_intents, select_in_force
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.owner import this_process
+from testbed.storage.owner import get_current_process
 
 LEASE_TTL_S = 60.0
 """Duration of the lease without a heartbeat. It expires this long after our machine has died."""
@@ -104,7 +104,7 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
     """Open a lab and its hosts for changes under a lease. A program's topology is temporary, so no epoch is stored."""
     with (
         use_lease(lease),
-        journal_in(runs_dir) as journal,
+        open_journal(runs_dir) as journal,
         open_lab(lab, journal, keep_intent=False, partial=partial) as session,
     ):
         yield session
@@ -119,10 +119,10 @@ def provide_light(
     Raises `LightDenied` if the lease or the light is not available. Raises errors such as `UsageError` and
     `TopologyError` for a request that the user has to correct.
     """
-    database = Database(address_in(runs_dir))
+    database = Database(get_database_address(runs_dir))
     try:
         with ExitStack() as stack:
-            with deny_light(), database_errors(database):
+            with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
                 lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, note)
                 watch = LeaseWatch(store, lease)
@@ -169,7 +169,7 @@ def _lease_hosts(
         if extended_lease.state != "granted":
             raise LightDenied(f"lease {selected} is {extended_lease.state}: wait until it is granted")
         return selected, tuple(
-            host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= extended_lease.parts
+            host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     names = _list_hosts_of_topology(lab, request.topology, runs_dir)
     needs = HostNeeds(hosts=request.nodes, names=names)
@@ -244,7 +244,7 @@ def _choose_light(
     )
     is_own = lease != get_selected_lease()
     if current_intent is not None and (not is_own or set(current_intent.hosts) == set(chosen_names)):
-        design_lab, design = design_of_intent(lab, current_intent)
+        design_lab, design = build_intent_design(lab, current_intent)
         return _order_ranks(design_lab, design, must_be_patched=is_own, selected_hosts=chosen_names)
     if not is_own or len(chosen_names) == 1:
         return _Choice(shard, shard.hosts)
@@ -289,7 +289,7 @@ def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: 
         with _ignore_first_interrupt(note):
             try:
                 with stoppable():  # the cancellation that ended the program must not stop the restoration
-                    restore_hosts(state, leased_lab, runs_dir, lease, this_process(), keeper.reason)
+                    restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), keeper.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
                 light.problem = mark_not_restored(leased_lab, runs_dir, keeper.reason, error)
                 note(light.problem)
@@ -337,7 +337,7 @@ def mark_not_restored(leased_lab: Lab, runs_dir: Path, reason: str, error: Excep
     problem = f"the hosts are not restored after {reason}: {error}"
     if isinstance(error, LeaseDenied):
         return problem
-    database = Database(address_in(runs_dir))
+    database = Database(get_database_address(runs_dir))
     try:
         store = LeaseStore(database, leased_lab.name)
         store.write_checks({f"host:{host.name}": problem for host in leased_lab.hosts})

@@ -19,7 +19,7 @@ from testbed.errors import ResultsError, StorageError
 from testbed.storage.address import Address
 from testbed.storage.database import DATABASE_ERRORS
 from testbed.storage.database import Database as Storage
-from testbed.storage.looking import hint_for, is_database_error, read_rows, reason_of
+from testbed.storage.looking import find_hint, get_database_message, is_database_error, read_rows
 from testbed.storage.schema import circuits, environment, runs
 
 Row: TypeAlias = Mapping[str, Any]
@@ -115,8 +115,8 @@ class Database:
         except Exception as error:
             if not is_database_error(error):
                 raise
-            hint = f"{hint_for(error)}: the files of each run beside it stay readable"
-            raise ResultsError(f"{self._storage.name}: {reason_of(error)}; {hint}") from error
+            hint = f"{find_hint(error)}: the files of each run beside it stay readable"
+            raise ResultsError(f"{self._storage.name}: {get_database_message(error)}; {hint}") from error
         is_text = [json_in and isinstance(row[json_in], str) for row in rows]
         return [
             {**row, json_in: json.loads(row[json_in])} if is_row_text else row
@@ -132,5 +132,5 @@ class Database:
         except DATABASE_ERRORS as error:
             hint = "the files of each run beside it stay readable"
             raise ResultsError(
-                f"{self._storage.name}: {reason_of(error)}; {hint_for(error)}: {hint}"
+                f"{self._storage.name}: {get_database_message(error)}; {find_hint(error)}: {hint}"
             ) from error

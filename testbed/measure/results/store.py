@@ -49,7 +49,7 @@ from testbed.measure.results.run import (
     redact_arguments,
     take_lock,
 )
-from testbed.storage.address import Address, address_in
+from testbed.storage.address import Address, get_database_address
 
 
 class RunStore:
@@ -62,7 +62,7 @@ class RunStore:
     def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = Path(path)
         self._now = now
-        self._database = Database(address_in(self.path))
+        self._database = Database(get_database_address(self.path))
 
     @property
     def database(self) -> Address:

@@ -22,9 +22,9 @@ from testbed.measure.results.store import RunStore
 from testbed.measure.sharing.measurement import MeasuredJob, measure
 from testbed.measure.sharing.policies import Conditions, Policy, Schedule
 from testbed.operate.apply import check_permission
-from testbed.operate.choice import running_design
-from testbed.operate.design import Design, design_for
-from testbed.operate.journal import Journal, journal_in
+from testbed.operate.choice import find_running_design
+from testbed.operate.design import Design, build_design
+from testbed.operate.journal import Journal, open_journal
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
 
@@ -56,10 +56,10 @@ def open_in_force(
     lab = load_lab(lab_file)
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
     if is_up or not lab.simulated:
-        current_choice = running_design(lab_file, NamedTopology(), runs_dir)
+        current_choice = find_running_design(lab_file, NamedTopology(), runs_dir)
         mode = hosts_of(current_choice.lab)
         with (
-            journal_in(runs_dir) as journal,
+            open_journal(runs_dir) as journal,
             open_lab(current_choice.lab, None, model_hosts=mode == "model") as session,
         ):
             check_in_force(session, current_choice.design)
@@ -75,12 +75,12 @@ def open_in_force(
             f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, hosts: {running_lab.hosts_mode}"
         )
         with (
-            journal_in(runs_dir) as journal,
+            open_journal(runs_dir) as journal,
             open_lab(
                 running_lab.lab, journal, model_hosts=running_lab.hosts_mode == "model", keep_intent=False
             ) as session,
         ):
-            design = design_for(running_lab.lab)
+            design = build_design(running_lab.lab)
             session.bring_up(design)
             yield session, design, journal, running_lab.hosts_mode
 

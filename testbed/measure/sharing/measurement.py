@@ -23,7 +23,7 @@ from testbed.design.sharing.jobs import Placement, SharedJob
 from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import Lab
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.measure.sharing.agents import group_jobs_by_nic, run_agents
 from testbed.measure.sharing.policies import (
     Conditions,
@@ -173,7 +173,7 @@ def measure(
             "need root)"
         )
     placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
-    parts = parts_of(
+    parts = find_parts(
         session.lab,
         {f"host:{session.lab.hosts[host].name}" for placed_job in placed_jobs for host in placed_job.hosts},
     )

@@ -19,9 +19,9 @@ from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import RunSummary
 from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_VALUES, ChangePoint, change_points
 from testbed.measure.units import format_size
-from testbed.operate.recovery.records import history_of
-from testbed.storage.address import address_in
-from testbed.storage.looking import is_database_error, why_unreadable
+from testbed.operate.recovery.records import load_history
+from testbed.storage.address import get_database_address
+from testbed.storage.looking import explain_unreadable, is_database_error
 from testbed.storage.looking import read_rows as read_database
 
 Quantity = Literal["bandwidth", "power"]
@@ -109,10 +109,10 @@ def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple
 
 
 def _make_points(readings: Sequence[tuple[float, float]], runs: Sequence[RunSummary]) -> tuple[Point, ...]:
-    from testbed.operate.drift.report import time_text
+    from testbed.operate.drift.report import format_time
 
     if not runs:
-        return tuple(Point("", time_text(time_s), power) for time_s, power in readings)
+        return tuple(Point("", format_time(time_s), power) for time_s, power in readings)
     end_times = [(run.finished or run.started).timestamp() for run in runs]
     powers_by_run: dict[int, list[float]] = {}
     for time_s, power in readings:
@@ -125,14 +125,14 @@ def _make_points(readings: Sequence[tuple[float, float]], runs: Sequence[RunSumm
 
 
 def _read_power_rows(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     query = "select lab, place, taken_s, power_dbm from losses order by lab, place, taken_s"
     try:
         return read_database(address, query)
     except Exception as error:
         if not is_database_error(error):
             raise
-        raise ResultsError(f"optical power is not known: {why_unreadable(address, error)}") from error
+        raise ResultsError(f"optical power is not known: {explain_unreadable(address, error)}") from error
 
 
 MIN_LOSS = {"bandwidth": 0.01, "power": 0.2}
@@ -249,7 +249,7 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
     for line in tested_series:
         for point in change_points(line.values, rate=rate / len(tested_series)):
             if line.lab not in histories:
-                histories[line.lab] = history_of(runs_dir, line.lab)
+                histories[line.lab] = load_history(runs_dir, line.lab)
             last_point, first_point = line.points[point.index - 1], line.points[point.index]
             start_time, end_time = (
                 datetime.fromisoformat(last_point.at),

@@ -29,7 +29,7 @@ from testbed.measure.results.run import (
     make_run_row,
 )
 from testbed.measure.results.store import RunStore
-from testbed.operate.recovery.records import history_of
+from testbed.operate.recovery.records import load_history
 from testbed.storage.looking import read_rows
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
                 {run.lab for run in runs}
                 | {row["lab"] for row in _read_database(store, "select lab from intents")}
             )
-            epochs = [{"lab": lab, **epoch} for lab in labs for epoch in history_of(store.path, lab)]
+            epochs = [{"lab": lab, **epoch} for lab in labs for epoch in load_history(store.path, lab)]
             _create_from_rows(connection, "epochs", _EPOCHS, epochs)
             _create_from_rows(connection, "losses", _LOSSES, _read_database(store, "select * from losses"))
             connection.execute(f"set memory_limit = '{MAX_MEMORY_MB}MB'")

@@ -51,7 +51,7 @@ class Devices:
         self._journal = journal
         self._settle_s = settle_s
         self._own_circuits: set[tuple[Port, Port]] = set()
-        self._off: frozenset[NicName] = frozenset()
+        self._down_nics: frozenset[NicName] = frozenset()
         self.circuit_changes = 0
 
     def read_held(self) -> dict[Port, Port]:
@@ -62,15 +62,15 @@ class Devices:
             for source, target in switch.read().connections.items()
         }
 
-    def free_ports(self, held: Mapping[Port, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def free_ports(self, circuits: Mapping[Port, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the inputs and outputs that are enabled, hold no circuit, and end no known fibre."""
-        used = set(held) | set(held.values()) | _find_wired_ports(self.lab)
-        sides: dict[Side, list[Port]] = {Side.IN: [], Side.OUT: []}
+        used_ports = set(circuits) | set(circuits.values()) | _find_wired_ports(self.lab)
+        ports_by_side: dict[Side, list[Port]] = {Side.IN: [], Side.OUT: []}
         for name, switch in self._switches.items():
             for number, port in switch.ports().items():
-                if port.state is PortState.ENABLED and (name, number) not in used:
-                    sides[port.side].append((name, number))
-        return tuple(sides[Side.IN]), tuple(sides[Side.OUT])
+                if port.state is PortState.ENABLED and (name, number) not in used_ports:
+                    ports_by_side[port.side].append((name, number))
+        return tuple(ports_by_side[Side.IN]), tuple(ports_by_side[Side.OUT])
 
     def remove(self, circuits: Iterable[tuple[Port, Port]]) -> None:
         """Remove circuits of an earlier discovery that was killed."""
@@ -87,36 +87,36 @@ class Devices:
             host.name: " && ".join(f"cat /sys/class/net/{nic.name}/flags" for nic in host.nics)
             for host in self.lab.hosts
         }
-        done = self._fleet.run(commands)
-        down = set()
+        results = self._fleet.run(commands)
+        down_nics = set()
         for host in self.lab.hosts:
-            words = done[host.name].stdout.split()
-            if len(words) != len(host.nics):
-                reason = done[host.name].stderr.strip() or "no answer"
+            flag_words = results[host.name].stdout.split()
+            if len(flag_words) != len(host.nics):
+                reason = results[host.name].stderr.strip() or "no answer"
                 raise HostError(f"the interfaces of {host.name} cannot be read: {reason}", host=host.name)
-            down |= {
+            down_nics |= {
                 (host.name, nic.name)
-                for nic, word in zip(host.nics, words, strict=True)
-                if not int(word, 16) & 1
+                for nic, flags in zip(host.nics, flag_words, strict=True)
+                if not int(flags, 16) & 1
             }
-        return frozenset(down)
+        return frozenset(down_nics)
 
     def set_interfaces(self, nics: Collection[NicName], *, up: bool) -> None:
         """Set NICs up or down, on all hosts in parallel. Raises `HostError`."""
-        by_host: dict[str, list[str]] = {}
+        lines_by_host: dict[str, list[str]] = {}
         for host, nic in sorted(nics):
-            by_host.setdefault(host, []).append(f"link set dev {nic} {'up' if up else 'down'}")
-        if not by_host:
+            lines_by_host.setdefault(host, []).append(f"link set dev {nic} {'up' if up else 'down'}")
+        if not lines_by_host:
             return
-        done = self._fleet.run(
-            dict.fromkeys(by_host, "ip -batch -"),
-            stdin={h: "\n".join((*lines, "")) for h, lines in by_host.items()},
+        results = self._fleet.run(
+            dict.fromkeys(lines_by_host, "ip -batch -"),
+            stdin={h: "\n".join((*lines, "")) for h, lines in lines_by_host.items()},
         )
-        failed = [result for result in done.values() if result.exit_status]
+        failed = [result for result in results.values() if result.exit_status]
         if failed:
-            what = f"interfaces of {failed[0].host} cannot be switched: {failed[0].stderr.strip()}"
-            raise HostError(f"{what}; discovery needs root there", host=failed[0].host)
-        self._off = self._off - set(nics) if up else self._off | set(nics)
+            problem = f"interfaces of {failed[0].host} cannot be switched: {failed[0].stderr.strip()}"
+            raise HostError(f"{problem}; discovery needs root there", host=failed[0].host)
+        self._down_nics = self._down_nics - set(nics) if up else self._down_nics | set(nics)
 
     def probe(self) -> ProbeReport:
         """Wait `settle_s`, then send and receive probe frames on all NICs, and return the report."""
@@ -131,35 +131,37 @@ class Devices:
         `apply_plan`.
         """
         self._patch(round_.circuits)
-        self.set_interfaces(self._off - round_.off, up=True)
-        self.set_interfaces(round_.off - self._off, up=False)
+        self.set_interfaces(self._down_nics - round_.down_nics, up=True)
+        self.set_interfaces(round_.down_nics - self._down_nics, up=False)
         report = self.probe()
         lit = self._read_light(monitored)
-        lost = self._own_circuits - self.read_held().items()
-        if lost:  # the observation may belong to other circuits
-            (switch, source), (_, target) = min(lost)
+        lost_circuits = self._own_circuits - self.read_held().items()
+        if lost_circuits:  # the observation may belong to other circuits
+            (switch, source), (_, target) = min(lost_circuits)
             raise _make_drift_error(f"somebody else removed {switch}:{source} -> {target}")
-        heard = {
+        heard_names = {
             nic: tuple((frame.host, frame.nic) for frame in nic_report.frames if frame.epoch == report.epoch)
             for nic, nic_report in report.nics.items()
         }
-        active = {nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.off}
+        active_reports = {
+            nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.down_nics
+        }
         return Observation(
             lit=lit,
-            carriers={nic: nic_report.carrier for nic, nic_report in active.items()},
-            heard={nic: speakers for nic, speakers in heard.items() if speakers},
+            carriers={nic: nic_report.carrier for nic, nic_report in active_reports.items()},
+            heard={nic: speakers for nic, speakers in heard_names.items() if speakers},
             spoke=frozenset(
-                nic for nic, nic_report in active.items() if nic_report.carrier and nic_report.sent
+                nic for nic, nic_report in active_reports.items() if nic_report.carrier and nic_report.sent
             ),
         )
 
-    def restore(self, down: Collection[NicName]) -> None:
+    def restore(self, down_nics: Collection[NicName]) -> None:
         """Remove the circuits of the discovery, set the NICs in `down` down and all others up."""
         try:
             self._patch({})
         finally:
-            self.set_interfaces(self._off - set(down), up=True)
-            self.set_interfaces(set(down) - self._off, up=False)
+            self.set_interfaces(self._down_nics - set(down_nics), up=True)
+            self.set_interfaces(set(down_nics) - self._down_nics, up=False)
 
     def _read_light(self, ports: Collection[Port]) -> dict[Port, bool]:
         lit: dict[Port, bool] = {}
@@ -191,8 +193,8 @@ class Devices:
         target = {source[1]: output[1] for source, output in circuits.items() if source[0] == name}
         own_pairs = {(source[1], output[1]) for source, output in self._own_circuits if source[0] == name}
         snapshot = switch.read()
-        foreign = snapshot.connections.pairs - own_pairs
-        conflicts = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign) if pair[0] in target]
+        foreign_pairs = snapshot.connections.pairs - own_pairs
+        conflicts = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign_pairs) if pair[0] in target]
         if conflicts:
             raise _make_drift_error(f"somebody else connected {conflicts[0]}")
         scope = frozenset(target) | {source for source, _ in snapshot.connections.pairs & own_pairs}
@@ -201,12 +203,12 @@ class Devices:
         )
 
 
-def _make_drift_error(what: str) -> DriftError:
+def _make_drift_error(problem: str) -> DriftError:
     hint = "circuits of others are not touched. Find out who patches, then run `testbed discover` again"
-    return DriftError(f"{what} during discovery; {hint}")
+    return DriftError(f"{problem} during discovery; {hint}")
 
 
 def _find_wired_ports(lab: Lab) -> set[Port]:
     """Return the switch ports of the NICs whose two fibres are known."""
-    ends = [(nic.transmit, nic.receive) for host in lab.hosts for nic in host.nics]
-    return {(end.switch, end.port) for pair in ends if UNKNOWN_FIBRE not in pair for end in pair}
+    fibre_ends = [(nic.transmit, nic.receive) for host in lab.hosts for nic in host.nics]
+    return {(end.switch, end.port) for pair in fibre_ends if UNKNOWN_FIBRE not in pair for end in pair}

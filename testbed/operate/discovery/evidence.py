@@ -54,91 +54,97 @@ class Evidence:
         self.receive = {nic: set(self.problem.outputs) for nic in self.problem.nics}
         self._judge_repeated_circuits()
         while True:
-            before = self._count_candidates()
+            previous_counts = self._count_candidates()
             self._judge_light()
-            for (round_, seen), lit in zip(self.history, self.lit, strict=True):
+            for (round_, observation), lit in zip(self.history, self.lit, strict=True):
                 self._judge_transmitters(round_, lit)
-                self._judge_frames(round_, seen)
-                self._judge_carriers(round_, seen, lit)
-                self._judge_silence(round_, seen)
+                self._judge_frames(round_, observation)
+                self._judge_carriers(round_, observation, lit)
+                self._judge_silence(round_, observation)
             self._assign_following_inputs()
             self._exclude_settled_ports(self.transmit, self.sends)
             self._exclude_settled_ports(self.receive, self.receives)
-            if self._count_candidates() == before:
+            if self._count_candidates() == previous_counts:
                 return
 
     def _count_candidates(self) -> tuple[int, ...]:
         sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
         return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
 
-    def input_of(self, nic: NicName) -> Port | None:
+    def find_input(self, nic: NicName) -> Port | None:
         """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
         ports = self.transmit[nic]
         return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
 
-    def output_of(self, nic: NicName) -> Port | None:
+    def find_output(self, nic: NicName) -> Port | None:
         """Return the output from which a NIC receives, or None if it is not known."""
         ports = self.receive[nic]
         return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
 
     def known_inputs(self) -> dict[Port, NicName]:
         """Return the inputs whose NIC is known, with that NIC."""
-        return {port: nic for nic in self.problem.nics if (port := self.input_of(nic))}
+        return {port: nic for nic in self.problem.nics if (port := self.find_input(nic))}
 
     def known_outputs(self) -> dict[Port, NicName]:
         """Return the outputs whose NIC is known, with that NIC."""
-        return {port: nic for nic in self.problem.nics if (port := self.output_of(nic))}
+        return {port: nic for nic in self.problem.nics if (port := self.find_output(nic))}
 
     def find_unidentified_inputs(self) -> tuple[Port, ...]:
         """Return the inputs of unknown NICs that are lit while all NICs are on."""
-        lit = {port for (this_round, _), light in zip(self.history, self.lit, strict=True) if not this_round.off
-               for port, is_lit in light.items() if is_lit}  # fmt: skip
-        return tuple(port for port in self.problem.inputs if port in lit - self.known_inputs().keys())
+        lit_ports = {
+            port
+            for (this_round, _), light in zip(self.history, self.lit, strict=True)
+            if not this_round.down_nics
+            for port, is_lit in light.items()
+            if is_lit
+        }
+        return tuple(port for port in self.problem.inputs if port in lit_ports - self.known_inputs().keys())
 
     def _judge_light(self) -> None:
         """Set `lit` and `follows`. A monitor shows an input's light, or else a known receiver or transmitter does."""
         listeners, owners = self.known_outputs(), self.known_inputs()
         self.lit = [
-            dict(self._infer_light(this_round, seen, listeners, owners)) for this_round, seen in self.history
+            dict(self._infer_light(this_round, observation, listeners, owners))
+            for this_round, observation in self.history
         ]
         rounds = list(zip(self.history, self.lit, strict=True))
-        dark = {
+        dark_ports = {
             port
             for (this_round, _), light in rounds
-            if this_round.off
+            if this_round.down_nics
             for port, is_lit in light.items()
             if not is_lit
         }
-        self.follows = {port for _, light in rounds for port, is_lit in light.items() if is_lit} & dark
+        self.follows = {port for _, light in rounds for port, is_lit in light.items() if is_lit} & dark_ports
 
     def _infer_light(
         self,
         this_round: Round,
-        seen: Observation,
+        observation: Observation,
         listeners: dict[Port, NicName],
         owners: dict[Port, NicName],
     ) -> Iterator[tuple[Port, bool]]:
         for port in self.problem.inputs:
             output = this_round.circuits.get(port)
-            is_lit = seen.lit.get(port)
+            is_lit = observation.lit.get(port)
             if is_lit is None and output is not None:
-                is_lit = seen.lit.get(output)
+                is_lit = observation.lit.get(output)
                 if is_lit is None and output in listeners:
-                    is_lit = seen.carriers.get(listeners[output])
-            if is_lit is None and port in owners and owners[port] not in this_round.off:
+                    is_lit = observation.carriers.get(listeners[output])
+            if is_lit is None and port in owners and owners[port] not in this_round.down_nics:
                 is_lit = True
             if is_lit is not None:
                 yield port, is_lit
 
     def _judge_transmitters(self, this_round: Round, lit: dict[Port, bool]) -> None:
-        dark = {port for port, is_lit in lit.items() if not is_lit}
-        bright = {port for port, is_lit in lit.items() if is_lit} & self.follows
+        dark_ports = {port for port, is_lit in lit.items() if not is_lit}
+        lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.follows
         for nic, ports in self.transmit.items():
-            ports.difference_update(bright if nic in this_round.off else dark)
+            ports.difference_update(lit_ports if nic in this_round.down_nics else dark_ports)
 
-    def _judge_frames(self, this_round: Round, seen: Observation) -> None:
+    def _judge_frames(self, this_round: Round, observation: Observation) -> None:
         source_of = {output: port for port, output in this_round.circuits.items()}
-        for listener, speakers in seen.heard.items():
+        for listener, speakers in observation.heard.items():
             lab_speakers = [speaker for speaker in speakers if speaker in self.transmit]
             if listener not in self.receive or len(lab_speakers) != 1:
                 continue
@@ -149,10 +155,10 @@ class Evidence:
             self.sends.add(speaker)
             self.receives.add(listener)
 
-    def _judge_carriers(self, this_round: Round, seen: Observation, lit: dict[Port, bool]) -> None:
+    def _judge_carriers(self, this_round: Round, observation: Observation, lit: dict[Port, bool]) -> None:
         possibly_lit = {output for port, output in this_round.circuits.items() if lit.get(port, True)}
         certainly_lit = {output for port, output in this_round.circuits.items() if lit.get(port, False)}
-        for nic, has_carrier in seen.carriers.items():
+        for nic, has_carrier in observation.carriers.items():
             if nic not in self.receive:
                 continue
             if has_carrier:
@@ -161,13 +167,13 @@ class Evidence:
             else:
                 self.receive[nic] -= certainly_lit
 
-    def _judge_silence(self, this_round: Round, seen: Observation) -> None:
+    def _judge_silence(self, this_round: Round, observation: Observation) -> None:
         listeners = self.known_outputs()
         for port, output in this_round.circuits.items():
             listener = listeners.get(output)
-            if listener is None or listener not in seen.carriers:
+            if listener is None or listener not in observation.carriers:
                 continue
-            for nic in seen.spoke - set(seen.heard.get(listener, ())) - this_round.off:
+            for nic in observation.spoke - set(observation.heard.get(listener, ())) - this_round.down_nics:
                 if nic in self.transmit:
                     self.transmit[nic].discard(port)
 
@@ -177,33 +183,33 @@ class Evidence:
         Light through the same circuit does not change while all NICs are on, so the NIC is not at that output.
         """
         carriers: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
-        for this_round, seen in self.history:
-            for port, output in this_round.circuits.items() if not this_round.off else ():
-                for nic, has_carrier in seen.carriers.items():
+        for this_round, observation in self.history:
+            for port, output in this_round.circuits.items() if not this_round.down_nics else ():
+                for nic, has_carrier in observation.carriers.items():
                     if nic in self.receive:
                         carriers[nic, port, output].add(has_carrier)
-        for (nic, _, output), answers in carriers.items():
-            if len(answers) == 2:
+        for (nic, _, output), carrier_values in carriers.items():
+            if len(carrier_values) == 2:
                 self.receive[nic].discard(output)
 
     def _assign_following_inputs(self) -> None:
         """Assign an input whose light went off with NICs of the lab to its NIC, if only one is possible."""
         for port in self.follows:
-            fitting = [nic for nic, ports in self.transmit.items() if port in ports]
-            if len(fitting) == 1:
-                self.transmit[fitting[0]] &= {port}
-                self.sends.update(fitting)
+            candidates = [nic for nic, ports in self.transmit.items() if port in ports]
+            if len(candidates) == 1:
+                self.transmit[candidates[0]] &= {port}
+                self.sends.update(candidates)
 
     def _exclude_settled_ports(self, ports: Ports, alive: set[NicName]) -> None:
         """Exclude a port that certainly belongs to one fibre from all other fibres."""
-        settled = {
+        settled_ports = {
             port: nic
-            for nic, possible in ports.items()
-            if nic in alive and len(possible) == 1
-            for port in possible
+            for nic, candidates in ports.items()
+            if nic in alive and len(candidates) == 1
+            for port in candidates
         }
-        for nic, possible in ports.items():
-            possible -= {port for port in possible if settled.get(port, nic) != nic}
+        for nic, candidates in ports.items():
+            candidates -= {port for port in candidates if settled_ports.get(port, nic) != nic}
 
     def results(self) -> tuple[NicResult, ...]:
         """Return the verdict on both fibres of every NIC."""

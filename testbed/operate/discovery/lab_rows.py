@@ -38,10 +38,11 @@ def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[s
 
 
 def _make_row(nic: NicResult) -> WiredRow:
-    reasons = [
-        _describe_fibre(way, fibre) for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
+    descriptions = [
+        _describe_fibre(direction, fibre)
+        for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
     ]
-    why = "; ".join(reason for reason in reasons if reason)
+    why = "; ".join(description for description in descriptions if description)
     return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), why or None)
 
 
@@ -49,29 +50,29 @@ def _format_port(fibre: FibreResult) -> str | None:
     return f"{fibre.port[0]}:{fibre.port[1]}" if fibre.port else None
 
 
-def _describe_fibre(way: str, fibre: FibreResult) -> str:
+def _describe_fibre(direction: str, fibre: FibreResult) -> str:
     if fibre.verdict == "found":
         return ""
     ports = " or ".join(f"{switch}:{number}" for switch, number in fibre.candidates[:4])
-    places = f", perhaps at {ports}" if 0 < len(fibre.candidates) <= 4 else ""
-    return f"the {way} fibre is {fibre.verdict}{places}"
+    possible_ports = f", perhaps at {ports}" if 0 < len(fibre.candidates) <= 4 else ""
+    return f"the {direction} fibre is {fibre.verdict}{possible_ports}"
 
 
-def _is_equal(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
+def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
     """Return whether a lab that was read back from a written file equals `lab` with these rows."""
-    return _collect_wiring(written) == _collect_wiring(_wire(lab, rows))
+    return _collect_wiring(written_lab) == _collect_wiring(_wire(lab, rows))
 
 
 def _collect_wiring(lab: Lab) -> list[object]:
     """Return the ports, unused NICs and paths to compare. Losses are left out: they may be formatted differently."""
-    ends = [
-        (host.name, nic.name, end.switch, end.port)
+    fibre_ends = [
+        (host.name, nic.name, fibre_end.switch, fibre_end.port)
         for host in lab.hosts
         for nic in host.nics
-        for end in (nic.transmit, nic.receive)
+        for fibre_end in (nic.transmit, nic.receive)
     ]
     unused = [[nic.name for nic in host.unused] for host in lab.hosts]
-    return [ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
+    return [fibre_ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
 def _wire(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:

@@ -24,11 +24,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: its circuits, from input to output, and the NICs that are down (`off`) during the round."""
+    """One round: its circuits, from input to output, and the NICs that are down (`down_nics`) during the round."""
 
     purpose: Literal["all", "lasers", "circuits", "names"]
     circuits: Mapping[Port, Port]
-    off: frozenset[NicName] = frozenset()
+    down_nics: frozenset[NicName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Observation:
     """Everything that was read in one round.
 
     `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on. `heard`
-    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `at` is the time of a
-    stored observation in ISO 8601, or empty.
+    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `time_text` is the time of
+    a stored observation in ISO 8601, or empty.
     """
 
     lit: Mapping[Port, bool]
     carriers: Mapping[NicName, bool]
     heard: Mapping[NicName, tuple[NicName, ...]]
     spoke: frozenset[NicName]
-    at: str = field(default="", compare=False)
+    time_text: str = field(default="", compare=False)
 
 
 History = tuple[tuple[Round, Observation], ...]
@@ -75,8 +75,8 @@ class NicResult:
     def fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of the fibres with this verdict, as `a/nic1:transmit`."""
         label = "/".join(self.nic)
-        ways = (("transmit", self.transmit), ("receive", self.receive))
-        return tuple(f"{label}:{way}" for way, fibre in ways if fibre.verdict == verdict)
+        directions = (("transmit", self.transmit), ("receive", self.receive))
+        return tuple(f"{label}:{direction}" for direction, fibre in directions if fibre.verdict == verdict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,8 @@ class _Search:
         """Yield one round and record its observation. At the end of the search, return False without a round."""
         if len(self.history) >= self.limit or self._is_done():
             return False
-        seen = yield round_
-        self.history.append((round_, seen))
+        observation = yield round_
+        self.history.append((round_, observation))
         self.evidence = Evidence(self.problem, tuple(self.history))
         return True
 
@@ -123,8 +123,8 @@ class _Search:
 
     def _knows_few_outputs(self) -> bool:
         """Return whether the outputs of fewer than half of the NICs that received light are known."""
-        known = len(self.evidence.known_outputs())
-        return 2 * known < len(self.evidence.receives) or not known
+        known_count = len(self.evidence.known_outputs())
+        return 2 * known_count < len(self.evidence.receives) or not known_count
 
     def _run_circuit_code(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
         pairs = list(circuits.items())
@@ -137,11 +137,15 @@ class _Search:
         """Connect open ports to known NICs until nothing new is found. Run the laser code once on silent NICs."""
         idle_rounds, has_run_code = 0, False
         while idle_rounds < _MAX_IDLE_ROUNDS and not self._is_done():
-            before, tried = self._get_results(), len(+self.tries)
+            previous_results, tried_count = self._get_results(), len(+self.tries)
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
-            idle_rounds = 0 if self._get_results() != before or len(+self.tries) > tried else idle_rounds + 1
+            idle_rounds = (
+                0
+                if self._get_results() != previous_results or len(+self.tries) > tried_count
+                else idle_rounds + 1
+            )
             if idle_rounds == 1 and not has_run_code and self._can_code_lasers():
                 has_run_code = True
                 yield from self._run_laser_code()
@@ -175,9 +179,9 @@ class _RoundCircuits:
     def __init__(self, evidence: Evidence, turn: int) -> None:
         self._evidence = evidence
         self.circuits: dict[Port, Port] = {}
-        known = list(evidence.known_inputs().items())
-        first = turn % len(known) if known else 0
-        self._sources = dict(known[first:] + known[:first])
+        known_inputs = list(evidence.known_inputs().items())
+        offset = turn % len(known_inputs) if known_inputs else 0
+        self._sources = dict(known_inputs[offset:] + known_inputs[:offset])
         self._unnamed_inputs = list(evidence.find_unidentified_inputs())
         self._targets = evidence.known_outputs()
         self._used_outputs: set[Port] = set()
@@ -191,14 +195,14 @@ class _RoundCircuits:
 
     def light(self, nic: NicName) -> bool:
         """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
-        output = self._evidence.output_of(nic)
+        output = self._evidence.find_output(nic)
         if output is None or output in self._used_outputs:
             return output is not None
         # NICs that cannot send, because their output is unknown, serve as light sources first.
-        silent_first = sorted(
-            self._sources, key=lambda port: self._evidence.output_of(self._sources[port]) is not None
+        sorted_sources = sorted(
+            self._sources, key=lambda port: self._evidence.find_output(self._sources[port]) is not None
         )
-        source = next((port for port in silent_first if port[0] == output[0]), None)
+        source = next((port for port in sorted_sources if port[0] == output[0]), None)
         if source is None:
             return False
         self._connect(source, output)
@@ -207,8 +211,8 @@ class _RoundCircuits:
     def test_output(self, output: Port) -> bool:
         """Connect a known NIC, or else any light, to an output of an unknown NIC; return whether that was possible."""
         for source, nic in list(self._sources.items()):
-            own = self._evidence.output_of(nic)
-            if source[0] != output[0] or own is None:
+            own_output = self._evidence.find_output(nic)
+            if source[0] != output[0] or own_output is None:
                 continue
             self._sources.pop(source)
             if self.light(nic):
@@ -249,7 +253,7 @@ def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> d
 
 
 def _group_by_switch(ports: Iterable[Port]) -> dict[str, Sequence[Port]]:
-    by_switch: dict[str, list[Port]] = {}
+    ports_by_switch: dict[str, list[Port]] = {}
     for port in ports:
-        by_switch.setdefault(port[0], []).append(port)
-    return dict(by_switch)
+        ports_by_switch.setdefault(port[0], []).append(port)
+    return dict(ports_by_switch)

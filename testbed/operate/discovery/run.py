@@ -29,7 +29,7 @@ from testbed.operate.discovery.model import (
     Round,
 )
 from testbed.operate.discovery.planner import max_rounds, plan_rounds
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import discoveries
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Pair = tuple[Port, Port]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedDiscovery:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
     `down` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
@@ -49,25 +49,25 @@ class Unfinished:
 
     id: str
     problem: dict[str, Any]
-    down: frozenset[NicName]
+    down_nics: frozenset[NicName]
     states: tuple[frozenset[Pair], frozenset[Pair]]
     rounds: History
     is_restored: bool = False
 
-    def find_leftovers(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
+    def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
         """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
         It made them if they are exactly its circuits before or after its last change. Otherwise somebody else has
         patched since, even if a pair was once part of a round.
         """
         ports = {_make_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
-        circuits = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
+        circuits = frozenset(pair for pair in circuits_by_input.items() if not ports.isdisjoint(pair))
         return circuits, circuits in self.states
 
     def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
         """Return its rounds if its problem is the same and its first round is recent, or else ()."""
-        since = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
-        is_recent = bool(self.rounds) and self.rounds[0][1].at >= since
+        oldest_start = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
+        is_recent = bool(self.rounds) and self.rounds[0][1].time_text >= oldest_start
         return self.rounds if is_recent and self.problem == _render_problem(problem) else ()
 
 
@@ -81,7 +81,7 @@ class DiscoveryRecord:
         self._circuits: frozenset[Pair] = frozenset()
         self._rounds: list[Any] = []
 
-    def find_unfinished(self) -> tuple[Unfinished, ...]:
+    def find_unfinished(self) -> tuple[UnfinishedDiscovery, ...]:
         """Return the discoveries of this lab that were stopped, or whose process has ended, oldest first."""
         query = discoveries.select().where(
             discoveries.c.lab == self._lab, discoveries.c.state.in_(("running", "stopped"))
@@ -97,8 +97,8 @@ class DiscoveryRecord:
         values = {
             "id": self._id,
             "lab": self._lab,
-            "owner": this_process(),
-            "started": _now(),
+            "owner": get_current_process(),
+            "started": _format_now(),
             "state": "running",
             "problem": json.dumps(_render_problem(problem)),
             "down": json.dumps(sorted(down)),
@@ -114,32 +114,45 @@ class DiscoveryRecord:
         self._circuits = frozenset(circuits.items())
         self._write((self._id,), circuits=json.dumps(states))
 
-    def add_round(self, round_: Round, seen: Observation) -> None:
+    def add_round(self, round_: Round, observation: Observation) -> None:
         """Store the observation of a round."""
-        self._rounds.append(_render_round(round_, seen) | {"at": seen.at or _now()})
+        self._rounds.append(
+            _render_round(round_, observation) | {"at": observation.time_text or _format_now()}
+        )
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
-    def stop(self, others: tuple[Unfinished, ...]) -> None:
-        """Store that this discovery failed but restored the lab. It also undid the `others` that it took over."""
-        self._write((self._id, *(other.id for other in others)), state="stopped", circuits="[[], []]")
+    def stop(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
+        """Store that this discovery failed but restored the lab, and undid `other_discoveries`, which it took over."""
+        self._write(
+            (self._id, *(discovery.id for discovery in other_discoveries)),
+            state="stopped",
+            circuits="[[], []]",
+        )
 
-    def finish(self, others: tuple[Unfinished, ...]) -> None:
-        """Store that this discovery and the `others` that it took over are done, and that no circuit remains."""
-        self._write((self._id, *(other.id for other in others)), state="done")
+    def finish(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
+        """Store that this discovery and `other_discoveries`, which it took over, are done and left no circuit."""
+        self._write((self._id, *(discovery.id for discovery in other_discoveries)), state="done")
 
     def _write(self, ids: Collection[str], **values: str) -> None:
         with self._journal.transaction() as connection:
             connection.execute(discoveries.update().where(discoveries.c.id.in_(ids)).values(values))
 
 
-def _parse_unfinished(row: Any) -> Unfinished:
-    before, after = (
+def _parse_unfinished(row: Any) -> UnfinishedDiscovery:
+    previous_circuits, next_circuits = (
         frozenset((_make_pair(source), _make_pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
     )
     rounds = tuple(_parse_round(round_row) for round_row in json.loads(row.rounds))
-    down = frozenset(_make_pair(nic) for nic in json.loads(row.down))
-    return Unfinished(row.id, json.loads(row.problem), down, (before, after), rounds, row.state == "stopped")
+    down_nics = frozenset(_make_pair(nic) for nic in json.loads(row.down))
+    return UnfinishedDiscovery(
+        row.id,
+        json.loads(row.problem),
+        down_nics,
+        (previous_circuits, next_circuits),
+        rounds,
+        row.state == "stopped",
+    )
 
 
 def _render_problem(problem: Problem) -> dict[str, Any]:
@@ -150,17 +163,18 @@ def _render_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _render_round(round_: Round, seen: Observation) -> dict[str, Any]:
+def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
     return {
         "purpose": round_.purpose,
         "circuits": [[list(source), list(target)] for source, target in round_.circuits.items()],
-        "off": sorted(round_.off),
-        "lit": [[list(port), is_lit] for port, is_lit in seen.lit.items()],
-        "carriers": [[list(nic), carrier] for nic, carrier in seen.carriers.items()],
+        "off": sorted(round_.down_nics),
+        "lit": [[list(port), is_lit] for port, is_lit in observation.lit.items()],
+        "carriers": [[list(nic), carrier] for nic, carrier in observation.carriers.items()],
         "heard": [
-            [list(nic), [list(speaker) for speaker in speakers]] for nic, speakers in seen.heard.items()
+            [list(nic), [list(speaker) for speaker in speakers]]
+            for nic, speakers in observation.heard.items()
         ],
-        "spoke": sorted(seen.spoke),
+        "spoke": sorted(observation.spoke),
     }
 
 
@@ -169,7 +183,7 @@ def _make_pair(words: Any) -> Any:
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
-    heard: dict[NicName, tuple[NicName, ...]] = {
+    heard_names: dict[NicName, tuple[NicName, ...]] = {
         _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
@@ -177,17 +191,17 @@ def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
         {_make_pair(source): _make_pair(target) for source, target in row["circuits"]},
         frozenset(_make_pair(nic) for nic in row["off"]),
     )
-    seen = Observation(
+    observation = Observation(
         {_make_pair(port): is_lit for port, is_lit in row["lit"]},
         {_make_pair(nic): carrier for nic, carrier in row["carriers"]},
-        heard,
+        heard_names,
         frozenset(_make_pair(nic) for nic in row["spoke"]),
         row.get("at", ""),
     )
-    return round_, seen
+    return round_, observation
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -202,34 +216,36 @@ def discover(
     Raises `DriftError` or `PortBusy` if somebody else patches during the discovery, `ApplyFailed`, `HostError` and the
     drivers' errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
-    others = record.find_unfinished()
-    killed = tuple(unfinished for unfinished in others if not unfinished.is_restored)
-    notes = _remove_leftovers(devices, killed)
+    unfinished_discoveries = record.find_unfinished()
+    killed_discoveries = tuple(
+        unfinished for unfinished in unfinished_discoveries if not unfinished.is_restored
+    )
+    notes = _remove_leftovers(devices, killed_discoveries)
     down_now = devices.find_down_interfaces()
-    down = down_now.intersection(
-        *(unfinished.down for unfinished in killed)
+    down_before = down_now.intersection(
+        *(unfinished.down_nics for unfinished in killed_discoveries)
     )  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_now, up=True)
-        held = devices.read_held()
-        nics, busy = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
-        inputs, outputs = devices.free_ports(held)
+        circuits = devices.read_held()
+        nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
+        inputs, outputs = devices.free_ports(circuits)
         problem = Problem(nics, inputs, outputs)
-        earlier = others[-1].rounds_for(problem) if others else ()
-        record.begin(problem, down)
-        result = _search(devices, record, problem, earlier, note, limit or max_rounds(problem))
+        earlier_rounds = unfinished_discoveries[-1].rounds_for(problem) if unfinished_discoveries else ()
+        record.begin(problem, down_before)
+        result = _search(devices, record, problem, earlier_rounds, note, limit or max_rounds(problem))
     except BaseException:
-        devices.restore(down)
-        record.stop(killed)
+        devices.restore(down_before)
+        record.stop(killed_discoveries)
         raise
-    devices.restore(down)
-    record.finish(others)
+    devices.restore(down_before)
+    record.finish(unfinished_discoveries)
     return replace(
         result,
-        busy_circuits=tuple(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in held.items()),
-        busy_nics=busy,
+        busy_circuits=tuple(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in circuits.items()),
+        busy_nics=busy_nics,
         notes=notes,
-        resumed=bool(earlier),
+        resumed=bool(earlier_rounds),
         circuit_changes=devices.circuit_changes,
     )
 
@@ -243,13 +259,15 @@ def _find_nics_without_fibres(lab: Lab) -> tuple[NicName, ...]:
     )
 
 
-def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple[str, ...]:
+def _remove_leftovers(
+    devices: Devices, unfinished_discoveries: tuple[UnfinishedDiscovery, ...]
+) -> tuple[str, ...]:
     """Remove the circuits of unfinished discoveries, and return notes about them.
 
     Circuits that an unfinished discovery did not make are not touched.
     """
     notes = []
-    for unfinished in others:
+    for unfinished in unfinished_discoveries:
         circuits, is_its_own = unfinished.find_leftovers(devices.read_held())
         if circuits and is_its_own:
             devices.remove(circuits)
@@ -270,10 +288,10 @@ def _split_busy(
 ) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
     """Return the free NICs and the busy NICs, which already receive light."""
     report = devices.probe()
-    busy = {nic for nic, seen in report.nics.items() if seen.carrier}
+    busy_nics = {nic for nic, nic_report in report.nics.items() if nic_report.carrier}
     return (
-        tuple(nic for nic in nics if nic not in busy),
-        tuple(nic for nic in nics if nic in busy),
+        tuple(nic for nic in nics if nic not in busy_nics),
+        tuple(nic for nic in nics if nic in busy_nics),
     )
 
 
@@ -286,25 +304,27 @@ def _search(
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)
-    earlier = dict(enumerate(history))  # reused as long as the same observations lead to the same rounds
+    recorded_rounds = dict(
+        enumerate(history)
+    )  # reused as long as the same observations lead to the same rounds
     monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:
         round_ = next(rounds)
         while True:
-            again = earlier.get(count)
-            if again and again[0] == round_:
-                seen = again[1]
+            recorded_round = recorded_rounds.get(count)
+            if recorded_round and recorded_round[0] == round_:
+                observation = recorded_round[1]
             else:
-                earlier = {}
+                recorded_rounds = {}
                 record.intend(round_.circuits)
-                seen = devices.run_round(round_, monitored)
-            record.add_round(round_, seen)
+                observation = devices.run_round(round_, monitored)
+            record.add_round(round_, observation)
             count += 1
-            off = f", {count_noun(len(round_.off), 'NIC')} off" if round_.off else ""
+            off_text = f", {count_noun(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
             circuits = count_noun(len(round_.circuits), "circuit")
-            note(f"round {count} ({round_.purpose}): {circuits}{off}")
-            round_ = rounds.send(seen)
+            note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
+            round_ = rounds.send(observation)
     except StopIteration as end:
         evidence: Evidence = end.value
     return DiscoveryResult(evidence.results(), count, nameless=evidence.find_unidentified_inputs())

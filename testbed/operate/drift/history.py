@@ -9,9 +9,9 @@ from typing import Self
 
 from testbed.errors import ResultsError, StorageError
 from testbed.operate.drift.losses import StretchLoss
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import hint_for, is_database_error, read_rows, reason_of
+from testbed.storage.looking import find_hint, get_database_message, is_database_error, read_rows
 from testbed.storage.schema import losses as losses_table
 
 Series = tuple[tuple[float, ...], tuple[float, ...]]
@@ -57,19 +57,19 @@ class LossHistory:
             "where lab = ? and taken_s >= ? order by place, taken_s"
         )
         try:
-            rows_of_lab = read_rows(self._database.address, query, (lab, since_s))
+            loss_rows = read_rows(self._database.address, query, (lab, since_s))
         except Exception as error:
             if not is_database_error(error):
                 raise
             raise ResultsError(
-                f"losses cannot be read in {self._database.name} ({reason_of(error)})"
+                f"losses cannot be read in {self._database.name} ({get_database_message(error)})"
             ) from error
-        by_place: dict[str, list[tuple[float, float]]] = {}
-        for row in rows_of_lab:
-            by_place.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
+        readings_by_place: dict[str, list[tuple[float, float]]] = {}
+        for row in loss_rows:
+            readings_by_place.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
         return {
             place: (tuple(time_s for time_s, _ in rows), tuple(loss for _, loss in rows))
-            for place, rows in by_place.items()
+            for place, rows in readings_by_place.items()
         }
 
     @contextmanager
@@ -79,10 +79,10 @@ class LossHistory:
         except StorageError as error:
             raise ResultsError(str(error)) from error
         except (*DATABASE_ERRORS, OSError) as error:
-            what = f"losses cannot be stored in {self._database.name} ({reason_of(error)})"
-            raise ResultsError(f"{what}; {hint_for(error)}") from error
+            problem = f"losses cannot be stored in {self._database.name} ({get_database_message(error)})"
+            raise ResultsError(f"{problem}; {find_hint(error)}") from error
 
 
-def history_in(runs_dir: str | Path) -> LossHistory:
+def open_history(runs_dir: str | Path) -> LossHistory:
     """Return the history of a runs directory. It shares its database with the results and the journal."""
-    return LossHistory(address_in(runs_dir))
+    return LossHistory(get_database_address(runs_dir))

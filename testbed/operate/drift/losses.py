@@ -43,7 +43,7 @@ class StretchLoss:
         return self.loss_db - self.intent_db
 
 
-def losses_of(
+def measure_losses(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> tuple[StretchLoss, ...]:
     """Return the losses along circuits that the switches hold. Stretches that are dark at one end are left out."""

@@ -13,7 +13,7 @@ from testbed.design.model import Nic
 from testbed.errors import ResultsError
 from testbed.lab.hosts.receivers import describe_bad_lane, read_receivers
 from testbed.lab.model import Lab
-from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
+from testbed.operate.drift.losses import Receivers, StretchLoss, measure_losses
 from testbed.operate.drift.statistics import Verdict, judge_series
 from testbed.operate.light import (
     EXCESS_LOSS,
@@ -24,7 +24,7 @@ from testbed.operate.light import (
     read_ports,
 )
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
-from testbed.operate.plan import own_ports
+from testbed.operate.plan import list_lab_ports
 from testbed.operate.probe_findings import NO_CARRIER
 from testbed.operate.proof.receivers import NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
 
@@ -73,7 +73,7 @@ class StretchReport:
             "level_db": round(verdict.level_db, 3),
             "noise_db": round(verdict.noise_db, 3),
             "slope_db_per_day": round(verdict.slope_db_per_day, 4),
-            "since": time_text(verdict.since_s),
+            "since": format_time(verdict.since_s),
             "readings_since": verdict.readings_since,
             "readings": verdict.readings,
         }
@@ -91,12 +91,12 @@ class DriftReport:
     @property
     def ok(self) -> bool:
         """True if all findings only inform."""
-        return all(finding.only_informs for finding in self.findings)
+        return all(finding.is_informational for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `testbed drift --json`, without the lab."""
         return {
-            "taken": time_text(self.taken_s),
+            "taken": format_time(self.taken_s),
             "ok": self.ok,
             "not_kept": self.not_kept,
             "series": [stretch.as_json() for stretch in self.stretches],
@@ -104,10 +104,10 @@ class DriftReport:
         }
 
 
-def time_text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time in seconds since 1970 in ISO 8601.
 
-    >>> time_text(0)
+    >>> format_time(0)
     '1970-01-01T00:00:00+00:00'
     """
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
@@ -126,25 +126,27 @@ def read_drift(
     Links of hosts that are off are not judged. Raises the drivers' errors and `HostError`.
     """
     lab = session.lab
-    switches = read_ports(own_ports(lab), session.switches)
+    switches = read_ports(list_lab_ports(lab), session.switches)
     receivers = read_receivers(session.fleet, lab) if session.fleet else {}
-    held = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
-    losses = losses_of(lab, held, switches, receivers)
+    held_circuits = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
+    losses = measure_losses(lab, held_circuits, switches, receivers)
     begin_s = taken_s - HISTORY_S if since_s is None else since_s
     series, not_kept = _store(history, lab.name, taken_s, losses, begin_s)
     stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
-    silent = [
+    silent_nics = [
         Nic(node, index)
         for node, host in enumerate(lab.hosts)
         for index in range(len(host.nics))
-        if host.name in session.off
+        if host.name in session.unreachable
     ]
-    intent = (f for f in judge_circuits(lab, tuple(planned), switches, silent) if f.kind != "excess_loss")
+    intent_findings = (
+        f for f in judge_circuits(lab, tuple(planned), switches, silent_nics) if f.kind != "excess_loss"
+    )
     findings = (
-        *session.off_findings,
-        *intent,
+        *session.unreachable_findings,
+        *intent_findings,
         *judge_stretches(stretches),
-        *judge_modules(lab, held, switches, receivers),
+        *judge_modules(lab, held_circuits, switches, receivers),
     )
     return DriftReport(taken_s, stretches, findings, not_kept)
 
@@ -154,16 +156,16 @@ def _store(
 ) -> tuple[dict[str, Series], str]:
     """Store a reading. Return the series of its places, which end with the reading, and the error of storing it."""
     not_kept = ""
-    earlier: dict[str, Series] = {}
-    now = {loss.place: loss.loss_db for loss in losses}
+    stored_series: dict[str, Series] = {}
+    current_losses = {loss.place: loss.loss_db for loss in losses}
     try:
-        earlier = history.series(lab, since_s)
+        stored_series = history.series(lab, since_s)
         history.append(lab, taken_s, losses)
     except ResultsError as error:
         not_kept = str(error)
     series = {}
-    for place, loss_db in now.items():
-        times, values = earlier.get(place, ((), ()))
+    for place, loss_db in current_losses.items():
+        times, values = stored_series.get(place, ((), ()))
         series[place] = ((*times, taken_s), (*values, loss_db))
     return series, not_kept
 
@@ -172,34 +174,36 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
     """Yield at most one finding per section, if it loses more than before or more than the lab file says."""
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
-        past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
-        past += count_noun(verdict.readings, "reading")
-        by_file = f"{loss.excess_db:.1f} dB more than the lab file says"
-        excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
-        since = time_text(verdict.since_s)
+        history_text = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
+        history_text += count_noun(verdict.readings, "reading")
+        excess_text = f"{loss.excess_db:.1f} dB more than the lab file says"
+        has_excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
+        since = format_time(verdict.since_s)
         if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
             kind = SLOW_LOSS
-            what = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({past})"
+            description = (
+                f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({history_text})"
+            )
         elif verdict.kind == "step":
             kind = SUDDEN_LOSS
-            once = ", in one reading so far" if verdict.readings_since == 1 else ""
-            what = f"loses {verdict.change_db:.1f} dB more since {since}{once} ({past})"
-        elif excess:
-            yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {by_file} ({past})")
+            sample_note = ", in one reading so far" if verdict.readings_since == 1 else ""
+            description = f"loses {verdict.change_db:.1f} dB more since {since}{sample_note} ({history_text})"
+        elif has_excess:
+            yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {excess_text} ({history_text})")
             continue
         else:
             continue
-        yield kind.report(loss.link, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
+        yield kind.report(loss.link, f"{loss.place} {description}{f'; {excess_text}' if has_excess else ''}")
 
 
 def judge_modules(
-    lab: Lab, held: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
+    lab: Lab, held_circuits: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> Iterator[LinkFinding]:
     """Yield findings about receivers that are dark or outside their window, and about modules without readings.
 
     Modules of one host without readings for the same reason are one finding.
     """
-    for circuit in held:
+    for circuit in held_circuits:
         nic = circuit.link.target
         reading = receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name))
         output_power = switches[circuit.switch].power.get(circuit.output_port)
@@ -212,9 +216,9 @@ def judge_modules(
                 yield NO_CARRIER.report(subject, detail)
         elif lane_fault := describe_bad_lane(reading):
             yield POWER_OUT_OF_WINDOW.report(subject, f"{label}: {lane_fault}")
-    silent: dict[tuple[str, str], list[str]] = {}
+    silent_nics: dict[tuple[str, str], list[str]] = {}
     for (host, nic_name), reading in receivers.items():
         if reading.power_dbm is None:
-            silent.setdefault((host, reading.reason), []).append(nic_name)
-    for (host, reason), nics in silent.items():
+            silent_nics.setdefault((host, reading.reason), []).append(nic_name)
+    for (host, reason), nics in silent_nics.items():
         yield NO_MODULE_READINGS.report(host, f"{', '.join(nics)}: {reason}")

@@ -76,35 +76,35 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     'step'
     """
     times, losses = np.asarray(times_s, float), np.asarray(losses_db, float)
-    noise_db = noise_of(losses)
+    noise_db = estimate_noise(losses)
     if len(losses) < MIN_READINGS:
         level = float(np.median(losses))
         return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
     stretches = _find_stretches(times, _remove_single_outliers(losses), noise_db, 0, len(losses))
-    last, baseline_db = stretches[-1], min(stretch.first_db for stretch in stretches)
+    last_stretch, baseline_db = stretches[-1], min(stretch.first_db for stretch in stretches)
     kind: Kind = "steady"
-    if last.slope_db_per_s:
+    if last_stretch.slope_db_per_s:
         kind = "trend"
-    elif last.last_db - baseline_db >= MIN_STEP_DB:
+    elif last_stretch.last_db - baseline_db >= MIN_STEP_DB:
         kind = "step"
     return Verdict(
         kind=kind,
         readings=len(losses),
         baseline_db=baseline_db,
-        level_db=last.last_db,
+        level_db=last_stretch.last_db,
         noise_db=noise_db,
-        since_s=float(times[last.begin]),
-        readings_since=last.end - last.begin,
-        slope_db_per_day=last.slope_db_per_s * _DAY_S,
+        since_s=float(times[last_stretch.begin]),
+        readings_since=last_stretch.end - last_stretch.begin,
+        slope_db_per_day=last_stretch.slope_db_per_s * _DAY_S,
     )
 
 
-def noise_of(losses_db: Sequence[float] | Floats) -> float:
+def estimate_noise(losses_db: Sequence[float] | Floats) -> float:
     """Return the standard deviation of single readings, from differences of neighbours without the largest tenth.
 
     It is mixed with `TYPICAL_NOISE_DB`, which has the weight of ten readings.
 
-    >>> noise_of([1.2] * 1000) == 0.03, noise_of([1.2, 1.2, 1.2]) > 0.15
+    >>> estimate_noise([1.2] * 1000) == 0.03, estimate_noise([1.2, 1.2, 1.2]) > 0.15
     (True, True)
     """
     differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))
@@ -122,34 +122,34 @@ def noise_of(losses_db: Sequence[float] | Floats) -> float:
 def _compute_mean_below(share: float) -> float:
     """Return the mean of the smallest `share` of the absolute values of standard normal numbers."""
     normal = NormalDist()
-    edge = normal.inv_cdf((1 + share) / 2)
-    return 2 * (normal.pdf(0) - normal.pdf(edge)) / share
+    upper_quantile = normal.inv_cdf((1 + share) / 2)
+    return 2 * (normal.pdf(0) - normal.pdf(upper_quantile)) / share
 
 
 def _remove_single_outliers(losses: Floats) -> Floats:
     """Return the series after a median filter over three readings. The last reading stays, to show a loss at once."""
-    smooth = losses.copy()
-    smooth[1:-1] = np.median(np.stack([losses[:-2], losses[1:-1], losses[2:]]), axis=0)
-    smooth[0] = np.median(losses[:3])
-    return smooth
+    smoothed = losses.copy()
+    smoothed[1:-1] = np.median(np.stack([losses[:-2], losses[1:-1], losses[2:]]), axis=0)
+    smoothed[0] = np.median(losses[:3])
+    return smoothed
 
 
 def _find_stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Stretch]:
     """Return the stretches of the readings from `begin` to `end`, by the model that fits best."""
-    part, part_times = losses[begin:end], times[begin:end]
-    level = float(part.mean())
-    step_index, step_db, step_gain = _fit_step(part)
-    slope, trend_gain = _fit_line(part_times, part)
+    losses_db, part_times = losses[begin:end], times[begin:end]
+    level = float(losses_db.mean())
+    step_index, step_db, step_gain = _fit_step(losses_db)
+    slope, trend_gain = _fit_line(part_times, losses_db)
     # With few readings, the estimate of the noise is bad, and a chance fit is more likely.
     threshold = SIGNIFICANT * (1 + _SMALL_SAMPLE / len(losses)) * noise_db**2
     growth_db = slope * float(part_times[-1] - part_times[0])
     is_trend = trend_gain >= threshold and abs(growth_db) >= MIN_TREND_DB
     if step_gain >= threshold and abs(step_db) >= MIN_STEP_DB and not (is_trend and trend_gain > step_gain):
-        before = _find_stretches(times, losses, noise_db, begin, begin + step_index)
-        return [*before, *_find_stretches(times, losses, noise_db, begin + step_index, end)]
+        earlier_stretches = _find_stretches(times, losses, noise_db, begin, begin + step_index)
+        return [*earlier_stretches, *_find_stretches(times, losses, noise_db, begin + step_index, end)]
     if is_trend:
-        middle = slope * float(part_times.mean() - part_times[0])
-        return [_Stretch(begin, end, level - middle, level - middle + growth_db, slope)]
+        half_growth_db = slope * float(part_times.mean() - part_times[0])
+        return [_Stretch(begin, end, level - half_growth_db, level - half_growth_db + growth_db, slope)]
     return [_Stretch(begin, end, level, level)]
 
 
@@ -160,10 +160,10 @@ def _fit_step(part: Floats) -> tuple[int, float, float]:
         return 0, 0.0, 0.0
     counts = np.arange(1, size)
     sums = np.cumsum(part)[:-1]
-    before, after = sums / counts, (part.sum() - sums) / (size - counts)
-    gains = (after - before) ** 2 * counts * (size - counts) / size
-    best = int(np.argmax(gains))
-    return best + 1, float(after[best] - before[best]), float(gains[best])
+    means_before, means_after = sums / counts, (part.sum() - sums) / (size - counts)
+    gains = (means_after - means_before) ** 2 * counts * (size - counts) / size
+    best_index = int(np.argmax(gains))
+    return best_index + 1, float(means_after[best_index] - means_before[best_index]), float(gains[best_index])
 
 
 def _fit_line(part_times: Floats, part: Floats) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from testbed.errors import Interrupted
 from testbed.operate.engine.planned import now
 from testbed.operation_errors import OperationStopped
-from testbed.storage.owner import this_person
+from testbed.storage.owner import get_current_person
 
 SendCheck = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
@@ -87,13 +87,13 @@ def stop_on_interrupt(note: Callable[[str], None]) -> Iterator[None]:
         yield
         return
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def handle_interrupt(_number: int, _frame: FrameType | None) -> None:
         if _interrupt_requested.is_set():
             raise KeyboardInterrupt("Ctrl-C was pressed a second time while a step was running")
         _interrupt_requested.set()
         note("stopping after the current step; press Ctrl-C again to stop without waiting for it")
 
-    previous = signal.signal(signal.SIGINT, stop)
+    previous = signal.signal(signal.SIGINT, handle_interrupt)
     _interrupt_requested.clear()
     try:
         yield
@@ -118,7 +118,7 @@ class EmergencyStop:
         """Put the stop in force. On a full disk, the file stays empty but still stops all changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()
-        text = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "reason": reason})
+        text = json.dumps({"lab": self.lab, "at": now(), "who": get_current_person(), "reason": reason})
         try:
             self.path.write_text(f"{text}\n", encoding="utf-8")
         except OSError:
@@ -130,11 +130,11 @@ class EmergencyStop:
         self.path.unlink(missing_ok=True)
         return was_in_force
 
-    def check_before(self, following: str) -> None:
-        """Raise `OperationStopped` or `Interrupted` if the next stage, named `following`, must not start."""
+    def check_before(self, next_stage: str) -> None:
+        """Raise `OperationStopped` or `Interrupted` if the next stage, named `next_stage`, must not start."""
         self.check()
         if is_interrupted():
-            raise Interrupted(f"stopped by Ctrl-C before {following}; run `testbed resume` to continue")
+            raise Interrupted(f"stopped by Ctrl-C before {next_stage}; run `testbed resume` to continue")
 
     def check(self) -> None:
         """Raise `OperationStopped` if the stop is in force."""
@@ -142,11 +142,11 @@ class EmergencyStop:
             return
         try:
             record = json.loads(self.path.read_text(encoding="utf-8"))
-            what = f"{record['who']} stopped lab '{self.lab}' at {record['at'][:16].replace('T', ' ')} UTC"
-            what += f" ({record['reason']})" if record["reason"] else ""
+            problem = f"{record['who']} stopped lab '{self.lab}' at {record['at'][:16].replace('T', ' ')} UTC"
+            problem += f" ({record['reason']})" if record["reason"] else ""
         except (OSError, ValueError, KeyError):
-            what = f"lab '{self.lab}' is stopped"
+            problem = f"lab '{self.lab}' is stopped"
         raise OperationStopped(
-            f"{what}: nothing is sent. When it is safe, run `testbed stop LAB --release`, then `testbed "
+            f"{problem}: nothing is sent. When it is safe, run `testbed stop LAB --release`, then `testbed "
             "resume`"
         )

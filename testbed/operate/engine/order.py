@@ -39,35 +39,43 @@ def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
     """Yield the pairs of removals and additions, ordered so that the ports of each added pair are free."""
-    old = dict(list(removals))
-    holder = {output: source for source, output in old.items()}
-    new = dict(sorted(additions))
+    old_outputs = dict(list(removals))
+    inputs_by_output = {output: source for source, output in old_outputs.items()}
+    new_outputs = dict(sorted(additions))
 
     def remove(source: int) -> Iterator[Pair]:
-        if source in old:
-            yield source, old[source]
-            del holder[old.pop(source)]
+        if source in old_outputs:
+            yield source, old_outputs[source]
+            del inputs_by_output[old_outputs.pop(source)]
 
-    while new:
+    while new_outputs:
         # A circuit whose input gets no new circuit can be removed at any time, so its output counts as free.
-        free = (one for one, output in new.items() if holder.get(output, one) not in new.keys() - {one})
-        source = next(free, None)
+        free_inputs = (
+            input_port
+            for input_port, output in new_outputs.items()
+            if inputs_by_output.get(output, input_port) not in new_outputs.keys() - {input_port}
+        )
+        source = next(free_inputs, None)
         if source is None:  # only cycles remain: removing one circuit frees the output that another needs
-            yield from remove(min(new))
+            yield from remove(min(new_outputs))
             continue
         yield from remove(source)
-        yield from remove(holder.get(new[source], source))
-        yield source, new.pop(source)
-    yield from sorted(old.items())
+        yield from remove(inputs_by_output.get(new_outputs[source], source))
+        yield source, new_outputs.pop(source)
+    yield from sorted(old_outputs.items())
 
 
-def _chain_steps(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
+def _chain_steps(circuits_before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
     """Yield the steps with `before` and `after` set to the circuits of the switch in this order."""
     for step in steps:
-        pairs = before.pairs - step.pairs.pairs if step.kind == "remove" else before.pairs | step.pairs.pairs
-        after = CrossConnects(pairs)
-        yield replace(step, before=before, after=after)
-        before = after
+        pairs = (
+            circuits_before.pairs - step.pairs.pairs
+            if step.kind == "remove"
+            else circuits_before.pairs | step.pairs.pairs
+        )
+        circuits_after = CrossConnects(pairs)
+        yield replace(step, before=circuits_before, after=circuits_after)
+        circuits_before = circuits_after
 
 
 def _read_pair(step: Step) -> Pair:

@@ -29,7 +29,9 @@ class PlannedStep:
     @classmethod
     def from_step(cls, device: str, ordinal: int, address: str, step: Step) -> PlannedStep:
         """Return the planned form of a step of a switch."""
-        return cls(device, ordinal, address, step.kind, as_text(step.before), as_text(step.after))
+        return cls(
+            device, ordinal, address, step.kind, render_circuits(step.before), render_circuits(step.after)
+        )
 
 
 def now() -> str:
@@ -37,13 +39,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def as_text(connections: CrossConnects) -> str:
+def render_circuits(connections: CrossConnects) -> str:
     """Return circuits in the form of the journal: a JSON object from input to output."""
     return json.dumps(dict(connections))
 
 
-def from_text(text: str) -> CrossConnects:
-    """Return circuits that `as_text` wrote."""
+def parse_circuits(text: str) -> CrossConnects:
+    """Return circuits that `render_circuits` wrote."""
     return CrossConnects({int(source): output for source, output in json.loads(text).items()})
 
 
@@ -56,7 +58,7 @@ class SwitchGoal:
     scope: frozenset[int] | None
 
 
-def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
+def render_goal(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
     """Return the goal of a plan as text, from the address and the plan of each switch."""
     return json.dumps(
         {
@@ -71,7 +73,7 @@ def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
 
 
 def parse_goal(text: str) -> dict[str, SwitchGoal]:
-    """Return the goals in the output of `goal_text`, or {} for an empty text."""
+    """Return the goals in the output of `render_goal`, or {} for an empty text."""
     return {
         name: SwitchGoal(
             entry["address"],

@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
-from testbed.operate.engine.planned import PlannedStep, as_text, now
+from testbed.operate.engine.planned import PlannedStep, now, render_circuits
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replay_events
-from testbed.storage.owner import this_run
+from testbed.storage.owner import get_current_run
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
@@ -34,14 +34,16 @@ class StepLog:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def plan(self, operation: str, planned: Iterable[PlannedStep]) -> None:
+    def plan(self, operation: str, planned_steps: Iterable[PlannedStep]) -> None:
         """Store planned steps; steps that are already stored are unchanged."""
         with self._transaction() as connection:
-            self.plan_in(connection, operation, planned)
+            self.plan_in(connection, operation, planned_steps)
 
-    def plan_in(self, connection: sa.Connection, operation: str, planned: Iterable[PlannedStep]) -> None:
+    def plan_in(
+        self, connection: sa.Connection, operation: str, planned_steps: Iterable[PlannedStep]
+    ) -> None:
         """Store planned steps in an open transaction, see `plan`."""
-        for step in planned:
+        for step in planned_steps:
             _insert(connection, operation, step)
 
     def next_ordinals(self, operation: str) -> dict[str, int]:
@@ -52,12 +54,12 @@ class StepLog:
             .group_by(steps.c.switch)
         )
         with self._transaction() as connection:
-            return {device: last + 1 for device, last in connection.execute(query)}
+            return {device: last_ordinal + 1 for device, last_ordinal in connection.execute(query)}
 
-    def intend(self, operation: str, planned: Sequence[PlannedStep]) -> None:
+    def intend(self, operation: str, planned_steps: Sequence[PlannedStep]) -> None:
         """Store the intents of steps: from now on their bytes may be sent."""
         with self._transaction() as connection:
-            for step in planned:
+            for step in planned_steps:
                 _insert(connection, operation, step)
                 _advance(connection, operation, (step.device, step.ordinal), [StepEvent.INTEND])
 
@@ -71,20 +73,20 @@ class StepLog:
         operation: str,
         outcomes: Mapping[Key, tuple[Status, str | None]],
         *,
-        refused: bool = False,
+        is_refused: bool = False,
         reason: str = "",
     ) -> None:
-        """Store the outcome of steps: status and read-back of each. Pass `refused` if nothing was sent."""
+        """Store the outcome of steps: status and read-back of each. Pass `is_refused` if nothing was sent."""
         with self._transaction() as connection:
-            _close(connection, operation, outcomes, refused=refused, reason=reason)
+            _close(connection, operation, outcomes, is_refused=is_refused, reason=reason)
 
     def record(self, operation: str, device: str, ordinal: int, outcome: Outcome) -> None:
         """Store the outcome of a step of a switch, with its read-back."""
-        read_back = as_text(outcome.read_back.connections) if outcome.read_back else None
-        refused = outcome.read_back is None and outcome.status is Status.FAILED
+        read_back = render_circuits(outcome.read_back.connections) if outcome.read_back else None
+        is_refused = outcome.read_back is None and outcome.status is Status.FAILED
         reason = str(outcome.error) if outcome.error else ""
         self.close(
-            operation, {(device, ordinal): (outcome.status, read_back)}, refused=refused, reason=reason
+            operation, {(device, ordinal): (outcome.status, read_back)}, is_refused=is_refused, reason=reason
         )
 
     def give_up(self, operation: str, reason: str) -> None:
@@ -108,13 +110,13 @@ class StepLog:
     def replay(self, operation: str) -> dict[Key, StepState]:
         """Return the state of each step by replaying the stored events. Raises `TransitionError` if one is invalid."""
         query = sa.select(transitions).where(transitions.c.operation == operation).order_by("number")
-        events_of: dict[Key, list[StepEvent]] = {}
+        events_by_step: dict[Key, list[StepEvent]] = {}
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
-                events_of.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
+                events_by_step.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
             for key in _select_keys(connection, operation, [StepState.PLANNED]):
-                events_of.setdefault(key, [])
-        return {key: replay_events(events) for key, events in events_of.items()}
+                events_by_step.setdefault(key, [])
+        return {key: replay_events(events) for key, events in events_by_step.items()}
 
 
 def _close(
@@ -122,13 +124,13 @@ def _close(
     operation: str,
     outcomes: Mapping[Key, tuple[Status, str | None]],
     *,
-    refused: bool = False,
+    is_refused: bool = False,
     reason: str = "",
 ) -> None:
     for key, (status, read_back) in outcomes.items():
         state = _read_state(connection, operation, key)
-        events = [StepEvent.REFUSE] if refused else [_EVENT_OF_STATUS[status]]
-        if state is StepState.INTENT and not refused:
+        events = [StepEvent.REFUSE] if is_refused else [_EVENT_OF_STATUS[status]]
+        if state is StepState.INTENT and not is_refused:
             events.insert(0, StepEvent.SEND)
         if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
             continue
@@ -164,7 +166,7 @@ def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterab
     for event in events:
         state = next_state(state, event)
         row = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
-        connection.execute(sa.insert(transitions).values(row | {"run": this_run()}))
+        connection.execute(sa.insert(transitions).values(row | {"run": get_current_run()}))
     values = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
     connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 

@@ -26,18 +26,18 @@ KINDS = (BOARD_DARK, BOARD_SILENT)
 def judge_boards(
     links: tuple[BoardLink, ...],
     readings: Mapping[str, SwitchReading],
-    answers: Mapping[str, bool],
+    answers_by_link: Mapping[str, bool],
 ) -> Iterator[LinkFinding]:
     """Yield a finding for each attached port without light, or without an answer to its host."""
     for link in links:
-        end = link.port.transmit
-        reading = readings.get(end.switch)
-        power = reading.power.get(end.port) if reading else None
+        fibre_end = link.port.transmit
+        reading = readings.get(fibre_end.switch)
+        power = reading.power.get(fibre_end.port) if reading else None
         if power is not None and power.below_floor:
-            place = f"input {end.port} of {end.switch}"
-            yield BOARD_DARK.report(link.label, f"no light enters {place} from {link.label}")
-        elif answers.get(link.label) is False:
-            there = f"{link.host.name}/{link.nic.name}"
+            port_name = f"input {fibre_end.port} of {fibre_end.switch}"
+            yield BOARD_DARK.report(link.label, f"no light enters {port_name} from {link.label}")
+        elif answers_by_link.get(link.label) is False:
+            nic_name = f"{link.host.name}/{link.nic.name}"
             yield BOARD_SILENT.report(
-                link.label, f"{link.port.address} does not answer {link.host.name}, attached by {there}"
+                link.label, f"{link.port.address} does not answer {link.host.name}, attached by {nic_name}"
             )

@@ -28,10 +28,10 @@ from testbed.lab.model import Lab, LabHost, make_shard
 from testbed.operate.design import load_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
-from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
+from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import count_deviations, is_bare
-from testbed.operate.unfinished import SwitchCircuit, Unfinished
+from testbed.operate.unfinished import IncompleteOperation, SwitchCircuit
 
 UNFINISHED = FindingKind(
     "unfinished",
@@ -42,7 +42,7 @@ UNFINISHED = FindingKind(
 
 
 @dataclass(frozen=True, slots=True)
-class HalfWay:
+class InterruptedState:
     """State in which an unfinished apply has left a host, and its description."""
 
     state: PlannedState
@@ -60,21 +60,21 @@ class Effects:
     plan: LabPlan
     evidence: Evidence
     macs: Macs
-    left: tuple[Unfinished, ...]
+    unfinished: tuple[IncompleteOperation, ...]
 
     @cached_property
-    def apply(self) -> Unfinished | None:
+    def apply(self) -> IncompleteOperation | None:
         """The unfinished apply of the topology that is being verified, or None."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
-        ours = (
+        matching_applies = (
             unfinished
-            for unfinished in self.left
+            for unfinished in self.unfinished
             if unfinished.intent and unfinished.intent.hosts == hosts and not unfinished.lacks_proof
         )
         return next(
             (
                 unfinished
-                for unfinished in ours
+                for unfinished in matching_applies
                 if unfinished.intent and set(unfinished.intent.wiring.links) == links
             ),
             None,
@@ -87,11 +87,11 @@ class Effects:
         for intent in self.apply.replaced if self.apply else ():
             try:
                 intent.check_fits(self.lab)
-                here = make_shard(self.lab, intent.hosts)
-                circuits_of(here, intent.wiring)
+                job_lab = make_shard(self.lab, intent.hosts)
+                list_circuits(job_lab, intent.wiring)
             except TestbedError:
                 continue
-            epochs.append((here, intent))
+            epochs.append((job_lab, intent))
         return tuple(epochs)
 
     @cached_property
@@ -114,8 +114,8 @@ class Effects:
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(
-            (intent, frozenset(map(_make_key, circuits_of(here, intent.wiring))))
-            for here, intent in self.before
+            (intent, frozenset(map(_make_key, list_circuits(job_lab, intent.wiring))))
+            for job_lab, intent in self.before
         )
 
     @cached_property
@@ -128,13 +128,16 @@ class Effects:
         """Labels of planned circuits that the apply has not made yet: their ports are free or hold earlier circuits."""
         if self.apply is None or self.apply.circuits_stood:
             return frozenset()
-        at_inputs = {held[:2]: held for held in self.current_circuits}
-        at_outputs = {(held[0], held[2]): held for held in self.current_circuits}
+        circuits_by_input = {circuit[:2]: circuit for circuit in self.current_circuits}
+        circuits_by_output = {(circuit[0], circuit[2]): circuit for circuit in self.current_circuits}
         return frozenset(
             self.lab.link_label(circuit.link)
             for circuit in self.plan.circuits
             if circuit.switch in self.evidence.switches and not self._was_never_missing(circuit)
-            if {at_inputs.get(_make_key(circuit)[:2]), at_outputs.get((circuit.switch, circuit.output_port))}
+            if {
+                circuits_by_input.get(_make_key(circuit)[:2]),
+                circuits_by_output.get((circuit.switch, circuit.output_port)),
+            }
             <= {None, *self.circuits_before}
         )
 
@@ -147,35 +150,40 @@ class Effects:
     @cached_property
     def extra(self) -> frozenset[str]:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
-        ours, remaining = own_ports(self.lab), (self.current_circuits & self.circuits_before) - self.planned
+        lab_ports, old_circuits = (
+            list_lab_ports(self.lab),
+            (self.current_circuits & self.circuits_before) - self.planned,
+        )
         return self._label_circuits(
-            circuit for circuit in remaining if not ours.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
+            circuit
+            for circuit in old_circuits
+            if not lab_ports.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
         )
 
-    def circuits_of_discovery(self, discovery: Unfinished) -> frozenset[str]:
+    def circuits_of_discovery(self, discovery: IncompleteOperation) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
         return self._label_circuits((self.current_circuits & discovery.circuits) - self.planned)
 
     def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
-        owners = port_owners(self.lab)
-        return frozenset(pair_label(owners, circuit[0], circuit[1:]) for circuit in circuits)
+        owners = find_port_owners(self.lab)
+        return frozenset(label_pair(owners, circuit[0], circuit[1:]) for circuit in circuits)
 
     @property
     def explained(self) -> dict[str, frozenset[str]]:
         """Labels of circuits that these operations explain, by kind of finding."""
-        extra = self.extra.union(*map(self.circuits_of_discovery, self.left))
+        extra = self.extra.union(*map(self.circuits_of_discovery, self.unfinished))
         return {"missing_circuit": self.missing, "extra_circuit": extra}
 
     @cached_property
     def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Host configurations of each replaced epoch."""
         return tuple(
-            (intent, forwarding_plan(here, intent.wiring, routes, self.macs, further))
-            for here, intent in self.before
+            (intent, forwarding_plan(job_lab, intent.wiring, routes, self.macs, further))
+            for job_lab, intent in self.before
             for routes, *further in [_load_routes(intent)]
         )
 
-    def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> HalfWay | None:
+    def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> InterruptedState | None:
         """Return the most likely state in which the apply has left a host.
 
         This is the state with the fewest deviations from the kernel. Return None if no state has fewer than the plan,
@@ -193,31 +201,35 @@ class Effects:
                 break
         return None if min_deviations and is_bare(self.lab, host, planned, state) else best_match
 
-    def _list_states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
+    def _list_states(self, host: LabHost, part: HostForwarding) -> Iterator[InterruptedState]:
         """Yield the states before the apply and during its installation. The last state, the plan, is left out."""
-        earlier = [
+        earlier_states = [
             (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
             for intent, parts in self.parts_before
             if host.name in parts
         ]
-        for state, words in earlier or [(NOTHING, "not configured")]:
-            before, *between, _ = states_while_installing(state, part)
-            yield HalfWay(before, words)
-            yield from (HalfWay(partial_state, "partly configured") for partial_state in between)
+        for state, description in earlier_states or [(NOTHING, "not configured")]:
+            first_state, *partial_states, _ = states_while_installing(state, part)
+            yield InterruptedState(first_state, description)
+            yield from (
+                InterruptedState(partial_state, "partly configured") for partial_state in partial_states
+            )
 
-    def findings(self, half_way: Mapping[str, HalfWay]) -> Iterator[LinkFinding]:
+    def findings(self, half_way: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
         """Yield a finding for each operation with what it explains. `half_way` is the state of hosts by name."""
-        for unfinished in self.left:
+        for unfinished in self.unfinished:
             is_apply = unfinished is self.apply
             effects = [*self._describe_circuits(), *_describe_hosts(half_way)] if is_apply else []
-            existing = self.circuits_of_discovery(unfinished)
+            existing_circuits = self.circuits_of_discovery(unfinished)
             effects += (
-                [f"{len(existing)} of its circuits still exist: {list_some(sorted(existing))}"]
-                if existing
+                [
+                    f"{len(existing_circuits)} of its circuits still exist: {list_some(sorted(existing_circuits))}"
+                ]
+                if existing_circuits
                 else []
             )
             detail = f"{unfinished.detail}: {'; '.join(effects)}" if effects else unfinished.detail
-            circuits = existing | (self.missing | self.extra if is_apply else frozenset())
+            circuits = existing_circuits | (self.missing | self.extra if is_apply else frozenset())
             yield UNFINISHED.report(unfinished.operation, detail, unfinished.hint, tuple(sorted(circuits)))
 
     def _describe_circuits(self) -> Iterator[str]:
@@ -233,14 +245,14 @@ def _load_routes(intent: Intent) -> tuple[Routes, ...]:
         design = load_design(intent)
     except TestbedError:
         return (find_routes(intent.wiring),)
-    return (design.routes, *design.further)
+    return (design.routes, *design.further_routes)
 
 
 def _make_key(circuit: Circuit) -> SwitchCircuit:
     return circuit.switch, circuit.input_port, circuit.output_port
 
 
-def _describe_hosts(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
-    for words in dict.fromkeys(host_state.words for host_state in half_way.values()):
-        hosts = [host for host, host_state in half_way.items() if host_state.words == words]
-        yield f"{len(hosts)} hosts are {words} ({', '.join(hosts)})"
+def _describe_hosts(half_way: Mapping[str, InterruptedState]) -> Iterator[str]:
+    for description in dict.fromkeys(host_state.words for host_state in half_way.values()):
+        hosts = [host for host, host_state in half_way.items() if host_state.words == description]
+        yield f"{len(hosts)} hosts are {description} ({', '.join(hosts)})"

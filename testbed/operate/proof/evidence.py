@@ -18,8 +18,8 @@ from testbed.lab.model import Lab
 from testbed.operate.boards import find_board_links, ping_boards
 from testbed.operate.light import SwitchReading, read_ports
 from testbed.operate.model import Circuit, LabPlan
-from testbed.operate.plan import board_ports, ports_of
-from testbed.operate.proof.reach_findings import Way
+from testbed.operate.plan import list_board_ports, list_used_ports
+from testbed.operate.proof.reach_findings import RoundTrip
 from testbed.operate.proof.receivers import Readings
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ WINDOW_S = 0.25
 class Evidence:
     """Everything that a proof judges.
 
-    `off` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for each set of
-    routes. `changing` names switches whose circuits changed during every attempt to read the lab. `failures` maps hosts
-    that answer to the parts of the proof that they could not run, each with the reason. `boards` says for each port of
-    a board, by label, whether it answers its host.
+    `unreachable` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for
+    each set of routes. `changing` names switches whose circuits changed during every attempt to read the lab.
+    `failures` maps hosts that answer to the parts of the proof that they could not run, each with the reason. `boards`
+    says for each port of a board, by label, whether it answers its host.
     """
 
     switches: Mapping[str, SwitchReading]
-    off: Mapping[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
     probe: ProbeReport | None = None
     kernels: Mapping[str, KernelState] = field(default_factory=dict)
     received: Readings = field(default_factory=dict)
@@ -66,8 +66,8 @@ def gather(
     fleet: Fleet | None,
     *,
     epoch: int,
-    off: Mapping[str, str],
-    pings: Mapping[Way, int] | None = None,
+    unreachable: Mapping[str, str],
+    pings: Mapping[RoundTrip, int] | None = None,
 ) -> Evidence:
     """Read switches and hosts and return the evidence. Nothing is changed.
 
@@ -78,15 +78,15 @@ def gather(
     """
     evidence = Evidence({})
     for _ in range(ATTEMPTS):
-        readings, silent = _read_switches(lab, plan.circuits, switches)
-        off_now = {**off, **silent}
+        readings, silent_switches = _read_switches(lab, plan.circuits, switches)
+        all_unreachable = {**unreachable, **silent_switches}
         if fleet is None:
-            return Evidence(readings, off_now)
-        evidence = _gather_from_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, pings=pings)
-        changing = _find_changed_switches(readings, switches)
-        if not changing:
+            return Evidence(readings, all_unreachable)
+        evidence = _gather_from_hosts(lab, plan, fleet, readings, all_unreachable, epoch=epoch, pings=pings)
+        changed_switches = _find_changed_switches(readings, switches)
+        if not changed_switches:
             return evidence
-    return Evidence(readings, off_now, changing=changing)
+    return Evidence(readings, all_unreachable, changing=changed_switches)
 
 
 def _read_switches(
@@ -94,15 +94,15 @@ def _read_switches(
 ) -> tuple[dict[str, SwitchReading], dict[str, str]]:
     """Return the readings of the switches that answer, and the errors of the others."""
     readings: dict[str, SwitchReading] = {}
-    silent: dict[str, str] = {}
+    silent_switches: dict[str, str] = {}
     for name, switch in switches.items():
-        own = ports_of(circuit for circuit in circuits if circuit.switch == name)
-        boards = {(name, port) for port in board_ports(lab, name)}
+        circuit_ports = list_used_ports(circuit for circuit in circuits if circuit.switch == name)
+        boards = {(name, port) for port in list_board_ports(lab, name)}
         try:
-            readings |= read_ports(own | boards, {name: switch})
+            readings |= read_ports(circuit_ports | boards, {name: switch})
         except TransportError as error:
-            silent[name] = str(error)
-    return readings, silent
+            silent_switches[name] = str(error)
+    return readings, silent_switches
 
 
 def _find_changed_switches(
@@ -121,20 +121,20 @@ def _gather_from_hosts(
     plan: LabPlan,
     fleet: Fleet,
     readings: Mapping[str, SwitchReading],
-    off: Mapping[str, str],
+    unreachable: Mapping[str, str],
     *,
     epoch: int,
-    pings: Mapping[Way, int] | None,
+    pings: Mapping[RoundTrip, int] | None,
 ) -> Evidence:
     names = [host.name for host in lab.hosts]
-    connected = set(names[: plan.wiring.nodes])
+    connected_hosts = set(names[: plan.wiring.nodes])
 
     def ping(part: Fleet) -> tuple[Reachability, ...]:
-        hosts = [host for host in part.hosts if host.name in connected]
+        hosts = [host for host in part.hosts if host.name in connected_hosts]
         sets: list[dict[tuple[str, str], int]] = []
-        for way, count in sorted((pings or {}).items()):
-            sets += [{} for _ in range(way.set + 1 - len(sets))]
-            sets[way.set][names[way.source], names[way.target]] = count
+        for host_pair, count in sorted((pings or {}).items()):
+            sets += [{} for _ in range(host_pair.set + 1 - len(sets))]
+            sets[host_pair.set][names[host_pair.source], names[host_pair.target]] = count
         return ping_sets(part, sets, hosts=hosts, mtu=lab.link.mtu)
 
     parts: dict[str, Callable[[Fleet], Any]] = {
@@ -147,7 +147,7 @@ def _gather_from_hosts(
             PINGS: ping,
         }
     # The probe mostly waits, and no part disturbs another.
-    links = find_board_links(lab, {name: one.snapshot.connections for name, one in readings.items()})
+    links = find_board_links(lab, {name: reading.snapshot.connections for name, reading in readings.items()})
     with ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
         futures = {name: pool.submit(run_where_possible, run, fleet) for name, run in parts.items()}
         boards = pool.submit(run_where_possible, lambda part: ping_boards(part, links), fleet)
@@ -158,12 +158,12 @@ def _gather_from_hosts(
             failures.setdefault(host, {})[name] = reason
     off_hosts = {}
     for host, reasons in failures.items():
-        own_parts = parts.keys() - (set() if host in connected else {PINGS})
+        own_parts = parts.keys() - (set() if host in connected_hosts else {PINGS})
         if len(own_parts) > 1 and reasons.keys() >= own_parts:
             off_hosts[host] = reasons[LINKS]
     return Evidence(
         readings,
-        {**off, **off_hosts},
+        {**unreachable, **off_hosts},
         answers[LINKS],
         answers.get(KERNELS, {}),
         answers.get(RECEIVERS, {}),

@@ -127,8 +127,8 @@ class _Comparison:
     @cached_property
     def networks(self) -> tuple[IPv4Network, ...]:
         """Networks of the lab that concern the host: its own addresses, and the targets of planned routes."""
-        own = (address for addresses in self.planned.addresses.values() for address in addresses)
-        return tuple(IPv4Network(block, strict=False) for block in {*own, *self.planned.routes})
+        own_addresses = (address for addresses in self.planned.addresses.values() for address in addresses)
+        return tuple(IPv4Network(block, strict=False) for block in {*own_addresses, *self.planned.routes})
 
     def is_usable(self, device: str) -> bool:
         """Return whether an interface exists, is up, and is not part of a bridge, bond or VRF."""
@@ -172,9 +172,15 @@ class _Comparison:
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Pairs of a planned route and the different route that the kernel has instead, of any origin."""
         pairs = [(r, self.kernel_routes[t]) for t, r in self.judged_routes.items() if t in self.kernel_routes]
-        pairs += [(r, held) for held, target in self._inner_routes.items() for r in self._find_judged(target)]
+        pairs += [
+            (r, kernel_route)
+            for kernel_route, target in self._inner_routes.items()
+            for r in self._find_judged(target)
+        ]
         return tuple(
-            (route, held) for route, held in pairs if _select_path_fields(route) != _select_path_fields(held)
+            (route, kernel_route)
+            for route, kernel_route in pairs
+            if _select_path_fields(route) != _select_path_fields(kernel_route)
         )
 
     def _find_judged(self, target: str) -> Iterator[Route]:
@@ -187,23 +193,27 @@ class _Comparison:
         blocks = [
             (ip_network(target), target) for target in self.planned.routes if not target.endswith("/32")
         ]
-        others = (route for route in self.state.routes if route.target not in self.planned.routes)
-        held = [(route, ip_network(route.target)) for route in others if "/" in route.target]
+        unplanned_routes = (route for route in self.state.routes if route.target not in self.planned.routes)
+        unplanned_blocks = [
+            (route, ip_network(route.target)) for route in unplanned_routes if "/" in route.target
+        ]
         return {
             route: target
-            for route, part in held
+            for route, route_block in unplanned_blocks
             for block, target in blocks
-            if part != block and part.version == block.version and part.subnet_of(block)  # type: ignore[arg-type]
+            if route_block != block and route_block.version == block.version and route_block.subnet_of(block)  # type: ignore[arg-type]
         }
 
     @cached_property
     def extra_routes(self) -> tuple[Route, ...]:
         """Routes with lightbed's protocol number that are not planned and do not lead to boards of the lab."""
-        ours = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
+        own_routes = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
         boards = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
-        expected = self.planned.routes.keys() | boards
+        expected_targets = self.planned.routes.keys() | boards
         return tuple(
-            route for route in ours if route.target not in expected and route not in self._inner_routes
+            route
+            for route in own_routes
+            if route.target not in expected_targets and route not in self._inner_routes
         )
 
     @cached_property
@@ -219,10 +229,10 @@ class _Comparison:
     @cached_property
     def is_bare(self) -> bool:
         """True if nothing of any plan was installed."""
-        ours = any(route.protocol == str(ROUTE_PROTOCOL) for route in self.state.routes)
-        entries = self.planned.neighbours.keys() & self.state.neighbours.keys()
-        usable = any(self.is_usable(route.device) for route in self.planned.routes.values())
-        return usable and not ours and not entries
+        has_own_routes = any(route.protocol == str(ROUTE_PROTOCOL) for route in self.state.routes)
+        planned_entries = self.planned.neighbours.keys() & self.state.neighbours.keys()
+        has_usable_nic = any(self.is_usable(route.device) for route in self.planned.routes.values())
+        return has_usable_nic and not has_own_routes and not planned_entries
 
     @cached_property
     def is_of_another_topology(self) -> bool:
@@ -242,12 +252,12 @@ def _select_path_fields(route: Route) -> tuple[str, str, str, str]:
     return route.device, route.gateway, route.source, route.options
 
 
-def _describe_error(held: Neighbour | None, mac: str) -> str:
-    if held is None or not held.mac:
+def _describe_error(neighbour: Neighbour | None, mac: str) -> str:
+    if neighbour is None or not neighbour.mac:
         return "missing"
-    if UNKNOWN_MAC not in (mac, held.mac) and held.mac != mac:
-        return f"at {held.mac}, not {mac}"
-    return "" if held.is_permanent else "learnt, not permanent"
+    if UNKNOWN_MAC not in (mac, neighbour.mac) and neighbour.mac != mac:
+        return f"at {neighbour.mac}, not {mac}"
+    return "" if neighbour.is_permanent else "learnt, not permanent"
 
 
 def _judge_interfaces(comparison: _Comparison) -> Iterator[LinkFinding]:
@@ -267,9 +277,9 @@ def _judge_interfaces(comparison: _Comparison) -> Iterator[LinkFinding]:
             yield WRONG_MASTER.report(subject, detail)
         if comparison.is_bare:
             continue
-        planned = comparison.planned.mtus.get(nic.name, interface.mtu)
-        if interface.mtu != planned:
-            yield WRONG_MTU.report(subject, f"the MTU is {interface.mtu}, not {planned}")
+        planned_mtu = comparison.planned.mtus.get(nic.name, interface.mtu)
+        if interface.mtu != planned_mtu:
+            yield WRONG_MTU.report(subject, f"the MTU is {interface.mtu}, not {planned_mtu}")
         yield from _judge_rate(comparison.lab, subject, interface)
 
 
@@ -319,32 +329,34 @@ def _find_earlier_rules(comparison: _Comparison) -> Iterator[str]:
 
 
 def _judge_rate(lab: Lab, subject: str, interface: Interface) -> Iterator[LinkFinding]:
-    planned, rate = lab.link.rate_mbps, interface.rate_mbps
-    if rate is not None and abs(rate - planned) > RATE_TOLERANCE * planned:
-        yield WRONG_RATE.report(subject, f"the NIC sends at {rate:g} Mbit/s, not {planned:g}")
+    planned_mbps, rate = lab.link.rate_mbps, interface.rate_mbps
+    if rate is not None and abs(rate - planned_mbps) > RATE_TOLERANCE * planned_mbps:
+        yield WRONG_RATE.report(subject, f"the NIC sends at {rate:g} Mbit/s, not {planned_mbps:g}")
 
 
 def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about missing addresses, and about unplanned addresses on NICs; lo may have other addresses."""
-    for device, planned in comparison.planned.addresses.items():
+    for device, planned_addresses in comparison.planned.addresses.items():
         interface = comparison.state.interfaces.get(device)
         if interface is None:
             continue
-        words = [f"{address} is missing" for address in sorted(planned - interface.addresses)]
+        deviations = [f"{address} is missing" for address in sorted(planned_addresses - interface.addresses)]
         if device != _LOOPBACK:
-            words += [f"{address} is not planned" for address in sorted(interface.addresses - planned)]
-        if words:
+            deviations += [
+                f"{address} is not planned" for address in sorted(interface.addresses - planned_addresses)
+            ]
+        if deviations:
             subject = f"{comparison.host.name}/{device}"
-            yield _list_facts(WRONG_ADDRESS, subject, words, f"of the addresses of {device} ")
+            yield _list_facts(WRONG_ADDRESS, subject, deviations, f"of the addresses of {device} ")
 
 
 def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about addresses of other hosts on lo and other interfaces, which an apply does not remove."""
     owners = {
-        f"{address}/32": other.name
-        for other in (*comparison.lab.hosts, *comparison.lab.others)
-        if other.name != comparison.host.name
-        for address in (*set_addresses(other), *(nic.address for nic in other.nics))
+        f"{address}/32": other_host.name
+        for other_host in (*comparison.lab.hosts, *comparison.lab.others)
+        if other_host.name != comparison.host.name
+        for address in (*set_addresses(other_host), *(nic.address for nic in other_host.nics))
     }
     for device, interface in comparison.state.interfaces.items():
         if device in {nic.name for nic in comparison.host.nics}:
@@ -374,19 +386,19 @@ def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
             if sysctls.get(path, "1") != "1":
                 detail = f"{path} is {sysctls[path]}: packets that arrive there are dropped"
                 yield FORWARDING_OFF.report(f"{host}/{nic.name}", detail)
-    wrong = [
+    wrong_settings = [
         f"{path} is {sysctls.get(path, 'not there')}, not {value}"
         for path, value in comparison.planned.sysctls.items()
         if path not in forwarding_settings and sysctls.get(path) != value and _can_exist(comparison, path)
     ]
-    if wrong:
-        yield _list_facts(WRONG_SYSCTL, host, wrong)
+    if wrong_settings:
+        yield _list_facts(WRONG_SYSCTL, host, wrong_settings)
 
 
 def _can_exist(comparison: _Comparison, path: str) -> bool:
     """Return whether a setting can exist. A missing interface has no settings, but its own finding."""
-    missing = (nic.name for nic in comparison.host.nics if nic.name not in comparison.state.interfaces)
-    return not any(f"/{name}/" in path for name in missing)
+    missing_nics = (nic.name for nic in comparison.host.nics if nic.name not in comparison.state.interfaces)
+    return not any(f"/{name}/" in path for name in missing_nics)
 
 
 def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
@@ -394,20 +406,23 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
     if comparison.is_of_another_topology:
         return
     host, total = comparison.host.name, len(comparison.planned.routes)
-    missing, wrong = comparison.missing_routes, comparison.wrong_routes
+    missing_routes, wrong_routes = comparison.missing_routes, comparison.wrong_routes
     neighbours = comparison.wrong_neighbours
     if neighbours:
-        words = [f"{address} on {device} is {what}" for device, address, what in neighbours]
-        yield _list_facts(WRONG_NEIGHBOUR, host, words, "neighbour ")
-    if missing:
-        count = "none" if len(missing) == total else f"{total - len(missing)}"
-        words = [_describe_route(route) for route in missing]
+        descriptions = [f"{address} on {device} is {error}" for device, address, error in neighbours]
+        yield _list_facts(WRONG_NEIGHBOUR, host, descriptions, "neighbour ")
+    if missing_routes:
+        count = "none" if len(missing_routes) == total else f"{total - len(missing_routes)}"
+        descriptions = [_describe_route(route) for route in missing_routes]
         yield _list_facts(
-            MISSING_ROUTE, host, words, f"{count} of {total} planned routes is there; missing: "
+            MISSING_ROUTE, host, descriptions, f"{count} of {total} planned routes is there; missing: "
         )
-    if wrong:
-        words = [f"{_describe_route(held)}, not {_describe_route(route)}" for route, held in wrong]
-        yield _list_facts(WRONG_ROUTE, host, words)
+    if wrong_routes:
+        descriptions = [
+            f"{_describe_route(kernel_route)}, not {_describe_route(route)}"
+            for route, kernel_route in wrong_routes
+        ]
+        yield _list_facts(WRONG_ROUTE, host, descriptions)
     if comparison.extra_routes:
         yield _list_facts(EXTRA_ROUTE, host, [_describe_route(route) for route in comparison.extra_routes])
 
@@ -416,10 +431,10 @@ def _judge_topology(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield one finding if the host holds another topology."""
     if comparison.is_of_another_topology:
         host, total = comparison.host.name, len(comparison.planned.routes)
-        missing, wrong = comparison.missing_routes, comparison.wrong_routes
+        missing_routes, wrong_routes = comparison.missing_routes, comparison.wrong_routes
         neighbours = comparison.wrong_neighbours
         detail = (
-            f"on {host} {len(missing) + len(wrong)} of {total} routes and {len(neighbours)} of "
+            f"on {host} {len(missing_routes) + len(wrong_routes)} of {total} routes and {len(neighbours)} of "
             f"{len(comparison.planned.neighbours)} neighbours are not those of this plan"
         )
         yield OTHER_TOPOLOGY.report(host, detail)

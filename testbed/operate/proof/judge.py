@@ -15,14 +15,20 @@ from testbed.lab.model import Lab
 from testbed.operate.boards import BoardLink, find_board_links
 from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.probe_findings import compare, find_silent_links, links_received
+from testbed.operate.probe_findings import compare, count_received_links, find_silent_links
 from testbed.operate.proof.board_findings import judge_boards
-from testbed.operate.proof.effects import Effects, HalfWay
+from testbed.operate.proof.effects import Effects, InterruptedState
 from testbed.operate.proof.evidence import Evidence, gather
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
-from testbed.operate.proof.reach_findings import Blame, Way, count_pings, find_loss_floor, judge_reachability
+from testbed.operate.proof.reach_findings import (
+    Blame,
+    RoundTrip,
+    count_pings,
+    find_loss_floor,
+    judge_reachability,
+)
 from testbed.operate.proof.receivers import judge_receivers, merge_cable_findings
-from testbed.operate.unfinished import Unfinished
+from testbed.operate.unfinished import IncompleteOperation
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -57,8 +63,8 @@ def verify_circuits(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[LinkFinding, ...]:
     """Read the switches and return findings about their circuits. Nothing is changed."""
-    planned = tuple(circuits)
-    return judge_circuits(lab, planned, read_light(planned, switches))
+    planned_circuits = tuple(circuits)
+    return judge_circuits(lab, planned_circuits, read_light(planned_circuits, switches))
 
 
 def verify_lab(
@@ -69,38 +75,38 @@ def verify_lab(
     *,
     epoch: int = 0,
     routes: Routes | None = None,
-    further: tuple[Routes, ...] = (),
-    off: Mapping[str, str] | None = None,
-    left: tuple[Unfinished, ...] = (),
+    further_routes: tuple[Routes, ...] = (),
+    unreachable: Mapping[str, str] | None = None,
+    unfinished: tuple[IncompleteOperation, ...] = (),
 ) -> VerifyReport:
     """Read the lab and compare it with a plan: the switches; with a fleet, every fibre; with `routes`, also packets.
 
-    Without a fleet (modelled hosts), only the switches are read and `links_received` is 0. `off` maps switches and
-    hosts that do not answer to the reason; each is a finding. Each unfinished operation (`left`) is a finding with all
-    that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
+    Without a fleet (modelled hosts), only the switches are read and `links_received` is 0. `unreachable` maps switches
+    and hosts that do not answer to the reason; each is a finding. Each unfinished operation (`unfinished`) is a finding
+    with all that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
-    sets = (routes, *further) if routes else ()
+    sets = (routes, *further_routes) if routes else ()
     pings = count_pings(sets) if sets else None
-    evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, pings=pings)
-    findings = judge(lab, plan, routes, evidence, left, further)
-    held = {
+    evidence = gather(lab, plan, switches, fleet, epoch=epoch, unreachable=unreachable or {}, pings=pings)
+    findings = judge(lab, plan, routes, evidence, unfinished, further_routes)
+    held_pairs = {
         name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
     }
-    received = links_received(lab, plan.wiring, evidence.probe) if evidence.probe else 0
-    report = VerifyReport(len(plan.circuits), received, findings, held=held)
+    received_count = count_received_links(lab, plan.wiring, evidence.probe) if evidence.probe else 0
+    report = VerifyReport(len(plan.circuits), received_count, findings, held=held_pairs)
     if not evidence.reached:
         return report
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
-    missing = {pair for reachability in evidence.reached for pair in reachability.missing}
+    unanswered = {pair for reachability in evidence.reached for pair in reachability.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
-    sent = {
-        Way(number, nodes[a], nodes[b]): count
+    ping_counts = {
+        RoundTrip(number, nodes[a], nodes[b]): count
         for number, reachability in enumerate(evidence.reached)
         for (a, b), (_, count) in reachability.lost.items()
     }
-    floor = find_loss_floor(sets, sent)
-    answered = len(evidence.reached[0].answered - missing)
-    return replace(report, pairs=pairs, pairs_reached=answered, loss_floor=floor)
+    loss_floor = find_loss_floor(sets, ping_counts)
+    answered_count = len(evidence.reached[0].answered - unanswered)
+    return replace(report, pairs=pairs, pairs_reached=answered_count, loss_floor=loss_floor)
 
 
 def judge(
@@ -108,22 +114,23 @@ def judge(
     plan: LabPlan,
     routes: Routes | None,
     evidence: Evidence,
-    left: tuple[Unfinished, ...] = (),
-    further: tuple[Routes, ...] = (),
+    unfinished: tuple[IncompleteOperation, ...] = (),
+    further_routes: tuple[Routes, ...] = (),
 ) -> tuple[LinkFinding, ...]:
     """Return the findings about the evidence. Kernels and pings are judged only with `routes`.
 
-    Unfinished operations (`left`) come first, each with what it explains. `further` holds the other sets of routes.
+    Unfinished operations (`unfinished`) come first, each with what it explains. `further_routes` holds the other sets
+    of routes.
     """
     macs = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip
-    case = _Case(lab, plan, evidence, Effects(lab, plan, evidence, macs, left))
+    case = _Case(lab, plan, evidence, Effects(lab, plan, evidence, macs, unfinished))
     if evidence.changing:
         return (*case.effects.findings({}), *_judge_devices(case))
-    findings_of_hosts, half_way = _judge_hosts(case, routes, further) if routes else ({}, {})
-    findings = [*case.effects.findings(half_way), *_judge_devices(case), *_judge_light(case)]
-    sets = (routes, *further) if routes else ()
-    blame = Blame(case.silent_links, case.nodes_that_fail(findings_of_hosts, half_way))
+    findings_of_hosts, interrupted_states = _judge_hosts(case, routes, further_routes) if routes else ({}, {})
+    findings = [*case.effects.findings(interrupted_states), *_judge_devices(case), *_judge_light(case)]
+    sets = (routes, *further_routes) if routes else ()
+    blame = Blame(case.silent_links, case.nodes_that_fail(findings_of_hosts, interrupted_states))
     findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
     packets = judge_reachability(
         lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, findings_of_hosts)
@@ -147,7 +154,7 @@ class _Case:
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
             for index, nic in enumerate(host.nics)
-            if host.name in self.evidence.off or not self._is_up(host.name, nic.name)
+            if host.name in self.evidence.unreachable or not self._is_up(host.name, nic.name)
         )
 
     def _is_up(self, host: str, nic: str) -> bool:
@@ -174,14 +181,14 @@ class _Case:
     def current_circuits(self) -> tuple[Circuit, ...]:
         """Circuits that switches hold between NICs of the lab, and planned circuits of switches without a reading."""
         snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
-        assumed = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
-        return (*find_held_circuits(self.lab, snapshots), *assumed)
+        assumed_circuits = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
+        return (*find_held_circuits(self.lab, snapshots), *assumed_circuits)
 
     @cached_property
     def board_links(self) -> tuple[BoardLink, ...]:
         """NICs that the switches connect with a port of a board."""
         return find_board_links(
-            self.lab, {name: one.snapshot.connections for name, one in self.evidence.switches.items()}
+            self.lab, {name: reading.snapshot.connections for name, reading in self.evidence.switches.items()}
         )
 
     @cached_property
@@ -204,18 +211,18 @@ class _Case:
     @cached_property
     def excused_links(self) -> frozenset[Link]:
         """Links to ignore in the link probe, because another finding explains why no frame arrives."""
-        planned, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
+        planned_links, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
         return frozenset(
             circuit.link
             for circuit in self.current_circuits
             if circuit.link in self.dark_links
             or circuit.link not in links  # reported as an extra circuit
-            or circuit.switch in self.evidence.off
+            or circuit.switch in self.evidence.unreachable
             or not self.silent_nics.isdisjoint(circuit.link)
             or circuit.link.target in self.filtered_nics
             or self._is_unprobed(circuit.link)
             or (
-                circuit.link.source in planned
+                circuit.link.source in planned_links
                 and not self.has_carrier(circuit.link.source)
                 and self.has_carrier(circuit.link.target)
             )
@@ -243,24 +250,24 @@ class _Case:
         )
 
     def nodes_that_fail(
-        self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], half_way: Iterable[str]
+        self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
-        failing = {*self.evidence.off, *half_way} | {
+        failing_hosts = {*self.evidence.unreachable, *interrupted_hosts} | {
             host
             for host, findings in findings_of_hosts.items()
             if any(finding.stops_packets for finding in findings)
         }
-        return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing)
+        return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing_hosts)
 
 
 def _judge_devices(case: _Case) -> Iterator[LinkFinding]:
     """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
     switches = {switch.name for switch in case.lab.switches}
-    for name, reason in case.evidence.off.items():
+    for name, reason in case.evidence.unreachable.items():
         yield (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
     for host, parts in case.evidence.failures.items():
-        detail = "; ".join(f"{part}: {why}" for part, why in parts.items())
+        detail = "; ".join(f"{part}: {reason}" for part, reason in parts.items())
         yield NOT_PROBED.report(host, detail)
     for name in case.evidence.changing:
         yield CHANGING.report(name, f"the circuits of {name} changed during every reading")
@@ -269,33 +276,33 @@ def _judge_devices(case: _Case) -> Iterator[LinkFinding]:
 def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     """Yield findings about circuits, light and fibres."""
     lab, plan, evidence = case.lab, case.plan, case.evidence
-    explained = case.effects.explained
-    findings = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained)
+    explained_labels = case.effects.explained
+    findings = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained_labels)
     if evidence.probe:
         wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.current_circuits))
         findings += compare(lab, wiring, evidence.probe, case.excused_links)
     yield from merge_cable_findings(lab, plan.circuits, evidence.switches, findings)
-    dark = case.dark_links | case.silent_links
-    yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark)
+    dark_links = case.dark_links | case.silent_links
+    yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark_links)
 
 
 def _judge_hosts(
-    case: _Case, routes: Routes, further: tuple[Routes, ...]
-) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, HalfWay]]:
+    case: _Case, routes: Routes, further_routes: tuple[Routes, ...]
+) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, InterruptedState]]:
     """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
     lab, kernels = case.lab, case.evidence.kernels
-    forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further)
-    findings, half_way = {}, {}
+    forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further_routes)
+    findings, interrupted_states = {}, {}
     for host in lab.hosts:
         if host.name in kernels and host.name in forwarding:
             part, state = forwarding[host.name], kernels[host.name]
-            planned = plan_state(part)
-            explained = case.effects.half_way(host, part, state)
-            if explained:
-                half_way[host.name] = explained
-                planned = explained.state
-            findings[host.name] = judge_host(lab, host, planned, state)
-    return findings, half_way
+            planned_state = plan_state(part)
+            interrupted_state = case.effects.half_way(host, part, state)
+            if interrupted_state:
+                interrupted_states[host.name] = interrupted_state
+                planned_state = interrupted_state.state
+            findings[host.name] = judge_host(lab, host, planned_state, state)
+    return findings, interrupted_states
 
 
 def _find_mac(evidence: Evidence, host: str, nic: str) -> str:
@@ -307,13 +314,13 @@ def _find_mac(evidence: Evidence, host: str, nic: str) -> str:
 def _merge_host_findings(findings_of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
     """Yield the findings of all hosts. Hosts without configuration are one finding, hosts of another topology too."""
     for name, kind in _MERGED_KINDS.items():
-        alike = [
+        merged_findings = [
             finding for findings in findings_of_hosts.values() for finding in findings if finding.kind == name
         ]
-        if alike:
-            names = tuple(finding.subject for finding in alike)
-            detail = "; ".join(finding.detail for finding in alike[:2])
-            detail += f"; the same on {len(alike) - 2} more" if len(alike) > 2 else ""
+        if merged_findings:
+            names = tuple(finding.subject for finding in merged_findings)
+            detail = "; ".join(finding.detail for finding in merged_findings[:2])
+            detail += f"; the same on {len(merged_findings) - 2} more" if len(merged_findings) > 2 else ""
             yield kind.report(", ".join(names), detail, parts=names)
     for findings in findings_of_hosts.values():
         yield from (finding for finding in findings if finding.kind not in _MERGED_KINDS)

@@ -61,7 +61,7 @@ MIN_PINGS, MAX_PINGS = 25, 106
 """Fewest pings of each pair over all sets, and most pings of each way: a ping takes 5 ms and loads the hosts."""
 
 
-class Way(NamedTuple):
+class RoundTrip(NamedTuple):
     """The path from one node to another and back, in one set of routes."""
 
     set: int
@@ -69,13 +69,13 @@ class Way(NamedTuple):
     target: int
 
 
-def trace_ways(sets: Sequence[Routes]) -> dict[Way, Links]:
+def trace_round_trips(sets: Sequence[Routes]) -> dict[RoundTrip, Links]:
     """Return the links that a packet and its answer pass, for every way of these sets of routes.
 
     A pair with a path in only one direction is left out. A set has such a path if a longer path contains it.
     """
     return {
-        Way(number, a, b): routes.path(a, b) + routes.path(b, a)
+        RoundTrip(number, a, b): routes.path(a, b) + routes.path(b, a)
         for number, routes in enumerate(sets)
         for a, b in routes.first_link
         if (b, a) in routes.first_link
@@ -106,28 +106,34 @@ def judge_reachability(
     Pairs that have a host in common are one finding. `reached` holds the results for each of the `sets` of routes.
     `narrow` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not pass.
     """
-    traces = trace_ways(sets)
+    traces = trace_round_trips(sets)
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
-    def find_unexplained(named: Iterable[Iterable[tuple[str, str]]]) -> dict[Way, Links]:
-        ways = [
-            Way(number, nodes[a], nodes[b])
-            for number, pairs in enumerate(named)
+    def find_unexplained(pairs_by_set: Iterable[Iterable[tuple[str, str]]]) -> dict[RoundTrip, Links]:
+        round_trips = [
+            RoundTrip(number, nodes[a], nodes[b])
+            for number, pairs in enumerate(pairs_by_set)
             for a, b in pairs
             if a in nodes and b in nodes
         ]
-        return {way: traces[way] for way in ways if way in traces and not blame.explains(traces[way])}
+        return {
+            round_trip: traces[round_trip]
+            for round_trip in round_trips
+            if round_trip in traces and not blame.explains(traces[round_trip])
+        }
 
     yield from _report_stopped(
         lab, find_unexplained(reachability.missing for reachability in reached), UNREACHABLE
     )
     counts = {
-        Way(number, nodes[a], nodes[b]): count
+        RoundTrip(number, nodes[a], nodes[b]): count
         for number, reachability in enumerate(reached)
         for (a, b), count in reachability.lost.items()
     }
     traces_with_counts = find_unexplained(reachability.lost for reachability in reached)
-    lossy = _find_lossy(traces_with_counts, {way: counts[way] for way in traces_with_counts})
+    lossy = _find_lossy(
+        traces_with_counts, {round_trip: counts[round_trip] for round_trip in traces_with_counts}
+    )
     yield from _report_lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
     yield from _report_stopped(
@@ -138,37 +144,42 @@ def judge_reachability(
     ]  # TCP segments are full-size packets
     yield from _report_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
-        Way(number, nodes[a], nodes[b]): count
+        RoundTrip(number, nodes[a], nodes[b]): count
         for number, reachability in enumerate(reached)
         for (a, b), count in reachability.hops.items()
         if a in nodes and b in nodes
     }
     unexplained = find_unexplained(sorted(reachability.hops) for reachability in reached)
-    planned = {way: sets[way.set].hops(way.source, way.target) for way in unexplained}
-    yield from _report_detours(lab, planned, hops)
+    planned_hops = {
+        round_trip: sets[round_trip.set].hops(round_trip.source, round_trip.target)
+        for round_trip in unexplained
+    }
+    yield from _report_detours(lab, planned_hops, hops)
 
 
 def _find_nodes_on(links: Links) -> frozenset[int]:
     return frozenset(nic.node for link in links for nic in link)
 
 
-def _label_way(lab: Lab, way: Way) -> str:
-    label = f"{lab.hosts[way.source].name} -> {lab.hosts[way.target].name}"
-    return f"{label} (set {way.set} of routes)" if way.set else label
+def _label_round_trip(lab: Lab, round_trip: RoundTrip) -> str:
+    label = f"{lab.hosts[round_trip.source].name} -> {lab.hosts[round_trip.target].name}"
+    return f"{label} (set {round_trip.set} of routes)" if round_trip.set else label
 
 
-def _report_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
+def _report_stopped(lab: Lab, traces: Mapping[RoundTrip, Links], kind: FindingKind) -> Iterator[LinkFinding]:
     """Yield a finding for each of a few hosts that together lie on all these ways. A single pair is named as a pair.
 
     Greedy: the host on most of the remaining ways comes first, and its ways are removed.
     """
-    remaining = {way: _find_nodes_on(links) for way, links in traces.items()}
+    remaining = {round_trip: _find_nodes_on(links) for round_trip, links in traces.items()}
     while remaining:
         counts = Counter(node for nodes in remaining.values() for node in nodes)
-        ends = Counter(node for way in remaining for node in (way.source, way.target))
-        node = max(counts, key=lambda candidate: (counts[candidate], ends[candidate], -candidate))
-        host_ways = [way for way, nodes in remaining.items() if node in nodes]
-        remaining = {way: nodes for way, nodes in remaining.items() if node not in nodes}
+        endpoint_counts = Counter(
+            node for round_trip in remaining for node in (round_trip.source, round_trip.target)
+        )
+        node = max(counts, key=lambda candidate: (counts[candidate], endpoint_counts[candidate], -candidate))
+        host_ways = [round_trip for round_trip, nodes in remaining.items() if node in nodes]
+        remaining = {round_trip: nodes for round_trip, nodes in remaining.items() if node not in nodes}
         yield _report_common(lab, node, host_ways, kind)
 
 
@@ -183,39 +194,40 @@ _WORDS = {
 """Text about one pair, and about several, by kind of finding."""
 
 
-def _report_common(lab: Lab, node: int, ways: list[Way], kind: FindingKind) -> LinkFinding:
-    names = tuple(_label_way(lab, way) for way in ways)
+def _report_common(lab: Lab, node: int, round_trips: list[RoundTrip], kind: FindingKind) -> LinkFinding:
+    names = tuple(_label_round_trip(lab, round_trip) for round_trip in round_trips)
     single_text, plural_text = _WORDS[kind]
-    if len({(way.set, *sorted(way[1:])) for way in ways}) == 1:
-        a, b = (lab.hosts[end].name for end in ways[0][1:])
+    if len({(round_trip.set, *sorted(round_trip[1:])) for round_trip in round_trips}) == 1:
+        a, b = (lab.hosts[node].name for node in round_trips[0][1:])
         return kind.report(names[0], single_text.format(a=a, b=b))
     host = lab.hosts[node].name
-    detail = f"{len(ways)} pairs {plural_text}, all through {host} or with it: {list_some(names)}"
+    detail = f"{len(round_trips)} pairs {plural_text}, all through {host} or with it: {list_some(names)}"
     return kind.report(host, detail, parts=names)
 
 
-def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
+def count_pings(sets: Sequence[Routes]) -> dict[RoundTrip, int]:
     """Return the number of pings of each way that detect a loss of 4 % on any link that routes use.
 
     Ways over links that few ways cross get more. Limits are `MIN_PINGS` of a pair and `MAX_PINGS` of a way.
     """
-    traces = trace_ways(sets)
+    traces = trace_round_trips(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
-    needed = {
+    pings_by_link = {
         link: math.ceil(find_mean(MIN_LOST) / DETECTABLE_LOSS / count) for link, count in crossings.items()
     }
-    fewest = math.ceil(MIN_PINGS / max(len(sets), 1))
+    min_pings = math.ceil(MIN_PINGS / max(len(sets), 1))
     return {
-        way: min(MAX_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
+        round_trip: min(MAX_PINGS, max(min_pings, *(pings_by_link[link] for link in links)))
+        for round_trip, links in traces.items()
     }
 
 
-def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float | None:
+def find_loss_floor(sets: Sequence[Routes], pings: Mapping[RoundTrip, int]) -> float | None:
     """Return the smallest loss rate that these pings detect on every link, with 99 % confidence.
 
     Return None if routes use a link that too few pings cross.
     """
-    traces = trace_ways(sets)
+    traces = trace_round_trips(sets)
     crossings = _count_crossings(traces, pings)
     counts = {crossings[link] for links in traces.values() for link in links}
     floor = max((find_mean(_compute_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
@@ -234,27 +246,27 @@ def find_mean(min_events: int) -> float:
     >>> round(find_mean(3), 2)
     8.41
     """
-    low, high = 0.0, 10.0 + 4.0 * min_events
-    while high - low > 1e-6:
-        mean = (low + high) / 2
-        fewer = sum(
+    lower, upper = 0.0, 10.0 + 4.0 * min_events
+    while upper - lower > 1e-6:
+        mean = (lower + upper) / 2
+        probability = sum(
             math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(min_events)
         )
-        low, high = (mean, high) if fewer > 1 - CONFIDENCE else (low, mean)
-    return high
+        lower, upper = (mean, upper) if probability > 1 - CONFIDENCE else (lower, mean)
+    return upper
 
 
-def _count_crossings(traces: Mapping[Way, Links], pings: Mapping[Way, int]) -> Counter[Link]:
+def _count_crossings(traces: Mapping[RoundTrip, Links], pings: Mapping[RoundTrip, int]) -> Counter[Link]:
     """Count the pings that cross each link, there or back."""
     crossings: Counter[Link] = Counter()
-    for way, count in pings.items():
-        for link in traces[way]:
+    for round_trip, count in pings.items():
+        for link in traces[round_trip]:
             crossings[link] += count
     return crossings
 
 
 def _find_lossy(
-    traces: Mapping[Way, Links], counts: Mapping[Way, tuple[int, int]]
+    traces: Mapping[RoundTrip, Links], counts: Mapping[RoundTrip, tuple[int, int]]
 ) -> dict[Links, tuple[int, int]]:
     """Return a few links that explain the lost pings, each with the number of pings lost and sent over it.
 
@@ -263,35 +275,59 @@ def _find_lossy(
     """
     remaining, lossy = dict(counts), dict[Links, tuple[int, int]]()
     while True:
-        lost = _count_crossings(traces, {way: count for way, (count, _) in remaining.items()})
-        sent = _count_crossings(traces, {way: count for way, (_, count) in remaining.items()})
-        lossy_links = [link for link, count in sent.items() if lost[link] >= _compute_min_lost(count)]
-        worst = max(lossy_links, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
-        if worst is None:
+        lost_counts = _count_crossings(
+            traces, {round_trip: count for round_trip, (count, _) in remaining.items()}
+        )
+        sent_counts = _count_crossings(
+            traces, {round_trip: count for round_trip, (_, count) in remaining.items()}
+        )
+        lossy_links = [
+            link for link, count in sent_counts.items() if lost_counts[link] >= _compute_min_lost(count)
+        ]
+        worst_link = max(
+            lossy_links,
+            key=lambda link: (lost_counts[link], lost_counts[link] / sent_counts[link], link),
+            default=None,
+        )
+        if worst_link is None:
             return lossy
-        through = {way for way in remaining if worst in traces[way]}
-        alike = [link for link in sent if {way for way in remaining if link in traces[way]} == through]
-        lossy[tuple(sorted(alike))] = (lost[worst], sent[worst])
-        remaining = {way: count for way, count in remaining.items() if way not in through}
+        affected = {round_trip for round_trip in remaining if worst_link in traces[round_trip]}
+        common_links = [
+            link
+            for link in sent_counts
+            if {round_trip for round_trip in remaining if link in traces[round_trip]} == affected
+        ]
+        lossy[tuple(sorted(common_links))] = (lost_counts[worst_link], sent_counts[worst_link])
+        remaining = {
+            round_trip: count for round_trip, count in remaining.items() if round_trip not in affected
+        }
 
 
 def _report_lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
     """Yield findings about lossy links, or one finding about a host that all of them have in common."""
     labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
-    words = {links: f"{lost} of {sent} over {labels[links]}" for links, (lost, sent) in lossy.items()}
-    shared = frozenset.intersection(*map(_find_nodes_on, lossy)) if lossy else frozenset()
-    if len(lossy) > 1 and shared:
-        detail = f"pings were lost: {list_some(words.values(), '; ')}"
-        yield LOSSY_PATH.report(lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
+    descriptions = {
+        links: f"{lost_counts} of {sent_counts} over {labels[links]}"
+        for links, (lost_counts, sent_counts) in lossy.items()
+    }
+    shared_nodes = frozenset.intersection(*map(_find_nodes_on, lossy)) if lossy else frozenset()
+    if len(lossy) > 1 and shared_nodes:
+        detail = f"pings were lost: {list_some(descriptions.values(), '; ')}"
+        yield LOSSY_PATH.report(lab.hosts[min(shared_nodes)].name, detail, parts=tuple(descriptions.values()))
         return
-    for links, text in words.items():
+    for links, text in descriptions.items():
         yield LOSSY_PATH.report(labels[links], f"pings were lost: {text}")
 
 
-def _report_detours(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
+def _report_detours(
+    lab: Lab, planned: Mapping[RoundTrip, int], hops: Mapping[RoundTrip, int]
+) -> Iterator[LinkFinding]:
     """Yield one finding about all pairs whose packets take another number of hops than planned."""
-    ways = [way for way, number in planned.items() if hops[way] != number]
-    if ways:
-        labels = {way: _label_way(lab, way) for way in ways}
-        words = tuple(f"{labels[way]} takes {hops[way]} hops, not {planned[way]}" for way in ways)
-        yield WRONG_PATH.report(labels[ways[0]], list_some(words, "; "), parts=words)
+    round_trips = [round_trip for round_trip, number in planned.items() if hops[round_trip] != number]
+    if round_trips:
+        labels = {round_trip: _label_round_trip(lab, round_trip) for round_trip in round_trips}
+        descriptions = tuple(
+            f"{labels[round_trip]} takes {hops[round_trip]} hops, not {planned[round_trip]}"
+            for round_trip in round_trips
+        )
+        yield WRONG_PATH.report(labels[round_trips[0]], list_some(descriptions, "; "), parts=descriptions)

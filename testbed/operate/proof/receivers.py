@@ -12,7 +12,7 @@ from ocs_drivers.model import Power
 from testbed.design.model import Link, Nic
 from testbed.lab.hosts.receivers import ReceiverReading, describe_bad_lane
 from testbed.lab.model import Lab
-from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, budget_of
+from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, compute_budget
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
 
 POWER_OUT_OF_WINDOW = FindingKind(
@@ -26,7 +26,7 @@ NO_MODULE_READINGS = FindingKind(
     "modules do not report their received power; for information only, the lab may be as planned",
     "nothing to do; for these receivers only the power at the switch is judged",
     stops_packets=False,
-    only_informs=True,
+    is_informational=True,
 )
 DARK_CABLE = FindingKind(
     "dark_cable",
@@ -45,44 +45,44 @@ def judge_receivers(
     circuits: Iterable[Circuit],
     readings: Mapping[str, SwitchReading],
     receiver_readings: Readings,
-    dark: Collection[Link] = (),
+    dark_links: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
     """Yield findings about receive fibres that lose too much and receivers outside their window.
 
     `dark` links are skipped. All modules that do not report their power are one finding, which only informs.
     """
-    silent: list[tuple[str, str]] = []
+    silent_receivers: list[tuple[str, str]] = []
     for circuit in circuits:
         nic = circuit.link.target
         receiver_reading = receiver_readings.get((lab.hosts[nic.node].name, lab.nic(nic).name))
-        if receiver_reading is None or circuit.link in dark or circuit.switch not in readings:
+        if receiver_reading is None or circuit.link in dark_links or circuit.switch not in readings:
             continue
         if receiver_reading.power_dbm is None:
-            silent.append((lab.nic_label(nic), receiver_reading.reason))
+            silent_receivers.append((lab.nic_label(nic), receiver_reading.reason))
         else:
             yield from _judge_receiver(
                 lab, circuit, readings[circuit.switch], receiver_reading, receiver_reading.power_dbm
             )
-    if silent:
-        names = tuple(name for name, _ in silent)
-        reasons = "; ".join(sorted({reason for _, reason in silent}))
+    if silent_receivers:
+        names = tuple(name for name, _ in silent_receivers)
+        reasons = "; ".join(sorted({reason for _, reason in silent_receivers}))
         yield NO_MODULE_READINGS.report(list_some(names), reasons, parts=names)
 
 
 def _judge_receiver(
-    lab: Lab, circuit: Circuit, reading: SwitchReading, receiver_reading: ReceiverReading, dbm: float
+    lab: Lab, circuit: Circuit, reading: SwitchReading, receiver_reading: ReceiverReading, power_dbm: float
 ) -> Iterator[LinkFinding]:
     subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
-    budget = budget_of(lab, circuit)
+    budget = compute_budget(lab, circuit)
     known_db, section = _find_known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
     bad_lane = describe_bad_lane(receiver_reading)
-    if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (
+    if expected_dbm - power_dbm >= TOLERANCE_DB - RESOLUTION_DB and not (
         bad_lane and receiver_reading.has_dark_lane
     ):
         detail = (
-            f"{section} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
-            f"({dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {bad_lane}' if bad_lane else ''}"
+            f"{section} to {receiver} loses {expected_dbm - power_dbm:.1f} dB more than planned "
+            f"({power_dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {bad_lane}' if bad_lane else ''}"
         )
         yield EXCESS_LOSS.report(subject, detail)
     elif bad_lane:
@@ -95,8 +95,8 @@ def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -
         _drop_if_dark(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
     )
     if output_power is not None:
-        fibre = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
-        return budget.output_dbm - output_power.dbm, fibre
+        section = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
+        return budget.output_dbm - output_power.dbm, section
     if input_power is not None:
         pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
         return budget.input_dbm - input_power.dbm, f"the cross-connect {pair} or the receive fibre"
@@ -117,19 +117,25 @@ def merge_cable_findings(
 
     If all NICs of a host are dark, they are one finding.
     """
-    original = tuple(findings)
-    planned = {circuit.link: circuit for circuit in circuits}
-    reported = {(finding.kind, finding.subject) for finding in original}
-    no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in reported}
-    cables = _find_dark_nics(planned, readings, no_carrier) | _find_dark_ends(planned, readings, no_carrier)
-    explained = {
+    all_findings = tuple(findings)
+    circuits_by_link = {circuit.link: circuit for circuit in circuits}
+    reported_subjects = {(finding.kind, finding.subject) for finding in all_findings}
+    no_carrier = {
+        link for link in circuits_by_link if ("no_carrier", lab.link_label(link)) in reported_subjects
+    }
+    cables = _find_dark_nics(circuits_by_link, readings, no_carrier) | _find_dark_ends(
+        circuits_by_link, readings, no_carrier
+    )
+    explained_subjects = {
         (kind, lab.link_label(link))
         for pair in cables.values()
         for kind, link in zip(("no_light", "no_carrier"), pair, strict=True)
     }
-    explained |= {("no_carrier", lab.link_label(pair[0])) for pair in cables.values()}
-    others = tuple(finding for finding in original if (finding.kind, finding.subject) not in explained)
-    return (*others, *_report_cables(lab, cables, planned))
+    explained_subjects |= {("no_carrier", lab.link_label(pair[0])) for pair in cables.values()}
+    other_findings = tuple(
+        finding for finding in all_findings if (finding.kind, finding.subject) not in explained_subjects
+    )
+    return (*other_findings, *_report_cables(lab, cables, circuits_by_link))
 
 
 Ends = tuple[Nic, ...]
@@ -137,27 +143,33 @@ Ends = tuple[Nic, ...]
 
 
 def _find_dark_nics(
-    planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
+    circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
     incoming_without_carrier = {link.target: link for link in no_carrier}
-    dark = {link.source: link for link, circuit in planned.items() if _is_input_dark(circuit, readings)}
+    dark_links = {
+        link.source: link for link, circuit in circuits_by_link.items() if _is_input_dark(circuit, readings)
+    }
     return {
-        (nic,): (dark[nic], incoming_without_carrier[nic])
-        for nic in sorted(dark.keys() & incoming_without_carrier.keys())
+        (nic,): (dark_links[nic], incoming_without_carrier[nic])
+        for nic in sorted(dark_links.keys() & incoming_without_carrier.keys())
     }
 
 
 def _find_dark_ends(
-    planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
+    circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
     """Return both ends of links that carry nothing in either direction, if no monitor shows which cable is dark."""
-    ends: dict[Ends, tuple[Link, Link]] = {}
+    links_by_end: dict[Ends, tuple[Link, Link]] = {}
     for link in sorted(no_carrier):
-        back = Link(link.target, link.source)
-        if link < back and back in no_carrier and not _has_monitor(planned[link], readings):
-            ends[link.source, link.target] = (link, back)
-    return ends
+        reverse_link = Link(link.target, link.source)
+        if (
+            link < reverse_link
+            and reverse_link in no_carrier
+            and not _has_monitor(circuits_by_link[link], readings)
+        ):
+            links_by_end[link.source, link.target] = (link, reverse_link)
+    return links_by_end
 
 
 def _has_monitor(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> bool:
@@ -173,23 +185,25 @@ def _is_input_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> b
     return input_power is not None and input_power.below_floor
 
 
-def _report_cables(lab: Lab, cables: Mapping[Ends, object], planned: Iterable[Link]) -> Iterator[LinkFinding]:
+def _report_cables(
+    lab: Lab, cables: Mapping[Ends, object], planned_links: Iterable[Link]
+) -> Iterator[LinkFinding]:
     """Yield one finding for each cable. A host whose NICs are all dark is one finding."""
-    used = {nic for link in planned for nic in link}
-    dark_nics = {ends[0] for ends in cables if len(ends) == 1}
+    used_nics = {nic for link in planned_links for nic in link}
+    dark_nics = {cable_ends[0] for cable_ends in cables if len(cable_ends) == 1}
     for node in sorted({nic.node for nic in dark_nics}):
-        nics = sorted(nic for nic in used if nic.node == node)
+        nics = sorted(nic for nic in used_nics if nic.node == node)
         if len(nics) > 1 and dark_nics.issuperset(nics):
             host = lab.hosts[node].name
             detail = f"no light comes from any of the {len(nics)} NICs of {host}, and none arrives there"
             yield DARK_CABLE.report(host, detail)
             dark_nics -= set(nics)
-    for ends in cables:
-        labels = " and ".join(lab.nic_label(nic) for nic in ends)
-        if len(ends) == 2:
+    for cable_ends in cables:
+        labels = " and ".join(lab.nic_label(nic) for nic in cable_ends)
+        if len(cable_ends) == 2:
             detail = f"no light arrives in either direction between {labels}: one of the two cables is out"
             yield DARK_CABLE.report(labels, detail)
-        elif ends[0] in dark_nics:
+        elif cable_ends[0] in dark_nics:
             detail = (
                 f"no light comes from {labels}, and none arrives there: its cable is out, or it has no power"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ocs_drivers.model import CrossConnects
-from testbed.operate.engine.planned import SwitchGoal, from_text, parse_goal
+from testbed.operate.engine.planned import SwitchGoal, parse_circuits, parse_goal
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.intent import Intent, load_intents, read_journal
 from testbed.storage.owner import is_running
@@ -50,12 +50,12 @@ class StepRecord:
     @property
     def before(self) -> CrossConnects:
         """Circuits of the switch before the step."""
-        return from_text(self.row["before"])
+        return parse_circuits(self.row["before"])
 
     @property
     def after(self) -> CrossConnects:
         """Circuits that the switch should hold after the step."""
-        return from_text(self.row["after"])
+        return parse_circuits(self.row["after"])
 
     def json(self) -> dict[str, Any]:
         """Return the step for JSON documents."""
@@ -122,14 +122,14 @@ class OperationRecord:
         }
 
 
-def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]:
+def load_operations(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]:
     """Return all operations of a lab, oldest first. Raises `JournalError`."""
     rows = read_journal(runs_dir, "select * from operations where lab = ? order by started, id", lab)
     steps = read_journal(runs_dir, _STEPS, lab)
-    by_operation: dict[str, list[StepRecord]] = {}
+    steps_by_operation: dict[str, list[StepRecord]] = {}
     for row in steps:
-        by_operation.setdefault(row["operation"], []).append(StepRecord(row))
-    return tuple(OperationRecord(row, tuple(by_operation.get(row["id"], ()))) for row in rows)
+        steps_by_operation.setdefault(row["operation"], []).append(StepRecord(row))
+    return tuple(OperationRecord(row, tuple(steps_by_operation.get(row["id"], ()))) for row in rows)
 
 
 def find_operation(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
@@ -137,9 +137,9 @@ def find_operation(records: Sequence[OperationRecord], operation: str) -> Operat
     return next((record for record in records if record.id == operation), None)
 
 
-def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
+def load_history(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
     """Return the epochs of a lab for JSON documents, the newest first. Raises `JournalError`."""
-    operations = {record.id: record for record in operations_of(runs_dir, lab)}
+    operations = {record.id: record for record in load_operations(runs_dir, lab)}
     return [_render_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
 
 
@@ -154,11 +154,11 @@ def _render_epoch(intent: Intent, operation: OperationRecord | None) -> dict[str
         "at": intent.intended_at,
         "who": row.get("who") or "",
         "why": row.get("why") or intent.stated.words or intent.name,
-        "changes": list(changes_of(operation)) if operation else [],
+        "changes": list(list_changes(operation)) if operation else [],
     }
 
 
-def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
+def list_changes(operation: OperationRecord) -> Iterator[dict[str, Any]]:
     """Yield the changes of an operation for each device: circuits made and removed, or the routes of a host.
 
     Only steps that are done count. Circuits are compared before the first and after the last of these steps.
@@ -170,10 +170,10 @@ def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
         if steps[0].change != "circuits":
             yield {"device": device, "change": steps[0].change}
             continue
-        before, after = steps[0].before.pairs, steps[-1].after.pairs
+        pairs_before, pairs_after = steps[0].before.pairs, steps[-1].after.pairs
         yield {
             "device": device,
             "change": "circuits",
-            "made": sorted(map(list, after - before)),
-            "removed": sorted(map(list, before - after)),
+            "made": sorted(map(list, pairs_after - pairs_before)),
+            "removed": sorted(map(list, pairs_before - pairs_after)),
         }

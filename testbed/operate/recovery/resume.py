@@ -31,16 +31,16 @@ from testbed.errors import ApplyFailed
 from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.order import order_steps
-from testbed.operate.engine.planned import SwitchGoal, as_text
+from testbed.operate.engine.planned import SwitchGoal, render_circuits
 from testbed.operate.engine.step_log import SETTLED_LATER
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
-from testbed.operate.plan import circuits_of
-from testbed.operate.recovery.records import OperationRecord, StepRecord, find_operation, operations_of
-from testbed.operate.repair import LabRepair, carry_out_detours, describe_strange_circuits
+from testbed.operate.plan import list_circuits
+from testbed.operate.recovery.records import OperationRecord, StepRecord, find_operation, load_operations
+from testbed.operate.repair import LabRepair, carry_out_detours, describe_unexpected_circuits
 from testbed.operate.session import Change, LabSession, Note
-from testbed.operate.unfinished import Unfinished, find_unfinished_operations
-from testbed.operation_errors import NoSuchOperation, OperationRunning, Superseded
+from testbed.operate.unfinished import IncompleteOperation, find_unfinished_operations
+from testbed.operation_errors import NoSuchOperation, OperationRunning, OperationSuperseded
 
 _NO_WIRING = Wiring(0, 0, simplex=True, links=())
 _UNDECIDED = OPEN | {StepState.UNKNOWN}
@@ -65,11 +65,11 @@ class ResumeResult:
         return self.state in ("verified", "done", "none")
 
 
-def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Unfinished | None:
+def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> IncompleteOperation | None:
     """Return the unfinished operation with this id, or the newest without an id, or None if there is none.
 
     Without an id, an epoch that awaits confirmation comes last. Raises `NoSuchOperation`, `OperationRunning`,
-    `Superseded` and `JournalError`.
+    `OperationSuperseded` and `JournalError`.
     """
     candidates = find_unfinished_operations(runs_dir, lab)
     if operation is None:
@@ -81,9 +81,11 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
     else:
         unfinished = next((candidate for candidate in candidates if candidate.operation == operation), None)
         if unfinished is None:
-            _check_finished(operations_of(runs_dir, lab.name), operation, lab.name)
+            _check_finished(load_operations(runs_dir, lab.name), operation, lab.name)
     if unfinished and unfinished.is_superseded:
-        raise Superseded(f"{unfinished.operation} cannot be resumed: {unfinished.detail}; {unfinished.hint}")
+        raise OperationSuperseded(
+            f"{unfinished.operation} cannot be resumed: {unfinished.detail}; {unfinished.hint}"
+        )
     return unfinished
 
 
@@ -96,14 +98,17 @@ def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: s
 
 
 def resume(
-    session: LabSession, unfinished: Unfinished, design: Design | None, note: Note = lambda _text: None
+    session: LabSession,
+    unfinished: IncompleteOperation,
+    design: Design | None,
+    note: Note = lambda _text: None,
 ) -> ResumeResult:
     """Resume an operation. `design` is the design of its epoch, or None without an epoch.
 
     Raises the switches' errors and `HostError` if devices do not answer. The operation then stays as it was.
     """
     journal, lab = session.writable, session.lab
-    record = find_operation(operations_of(journal.directory, lab.name), unfinished.operation)
+    record = find_operation(load_operations(journal.directory, lab.name), unfinished.operation)
     has_goal = record is not None and bool(record.goal) and record.kind != "repair"
     if unfinished.is_for_a_person or record is None or (design is None and not has_goal):
         return _refuse(unfinished, record)
@@ -119,23 +124,25 @@ def resume(
     if doubts:
         hint = "Find out who changed it, then run `testbed apply` or `testbed rollback`"
         return conclude(session, unfinished, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
-    change = Change(record.kind, str(record.row.get("why") or ""), again=unfinished.operation)  # type: ignore[arg-type]
+    change = Change(record.kind, str(record.row.get("why") or ""), resumed_operation=unfinished.operation)  # type: ignore[arg-type]
     try:
         if design is None or unfinished.intent is None:
             return _reach_goal(session, unfinished, record, change)
         change = replace(change, epoch=unfinished.intent.epoch)
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
         outcome = session.carry_out(design, plan, note, stated=unfinished.intent.stated, change=change)
-    except ApplyFailed as failed:
-        reports = getattr(failed.result, "reports", {}).values()
+    except ApplyFailed as error:
+        reports = getattr(error.result, "reports", {}).values()
         is_known = Status.UNKNOWN not in {status for report in reports for status in report.pairs.values()}
-        return conclude(session, unfinished, "failed" if is_known else "unknown", str(failed))
+        return conclude(session, unfinished, "failed" if is_known else "unknown", str(error))
     if outcome.verified.ok:
         return conclude(session, unfinished, "verified", "finished and verified")
     return report_findings(session, unfinished, outcome.verified)
 
 
-def report_findings(session: LabSession, unfinished: Unfinished, verified: VerifyReport) -> ResumeResult:
+def report_findings(
+    session: LabSession, unfinished: IncompleteOperation, verified: VerifyReport
+) -> ResumeResult:
     """Return the result of a resume that finished, but whose verification has findings."""
     findings = "; ".join(
         f"{finding.kind}: {finding.subject}: {finding.detail}" for finding in verified.findings
@@ -143,7 +150,7 @@ def report_findings(session: LabSession, unfinished: Unfinished, verified: Verif
     return conclude(session, unfinished, "failed", f"finished, but its verification has findings: {findings}")
 
 
-def _refuse(unfinished: Unfinished, record: OperationRecord | None) -> ResumeResult:
+def _refuse(unfinished: IncompleteOperation, record: OperationRecord | None) -> ResumeResult:
     """Return the result of an operation that cannot be resumed: it sent nothing, has no goal, or needs a decision."""
     if record and record.has_sent_nothing and not unfinished.is_for_a_person:
         return ResumeResult(unfinished.operation, "none", "it had sent nothing: run its command again")
@@ -171,7 +178,7 @@ def _settle(
     for step in record.steps:
         if step.change == "circuits" and is_open(step):
             status = judge_step(step, snapshots[step.device], in_doubt=in_doubt)
-            read_back = as_text(snapshots[step.device].connections)
+            read_back = render_circuits(snapshots[step.device].connections)
             log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER)
     if not in_doubt:
         log.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
@@ -185,22 +192,24 @@ def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPl
         snapshot = switch.read()
         steps = order_steps(switch.plan(goal.target, snapshot, goal.scope))
         parts.append(SwitchPlan(name, goal.target, goal.scope, snapshot, steps))
-    circuits = circuits_of(session.lab, wiring) if wiring is not _NO_WIRING else ()
+    circuits = list_circuits(session.lab, wiring) if wiring is not _NO_WIRING else ()
     return LabPlan(wiring, circuits, tuple(parts))
 
 
 def _reach_goal(
-    session: LabSession, unfinished: Unfinished, record: OperationRecord, change: Change
+    session: LabSession, unfinished: IncompleteOperation, record: OperationRecord, change: Change
 ) -> ResumeResult:
     """Finish an operation without an epoch: bring its switches to its goal."""
-    with session.operation(change.kind, change.why, again=unfinished.operation):
+    with session.operation(change.kind, change.reason, resumed_operation=unfinished.operation):
         session.apply(_plan(session, record, _NO_WIRING))
     return conclude(session, unfinished, "done", "the switches hold its goal")
 
 
-def conclude(session: LabSession, unfinished: Unfinished, state: str, reason: str) -> ResumeResult:
+def conclude(session: LabSession, unfinished: IncompleteOperation, state: str, reason: str) -> ResumeResult:
     """Return the result of a resume, with the current steps. If `state` is `unknown`, journal the reason."""
-    record = find_operation(operations_of(session.writable.directory, session.lab.name), unfinished.operation)
+    record = find_operation(
+        load_operations(session.writable.directory, session.lab.name), unfinished.operation
+    )
     steps = tuple(step.json() for step in record.steps) if record else ()
     if state == "unknown":
         session.writable.note(unfinished.operation, reason=reason)
@@ -214,13 +223,13 @@ def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConne
 
     Without an open step, both are the circuits after the last step that was done.
     """
-    known = steps[0].before
+    circuits_before = steps[0].before
     for step in steps:
         if step.state in _UNDECIDED:
-            return known, step.after
+            return circuits_before, step.after
         if step.state in (StepState.OBSERVED, StepState.VERIFIED):
-            known = step.after
-    return known, known
+            circuits_before = step.after
+    return circuits_before, circuits_before
 
 
 def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
@@ -229,15 +238,17 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return
-    before, after = circuits_around_open_step(steps)
-    now = _select_in_scope(goal, snapshot.connections)
-    foreign = now - before.pairs - after.pairs - goal.target.pairs
-    lost = _select_in_scope(goal, before) & after.pairs & goal.target.pairs - now
-    if foreign:
-        pairs = describe_pairs(sorted(foreign))
+    circuits_before, circuits_after = circuits_around_open_step(steps)
+    current_pairs = _select_in_scope(goal, snapshot.connections)
+    foreign_pairs = current_pairs - circuits_before.pairs - circuits_after.pairs - goal.target.pairs
+    lost_pairs = (
+        _select_in_scope(goal, circuits_before) & circuits_after.pairs & goal.target.pairs - current_pairs
+    )
+    if foreign_pairs:
+        pairs = describe_pairs(sorted(foreign_pairs))
         yield f"{device} holds {pairs}, which matches neither the state before the operation nor its goal"
-    if lost:
-        yield f"{device} no longer holds {describe_pairs(sorted(lost))}, which the operation was to keep"
+    if lost_pairs:
+        yield f"{device} no longer holds {describe_pairs(sorted(lost_pairs))}, which the operation was to keep"
 
 
 def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Status:
@@ -264,7 +275,10 @@ def _select_in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[
 
 
 def resume_detours(
-    session: LabSession, unfinished: Unfinished, planned: LabRepair | None, note: Note = lambda _text: None
+    session: LabSession,
+    unfinished: IncompleteOperation,
+    planned: LabRepair | None,
+    note: Note = lambda _text: None,
 ) -> ResumeResult:
     """Resume a repair that only installs detours. `planned` is the repair of the current losses.
 
@@ -272,20 +286,22 @@ def resume_detours(
     `unknown` if no fibre is lost any more, or if the current losses need other circuits.
     Raises `HostError`, and the switches' errors.
     """
-    record = find_operation(operations_of(session.writable.directory, session.lab.name), unfinished.operation)
+    record = find_operation(
+        load_operations(session.writable.directory, session.lab.name), unfinished.operation
+    )
     if record and record.has_sent_nothing:
         return ResumeResult(unfinished.operation, "none", "it had sent nothing: run its command again")
     if planned is None:
         reason = "no fibre is lost any more: run `testbed apply` to install the routes of the topology again"
-    elif planned.strange:
-        reason = describe_strange_circuits(planned.strange)
+    elif planned.unexpected_circuits:
+        reason = describe_unexpected_circuits(planned.unexpected_circuits)
     elif planned.repatched is not None or planned.rerouted is None:
         reason = (
             "the current losses need another repair: see `testbed repair`, then run `testbed repair --apply`"
         )
     else:
         plan = session.plan(planned.rerouted)
-        result = carry_out_detours(session, planned, plan, note, again=unfinished.operation)
+        result = carry_out_detours(session, planned, plan, note, resumed_operation=unfinished.operation)
         if result.verified.ok:
             return conclude(session, unfinished, "verified", "finished and verified")
         return report_findings(session, unfinished, result.verified)

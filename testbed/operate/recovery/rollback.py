@@ -9,33 +9,37 @@ from testbed.operate.design import Design
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents
 from testbed.operate.session import BringUpReport, Change, LabSession, Note
-from testbed.operation_errors import NothingBefore
+from testbed.operation_errors import NoEarlierEpoch
 
 _REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState.UNKNOWN)
 
 
-def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
+def find_rollback_target(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
     """Return the current epoch of a lab and the epoch to restore.
 
     By default, the epoch to restore is the newest earlier verified epoch that shares hosts with the current epoch.
-    Raises `NothingBefore` if there is none, or if the named epoch is not verified or not earlier.
+    Raises `NoEarlierEpoch` if there is none, or if the named epoch is not verified or not earlier.
     """
-    stored = load_intents(runs_dir, lab.name)
+    stored_intents = load_intents(runs_dir, lab.name)
     hint = "see `testbed history`"
-    if not stored:
-        raise NothingBefore(f"no epoch of lab '{lab.name}' is stored in {runs_dir}; {hint}")
-    current = stored[0]
-    earlier = [intent for intent in stored[1:] if intent.state == "verified"]
+    if not stored_intents:
+        raise NoEarlierEpoch(f"no epoch of lab '{lab.name}' is stored in {runs_dir}; {hint}")
+    current_intent = stored_intents[0]
+    candidates = [intent for intent in stored_intents[1:] if intent.state == "verified"]
     if epoch is not None:
-        earlier = [intent for intent in earlier if intent.epoch == epoch]
-    elif earlier:
-        earlier = [intent for intent in earlier if not set(intent.hosts).isdisjoint(current.hosts)]
-    if not earlier:
-        which = (
+        candidates = [intent for intent in candidates if intent.epoch == epoch]
+    elif candidates:
+        candidates = [
+            intent for intent in candidates if not set(intent.hosts).isdisjoint(current_intent.hosts)
+        ]
+    if not candidates:
+        problem = (
             f"epoch {epoch} is not a verified epoch before" if epoch else "there is no verified epoch before"
         )
-        raise NothingBefore(f"{which} the current epoch {current.epoch} of lab '{lab.name}'; {hint}")
-    return current, earlier[0]
+        raise NoEarlierEpoch(
+            f"{problem} the current epoch {current_intent.epoch} of lab '{lab.name}'; {hint}"
+        )
+    return current_intent, candidates[0]
 
 
 def roll_back(
@@ -70,12 +74,12 @@ def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> N
 def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
     """Return the newest verified epoch on any of the lab's hosts, as the target of an automatic rollback.
 
-    Raises `NothingBefore` if there is none.
+    Raises `NoEarlierEpoch` if there is none.
     """
     hosts = {host.name for host in lab.hosts}
     for intent in load_intents(runs_dir, lab.name):
         if intent.state == "verified" and not hosts.isdisjoint(intent.hosts):
             return intent
-    raise NothingBefore(
+    raise NoEarlierEpoch(
         f"lab '{lab.name}' has no verified epoch to go back to in {runs_dir}; apply without --confirm-within first"
     )

@@ -8,12 +8,12 @@ from sim.models.network import wire_efficiency
 from sim.models.network.latency import NO_LATENCY, Latency
 from testbed.design.collectives.all_reduce import allreduce_graph
 from testbed.design.collectives.exchange import exchange_graph, exchange_limit_mbps, exchange_loads
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, hosts_fabric, predict_s
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, build_hosts_fabric, predict_time_s
 from testbed.design.model import Link, Nic, Wiring
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.strides import ring_order, rings_of
+from testbed.design.topology.strides import list_rings, make_ring_order
 from testbed.errors import TopologyError
 
 MIB = 1 << 20
@@ -28,7 +28,7 @@ def laid(nodes=12, degree=4, **how):
 
 
 def fabric_of(wiring, routes):
-    return hosts_fabric(wiring, routes, 100)
+    return build_hosts_fabric(wiring, routes, 100)
 
 
 def test_a_link_carries_its_rate_less_headers_and_framing():
@@ -41,7 +41,7 @@ def test_a_link_carries_its_rate_less_headers_and_framing():
 
 def test_a_smaller_mtu_leaves_less_for_the_payload():
     _, wiring, routes = laid()
-    small = hosts_fabric(wiring, routes, 100, mtu_bytes=1500)
+    small = build_hosts_fabric(wiring, routes, 100, mtu_bytes=1500)
     assert small.capacity_bps[0] == pytest.approx(100e6 * 1448 / 1514)
 
 
@@ -69,39 +69,41 @@ def test_parallel_links_carry_what_routes_put_on_each():
     over = {target: fabric.path(0, target)[0] for target in (1, 2, 3)}
     assert over == {target: links.index(routes.first_link[0, target]) for target in (1, 2, 3)}
     apart = next((s, t) for s in (1, 2, 3) for t in (1, 2, 3) if over[s] != over[t])
-    took = predict_s(exchange_graph(4, [(0, target) for target in apart], MIB), fabric, NO_LATENCY)
+    took = predict_time_s(exchange_graph(4, [(0, target) for target in apart], MIB), fabric, NO_LATENCY)
     assert took == pytest.approx(MIB / 2 * 8 / PAYLOAD_BPS), "each half on a link of its own"
 
 
 @pytest.mark.parametrize("rings", [1, 2, 4])
 def test_rings_of_their_own_links_take_the_closed_form(rings):
     topology, wiring, routes = laid()
-    graph = allreduce_graph(12, rings_of(topology)[:rings], 12 * MIB)
+    graph = allreduce_graph(12, list_rings(topology)[:rings], 12 * MIB)
     bits = 22 / 12 * 12 * MIB * 8
-    assert predict_s(graph, fabric_of(wiring, routes), NO_LATENCY) == pytest.approx(
+    assert predict_time_s(graph, fabric_of(wiring, routes), NO_LATENCY) == pytest.approx(
         bits / rings / PAYLOAD_BPS
     )
 
 
 def test_each_step_of_a_ring_adds_software_and_flight():
     topology, wiring, routes = laid()
-    graph = allreduce_graph(12, rings_of(topology)[:1], 12 * MIB)
+    graph = allreduce_graph(12, list_rings(topology)[:1], 12 * MIB)
     fabric = fabric_of(wiring, routes)
-    added = predict_s(graph, fabric, NAMESPACE_HOSTS) - predict_s(graph, fabric, NO_LATENCY)
+    added = predict_time_s(graph, fabric, NAMESPACE_HOSTS) - predict_time_s(graph, fabric, NO_LATENCY)
     assert added == pytest.approx(22 * (NAMESPACE_HOSTS.software_s + NAMESPACE_HOSTS.link_s), rel=1e-6)
 
 
 def test_a_step_over_five_hops_shares_every_link_with_four_others():
     _, wiring, routes = laid(degree=2)
-    graph = allreduce_graph(12, [ring_order(12, 5)], 12 * MIB)
+    graph = allreduce_graph(12, [make_ring_order(12, 5)], 12 * MIB)
     bits = 22 / 12 * 12 * MIB * 8
-    assert predict_s(graph, fabric_of(wiring, routes), NO_LATENCY) == pytest.approx(5 * bits / PAYLOAD_BPS)
+    assert predict_time_s(graph, fabric_of(wiring, routes), NO_LATENCY) == pytest.approx(
+        5 * bits / PAYLOAD_BPS
+    )
 
 
 def test_one_transfer_over_hops_adds_what_forwarding_costs():
     _, wiring, routes = laid(degree=2)
     latency = Latency(1e-3, 1, handshakes=0, acknowledged=False, relay_s=1e-2, software_s=0.1)
-    took = predict_s(exchange_graph(12, [(0, 6)], MIB), fabric_of(wiring, routes), latency)
+    took = predict_time_s(exchange_graph(12, [(0, 6)], MIB), fabric_of(wiring, routes), latency)
     assert took == pytest.approx(MIB * 8 / PAYLOAD_BPS + 6 * 1e-3 + 5 * 1e-2 + 0.1)
 
 
@@ -111,7 +113,7 @@ def test_an_all_to_all_takes_at_least_what_its_fullest_link_needs_and_little_mor
     size = 11 * MIB
     limit = exchange_limit_mbps(routes, ALL_PAIRS, PAYLOAD_BPS / 1e6)
     lower_bound_s = size * 8 / limit / 1e6
-    took = predict_s(exchange_graph(12, ALL_PAIRS, size), fabric_of(wiring, routes), NO_LATENCY)
+    took = predict_time_s(exchange_graph(12, ALL_PAIRS, size), fabric_of(wiring, routes), NO_LATENCY)
     assert lower_bound_s * (1 - 1e-9) <= took <= lower_bound_s * 1.15
 
 
@@ -140,11 +142,11 @@ def test_an_exchange_of_nobody_has_no_limit():
 def test_iterations_follow_one_another(iterations):
     topology, wiring, routes = laid()
     fabric = fabric_of(wiring, routes)
-    ring = allreduce_graph(12, rings_of(topology), 12 * MIB, iterations)
-    once = allreduce_graph(12, rings_of(topology), 12 * MIB)
-    assert predict_s(ring, fabric) == pytest.approx(iterations * predict_s(once, fabric))
+    ring = allreduce_graph(12, list_rings(topology), 12 * MIB, iterations)
+    once = allreduce_graph(12, list_rings(topology), 12 * MIB)
+    assert predict_time_s(ring, fabric) == pytest.approx(iterations * predict_time_s(once, fabric))
     there = exchange_graph(12, [(0, 1)], MIB, iterations)
-    assert predict_s(there, fabric, NO_LATENCY) == pytest.approx(iterations * MIB * 8 / PAYLOAD_BPS)
+    assert predict_time_s(there, fabric, NO_LATENCY) == pytest.approx(iterations * MIB * 8 / PAYLOAD_BPS)
 
 
 def test_a_node_begins_its_next_iteration_when_it_has_done_its_part():

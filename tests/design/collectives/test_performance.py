@@ -16,7 +16,7 @@ from testbed.design.collectives.all_reduce import (
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import TopologyError
 
 IDEAL = Network(100, efficiency=1, link_latency_s=0, relay_latency_s=0, message_overhead_s=0)
@@ -26,7 +26,7 @@ WORKLOAD = [AllReduceDemand(12, 2**28), AllReduceDemand(4, 2**30)]
 def laid(nodes, degree, group=None, **how):
     topology = find_topology(nodes, degree, **how)
     wiring = wire(topology)
-    return wiring, find_routes(wiring), rings_of(topology, group)
+    return wiring, find_routes(wiring), list_rings(topology, group)
 
 
 def test_four_rings_reach_four_links():

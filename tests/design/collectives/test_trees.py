@@ -2,15 +2,15 @@ import math
 
 import pytest
 
-from testbed.design.collectives.trees import depth, double_tree, double_trees_of, shortest_labels
+from testbed.design.collectives.trees import depth, double_tree, make_double_trees, shortest_labels
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.hops import hop_table
-from testbed.design.topology.strides import totient_perms
+from testbed.design.topology.hops import make_hop_table
+from testbed.design.topology.strides import list_totient_strides
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 12, 16, 31, 64])
 def test_both_trees_hold_everybody_and_share_no_relay(nodes):
-    for stride in totient_perms(nodes)[:5]:
+    for stride in list_totient_strides(nodes)[:5]:
         pair = double_tree(nodes, stride)
         for tree in (pair.first, pair.second):
             assert sorted([tree.root, *(child for child, _ in tree.edges)]) == list(range(nodes))
@@ -29,15 +29,15 @@ def test_labels_are_permuted_as_rings_are():
 
 def test_a_topology_has_trees_for_each_stride_and_group():
     topology = find_topology(12, 4)
-    assert [pair.order.stride for pair in double_trees_of(topology)] == [1, 5]
-    groups = double_trees_of(topology, 4)
+    assert [pair.order.stride for pair in make_double_trees(topology)] == [1, 5]
+    groups = make_double_trees(topology, 4)
     assert [sorted(pair.order.order) for pair in groups] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
 
 
 def test_labels_are_chosen_by_hops():
     topology = find_topology(64, 4)
-    table = hop_table(64, topology.edges)
-    hops = {stride: double_tree(64, stride).hops(table) for stride in totient_perms(64)}
+    table = make_hop_table(64, topology.edges)
+    hops = {stride: double_tree(64, stride).hops(table) for stride in list_totient_strides(64)}
     best = shortest_labels(64, 64, table)
     assert hops[best] == min(hops.values()) < max(hops.values())
     assert shortest_labels(64, 64, table, [3]) == 3

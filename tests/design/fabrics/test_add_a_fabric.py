@@ -12,7 +12,7 @@ from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics import fabric_list
 from testbed.design.fabrics.kind import FabricOptions
-from testbed.design.workloads.iteration.totals import traffic_of
+from testbed.design.workloads.iteration.totals import sum_graph_traffic
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/change/add-a-fabric.md"
 
@@ -34,7 +34,7 @@ def test_the_example_of_the_page_runs_and_its_cable_is_the_limit(two_switches):
     for source, target in ((0, 2), (1, 3), (0, 1)):
         builder.transfer(source, target, 10_000_000)
     graph = builder.build()
-    job = Job("pairs", graph, traffic_of(graph), {})
+    job = Job("pairs", graph, sum_graph_traffic(graph), {})
     execution = simulate_on(job.fabric("two-switches", 1, 100, FabricOptions()), graph)
 
     assert fabric_list.is_switched("two-switches")

@@ -13,16 +13,16 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import ROWS, compare_fabrics, parse_fabric_names
 from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
-from testbed.design.fabrics.direct import fabric_of, ring_strides
+from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
 from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, find_kind, is_of_gpus, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, FabricOptions, FabricRequest
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.iteration.totals import traffic_of
+from testbed.design.workloads.iteration.totals import sum_graph_traffic
 from testbed.design.workloads.sharding import Strategy, data_sharding, place_sharding
 from testbed.errors import OutOfMemory, PlanFileError, TopologyError, WorkloadError
 
@@ -76,19 +76,19 @@ def test_a_fat_tree_of_equal_cost_costs_the_same_and_carries_less():
 
 
 def test_direct_connect_is_made_for_its_demand():
-    demand = demand_of(NODES, [AllReduceDemand(4, 1 << 30), AllReduceDemand(12, 1 << 20)])
+    demand = make_demand(NODES, [AllReduceDemand(4, 1 << 30), AllReduceDemand(12, 1 << 20)])
     chosen = build_fabric(FabricRequest("direct", NODES, DEGREE, RATE, demand=demand))
 
     assert chosen.topology == find(demand, DEGREE).topology
     assert chosen.topology.strides == (1, 3)
-    assert set(ring_strides(chosen.topology, range(12))) == {1, 11}
-    assert set(ring_strides(chosen.topology, (1, 4, 7, 10))) == {1, 3}
+    assert set(list_ring_strides(chosen.topology, range(12))) == {1, 11}
+    assert set(list_ring_strides(chosen.topology, (1, 4, 7, 10))) == {1, 3}
 
 
 def test_links_bought_for_pairs_are_links_of_the_fabric():
-    demand = demand_of(6, [AllReduceDemand(6, 1 << 20)], [(0, 3, 1e9), (1, 4, 1e9), (2, 5, 1e9)])
+    demand = make_demand(6, [AllReduceDemand(6, 1 << 20)], [(0, 3, 1e9), (1, 4, 1e9), (2, 5, 1e9)])
     topology = find(demand, 3, matching_degree=1).topology
-    fabric = fabric_of(topology, RATE)
+    fabric = build_direct_fabric(topology, RATE)
 
     assert {(0, 3), (3, 0), (1, 4)} <= set(topology.edges)
     assert fabric.path(0, 3) == (fabric.link(0, 3),)
@@ -96,7 +96,7 @@ def test_links_bought_for_pairs_are_links_of_the_fabric():
 
 @pytest.mark.parametrize("members", [(0, 1), (0, 1, 2), (3, 4, 8, 9), tuple(range(7))])
 def test_groups_that_no_stride_joins_have_a_ring_each_way(members):
-    strides = ring_strides(find_topology(NODES, DEGREE), members)
+    strides = list_ring_strides(find_topology(NODES, DEGREE), members)
 
     assert strides == ((1,) if len(members) == 2 else (1, len(members) - 1))
 
@@ -111,7 +111,7 @@ def test_all_rounds_of_a_ring_may_flow_as_one():
 
 def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
     graph = allreduce_graph()
-    free = Job("one", graph, traffic_of(graph), {})
+    free = Job("one", graph, sum_graph_traffic(graph), {})
     plan = Plan(WorkloadChoice("vgg16"), find_topology(NODES, DEGREE), RATE, (), Strategy(()), {})
     planned = replace(free, plan=plan)
 
@@ -139,7 +139,7 @@ def test_fabrics_that_cannot_be_are_named(name, nodes, degree, word):
 
 def test_a_comparison_has_the_ideal_switch_for_its_measure():
     graph = allreduce_graph()
-    job = Job("one", graph, traffic_of(graph), {})
+    job = Job("one", graph, sum_graph_traffic(graph), {})
     rows = compare_fabrics(job, parse_fabric_names("fattree-equal-cost,fattree,ideal,direct"), DEGREE, RATE)
 
     assert [row.name for row in rows] == ["fattree-equal-cost", "fattree", "ideal", "direct"]
@@ -151,7 +151,9 @@ def test_a_comparison_has_the_ideal_switch_for_its_measure():
 
 def test_a_fabric_that_cannot_be_is_a_row_that_says_why():
     graph = allreduce_graph(5)
-    rows = compare_fabrics(Job("five", graph, traffic_of(graph), {}), parse_fabric_names("all"), 3, RATE)
+    rows = compare_fabrics(
+        Job("five", graph, sum_graph_traffic(graph), {}), parse_fabric_names("all"), 3, RATE
+    )
     failed = {row.name: row for row in rows if row.failure}
 
     assert set(failed) == {"direct", "expander"}
@@ -257,7 +259,9 @@ def test_a_rate_that_no_link_has_is_told(rate):
         with pytest.raises(TopologyError, match=r"Gbit/s: give 1e-06 to 1e\+06"):
             build_fabric(FabricRequest(name, NODES, DEGREE, rate))
     with pytest.raises(TopologyError, match="Gbit/s: give"):
-        compare_fabrics(Job("one", graph, traffic_of(graph), {}), parse_fabric_names("direct"), DEGREE, rate)
+        compare_fabrics(
+            Job("one", graph, sum_graph_traffic(graph), {}), parse_fabric_names("direct"), DEGREE, rate
+        )
     with pytest.raises(TopologyError, match="Gbit/s: give"):
         Servers(NODES, DEGREE, rate)
 

@@ -12,14 +12,14 @@ from free_routes import least_maximum
 from sim.models.network.execution.lowering import lower
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.fabrics.direct import demand_on, rings_over, route_job
+from testbed.design.fabrics.direct import find_demand, make_ring_allreduce, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import ROUTINGS, FabricOptions, FabricRequest
 from testbed.design.model import Topology
-from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.circulants import list_circulant_edges
+from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.strides import list_direct_strides
 
 SIZES = (4, 6, 8)
 
@@ -28,7 +28,7 @@ def a_plan(random):
     """Return a topology with rings and links for pairs, and an iteration of transfers and AllReduces."""
     nodes = int(random.choice(SIZES))
     pairs = [(*random.permutation(nodes)[:2].tolist(), int(random.integers(1, 50_000_000))) for _ in range(9)]
-    demand = demand_of(nodes, [AllReduceDemand(nodes, 10**7)], pairs)
+    demand = make_demand(nodes, [AllReduceDemand(nodes, 10**7)], pairs)
     degree = 2 if nodes == 4 else 4
     topology = find(demand, degree, matching_degree=int(random.choice([0, degree - 2]))).topology
     job, last = TaskGraphBuilder(nodes), []
@@ -47,7 +47,9 @@ def simulated(topology, graph, routes, latency):
 
 def parts_on_links(routes, done):
     """Return how many parts of messages may take each link, which are whole packets each, in each round."""
-    whole = lower(done.graph, replace(done.fabric, weights=None), Latency(), rings_over(routes.topology))
+    whole = lower(
+        done.graph, replace(done.fabric, weights=None), Latency(), make_ring_allreduce(routes.topology)
+    )
     parts, messages = np.zeros(routes.weight.shape[1:]), whole.messages
     np.add.at(parts, (messages.source, messages.target), messages.rounds * messages.merged)
     return replace(routes, weight=(routes.weight > 0).astype(float)).link_bytes(parts)
@@ -60,7 +62,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
     for _ in range(100):
         topology, graph = a_plan(random)
         routes = route_job(topology, graph, latency=latency, tries=1)
-        demand = demand_on(topology, graph, latency)
+        demand = find_demand(topology, graph, latency)
         done = simulated(topology, graph, routes, latency)
         planned, messages = routes.link_bytes(demand), done.lowered.messages
         assert done.payload_bytes == demand.pair_bytes
@@ -78,7 +80,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
 def test_an_all_to_all_on_planned_routes_takes_what_a_linear_programme_allows(strides):
     """Messages are whole here: the routes of the plan split them, as the hosts do."""
     nodes, size_bytes = 12, 4_000_000
-    edges = circulant_edges(nodes, direct_strides(nodes, strides, simplex=False))
+    edges = list_circulant_edges(nodes, list_direct_strides(nodes, strides, simplex=False))
     topology = Topology(nodes, 2 * len(strides), False, strides, edges)
     job = TaskGraphBuilder(nodes)
     for source in range(nodes):
@@ -86,7 +88,7 @@ def test_an_all_to_all_on_planned_routes_takes_what_a_linear_programme_allows(st
             job.transfer(source, target, size_bytes)
     graph = job.build()
     routes = route_job(topology, graph, latency=NO_LATENCY)
-    least = least_maximum(topology, demand_on(topology, graph, NO_LATENCY))
+    least = least_maximum(topology, find_demand(topology, graph, NO_LATENCY))
     done = simulated(topology, graph, routes, NO_LATENCY)
     assert least * (1 - 1e-6) <= done.link_bytes.max() <= 1.02 * least
     # Flows share links fairly, not by what each still has to carry: the last ones do not fill them.
@@ -94,7 +96,7 @@ def test_an_all_to_all_on_planned_routes_takes_what_a_linear_programme_allows(st
 
 
 def test_the_parts_of_a_message_follow_the_weights():
-    topology = find(demand_of(4, [AllReduceDemand(4, 1)]), 2).topology
+    topology = find(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     for _ in range(200):
         job.transfer(0, 2, 3_000)  # less than a packet each: 200 of them are dealt out
@@ -109,7 +111,7 @@ def test_the_parts_of_a_message_follow_the_weights():
 
 
 def test_other_routings_know_no_weights():
-    topology = find(demand_of(4, [AllReduceDemand(4, 1)]), 2).topology
+    topology = find(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     job.transfer(0, 2, 100 * 8936)
     graph, counts = job.build(), {}
@@ -123,7 +125,7 @@ def test_other_routings_know_no_weights():
 
 
 def test_without_routes_nothing_is_split():
-    topology = find(demand_of(4, [AllReduceDemand(4, 1)]), 2).topology
+    topology = find(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     job.transfer(0, 2, 10**6)
     done = simulated(topology, job.build(), None, Latency())

@@ -167,4 +167,7 @@ def test_priced_matchings_are_exact_when_that_is_wanted():
     upper = np.triu(np.random.default_rng(3).integers(1, 1000, (40, 40)), 1).astype(float)
     weights = upper + upper.T
     one, other = np.triu_indices(40, 1)
-    assert match_priced(weights, wanted=1.0).weight == match_edges(40, one, other, weights[one, other]).weight
+    assert (
+        match_priced(weights, min_fraction=1.0).weight
+        == match_edges(40, one, other, weights[one, other]).weight
+    )

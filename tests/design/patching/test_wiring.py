@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from patch_lists import wiring_of
 
 from testbed.design.model import Link, Nic, Topology
-from testbed.design.patching.wiring import node_label, patch_list, wire
+from testbed.design.patching.wiring import label_node, list_patches, wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 
@@ -18,11 +18,11 @@ GOLDEN = (
 
 
 def test_the_original_testbed_is_patched_as_it_was():
-    assert " ".join(patch_list(wire(find_topology(12, 4)))) == GOLDEN
+    assert " ".join(list_patches(wire(find_topology(12, 4)))) == GOLDEN
 
 
 def test_one_way_links_are_written_with_an_arrow():
-    assert patch_list(wire(find_topology(3, 2, simplex=True))) == [
+    assert list_patches(wire(find_topology(3, 2, simplex=True))) == [
         "A1>B1",
         "A2>C1",
         "B1>C2",
@@ -33,7 +33,7 @@ def test_one_way_links_are_written_with_an_arrow():
 
 
 def test_after_z_comes_aa():
-    lines = patch_list(wire(find_topology(28, 2)))
+    lines = list_patches(wire(find_topology(28, 2)))
     assert lines[-1] == "AA2-AB2"
     assert lines[1] == "A2-AB1"
 
@@ -128,7 +128,7 @@ def test_patch_lists_name_every_link():
     @given(topologies())
     def check(topology):
         wiring = wire(topology)
-        lines = patch_list(wiring)
+        lines = list_patches(wiring)
         assert len(lines) == len(topology.links)
         assert wiring_of(lines, topology.nodes, topology.degree) == wiring
         seen["double letters"] += any(line.startswith("AA") for line in lines)
@@ -140,5 +140,5 @@ def test_patch_lists_name_every_link():
 
 @given(st.integers(0, 20_000))
 def test_node_labels_are_unique_and_ordered_by_length(node):
-    label, following = node_label(node), node_label(node + 1)
+    label, following = label_node(node), label_node(node + 1)
     assert (len(label), label) < (len(following), following)

@@ -40,7 +40,7 @@ PLAN = Plan(
         (place_sharding([2]), data_sharding(range(6)), space_sharding("tensor", 6, 3)), microbatches=2
     ),
     predicted={"iteration_ms": 1.5, "path_lengths": {"1": 24, "2": 6}},
-    why=("because it is so", "strides ±1"),
+    reasons=("because it is so", "strides ±1"),
     search={"seed": 3},
     lab="small",
     hosts=("a", "b", "c", "d", "e", "f"),
@@ -64,7 +64,7 @@ def test_any_plan_survives_the_document(name, nodes, simplex, why):
         strategy=Strategy((data_sharding(range(nodes)),)),
         operators=(name,),
         hosts=(),
-        why=tuple(why),
+        reasons=tuple(why),
     )
 
     assert parse_plan(json.loads(json.dumps(plan_to_json(plan))), "x") == plan

@@ -13,7 +13,7 @@ from libraries import library
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, parse_plan, plan_to_json, read_plan, write_plan
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of
+from testbed.design.topology.demand import make_demand
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import PlanFileError
@@ -22,7 +22,7 @@ balancing = library("testbed.design.routing.balancing")
 
 
 def plan_on(topology, pairs):
-    routes = balancing.route(topology, demand_of(topology.nodes, (), pairs))
+    routes = balancing.route(topology, make_demand(topology.nodes, (), pairs))
     strategy = Strategy((data_sharding(range(topology.nodes)),))
     return Plan(
         WorkloadChoice("x"), topology, 25.0, ("layer",), strategy, {"iteration_ms": 1.0}, routes=routes
@@ -46,7 +46,7 @@ def test_routes_are_read_as_they_were_written(make, tmp_path):
     read = read_plan(tmp_path / "p.json")
     assert read == plan
     assert read.routes.sets > 1
-    demand = demand_of(plan.topology.nodes, (), [(0, 1, 7.0), (1, 0, 3.0)])
+    demand = make_demand(plan.topology.nodes, (), [(0, 1, 7.0), (1, 0, 3.0)])
     assert (read.routes.link_bytes(demand) == plan.routes.link_bytes(demand)).all()
 
 

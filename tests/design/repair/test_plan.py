@@ -10,9 +10,9 @@ from testbed.design.evaluation.job import sum_by_pairs
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan
-from testbed.design.repair import find_bought_pairs, match, pair_up, plan_repair, routes_over
+from testbed.design.repair import apply_detours, find_bought_pairs, match, pair_up, plan_repair
 from testbed.design.routing.routes import find_routes
-from testbed.design.sharing.look_ahead import look_ahead, start_on_first_plane
+from testbed.design.sharing.look_ahead import plan_look_ahead, start_on_first_plane
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.choice import WorkloadChoice
@@ -61,7 +61,7 @@ def test_whatever_fibre_is_lost_data_goes_on_and_rings_are_restored(planes, simp
         needed = edges_of_rings(wiring.links, spare, simplex=simplex)
         for dead in sorted({link.source for link in wiring.links}):
             lost = silenced(wiring, dead) if simplex and seed % 2 else None
-            repair = plan_repair(wiring, [dead], spare, planes=planes, lost=lost)
+            repair = plan_repair(wiring, [dead], spare, planes=planes, failed_links=lost)
             check_detours(wiring, repair)
             check_wiring(repair.repatched, planes, duplex=not simplex)
             restored = needed & edges(repair.repatched.links)
@@ -109,12 +109,12 @@ def silenced(wiring, dead):
 
 
 def check_detours(wiring, repair):
-    lost = [detour.lost for detour in repair.detours]
+    lost = [detour.lost_link for detour in repair.detours]
     assert {*repair.running.links, *lost} == set(wiring.links)
     hops = find_routes(repair.running)
-    over = routes_over(hops, repair.detours)
+    over = apply_detours(hops, repair.detours)
     for detour in repair.detours:
-        source, target = detour.lost.source.node, detour.lost.target.node
+        source, target = detour.lost_link.source.node, detour.lost_link.target.node
         assert set(detour.path) <= set(repair.running.links)
         assert (detour.path[0].source.node, detour.path[-1].target.node) == (source, target)
         assert all(one.target.node == other.source.node for one, other in pairwise(detour.path))
@@ -141,7 +141,7 @@ def test_a_ring_is_closed_over_three_links_and_stays_so_without_links_to_give():
     assert [len(detour.path) for detour in repair.detours] == [3, 3]
     assert (repair.remove, repair.make) == ((), ())
     assert repair.repatched == repair.running
-    assert "stays until the fibre or GPU is replaced" in repair.why
+    assert "stays until the fibre or GPU is replaced" in repair.reason
 
 
 def test_an_idle_nic_restores_the_ring_at_no_cost():
@@ -159,7 +159,7 @@ def test_an_idle_nic_joins_again_what_no_detour_can(nodes, simplex):
     repair = plan_repair(type(wiring)(nodes, 2, simplex, wiring.links), [Nic(0, 0)])
     assert {detour.path for detour in repair.detours} == {()}
     assert edges(repair.repatched.links) == edges(wiring.links)
-    assert repair.why == "the ring is closed by a link of its own again"
+    assert repair.reason == "the ring is closed by a link of its own again"
     find_routes(repair.repatched)
 
 
@@ -195,7 +195,7 @@ def test_as_many_loose_ends_are_joined_as_can_be():
 def test_receivers_that_come_first_are_served_first():
     senders, receivers = [Nic(0, 0), Nic(1, 0)], [Nic(2, 0), Nic(2, 1), Nic(3, 0)]
     for first in receivers:
-        assert first in dict(match(senders, receivers, first=[first])).values()
+        assert first in dict(match(senders, receivers, preferred=[first])).values()
 
 
 def test_a_bought_link_is_borrowed_before_one_of_the_rings():
@@ -258,15 +258,15 @@ def test_a_node_cut_off_is_named():
 def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     first, second = wire(find_topology(12, 4)), wire(find_topology(12, 4, demands=[AllReduceDemand(4, 1)]))
     planes = start_on_first_plane(first)
-    ahead = look_ahead(planes, second)
+    ahead = plan_look_ahead(planes, second)
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
     assert planes.find_lit() == set(first.links)
     assert ahead.after.find_lit() == set(second.links)
     assert ahead.outage_s(0.01) == 0.01
-    back = look_ahead(ahead.after, first)  # its circuits are still there
+    back = plan_look_ahead(ahead.after, first)  # its circuits are still there
     assert (back.onto_second, back.make, back.remove) == (False, (), ())
     assert back.after.find_lit() == set(first.links)
-    assert look_ahead(planes, first).flip == ()
+    assert plan_look_ahead(planes, first).flip == ()
 
 
 def test_jobs_of_other_nodes_stay_lit():
@@ -281,7 +281,7 @@ def test_jobs_of_other_nodes_stay_lit():
     turned = type(upcoming)(
         12, 2, False, tuple(link for link in upcoming.links if link.source.node + link.target.node != 5)
     )
-    ahead = look_ahead(planes, turned, nodes=range(6))
+    ahead = plan_look_ahead(planes, turned, nodes=range(6))
     assert {nic.node for nic in ahead.flip} == set(range(6))
     assert ahead.after.find_lit() == {*turned.links, *other}
 
@@ -289,14 +289,14 @@ def test_jobs_of_other_nodes_stay_lit():
 def test_a_job_outside_its_nodes_is_refused():
     wiring = wire(find_topology(6, 2))
     with pytest.raises(TopologyError, match="which is not a NIC of the job's nodes"):
-        look_ahead(start_on_first_plane(wiring), wiring, nodes=[0, 1, 2])
+        plan_look_ahead(start_on_first_plane(wiring), wiring, nodes=[0, 1, 2])
     with pytest.raises(TopologyError, match="the job names node 6, but the planes have 6 nodes"):
-        look_ahead(start_on_first_plane(wiring), wiring, nodes=range(7))
+        plan_look_ahead(start_on_first_plane(wiring), wiring, nodes=range(7))
 
 
 def test_a_job_on_both_planes_is_refused():
     wiring = wire(find_topology(6, 2))
     empty = type(wiring)(6, 2, False, ())
-    half = look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).after
+    half = plan_look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).after
     with pytest.raises(TopologyError, match="both planes"):
-        look_ahead(half, wire(find_topology(6, 2, demands=[AllReduceDemand(3, 1)])))
+        plan_look_ahead(half, wire(find_topology(6, 2, demands=[AllReduceDemand(3, 1)])))

@@ -18,7 +18,7 @@ from testbed.design.reproductions.figure import (
     Comparison,
     Panel,
     Plot,
-    Published,
+    PublishedValue,
     Series,
     Table,
     format_markdown,
@@ -70,7 +70,7 @@ def test_a_table_answers_by_column():
 
 
 def test_a_comparison_states_source_and_difference():
-    line = Comparison("tax", Published("1.11", "S", 1.11), 1.221, "a note", " x")
+    line = Comparison("tax", PublishedValue("1.11", "S", 1.11), 1.221, "a note", " x")
     assert line.cells == ("tax", "1.11 [S]", "1.221 x", "+10.0 %", "a note")
     assert Comparison("hops", NOTHING, 5.48).cells == ("hops", "—", "5.48", "—", "")
     assert format_markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"

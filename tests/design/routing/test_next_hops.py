@@ -5,17 +5,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from testbed.design.routing.next_hops import next_hops
-from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.routing.next_hops import compute_next_hops
+from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import make_hop_table
 from testbed.errors import TopologyError
 
 
 def a_job(seed, nodes=14, degree=4, matching_degree=2, simplex=False, pairs=30):
     chance = random.Random(seed)
     triples = [(*chance.sample(range(nodes), 2), chance.randint(1, 100)) for _ in range(pairs)]
-    demand = demand_of(nodes, [AllReduceDemand(nodes, 100)], triples)
+    demand = make_demand(nodes, [AllReduceDemand(nodes, 100)], triples)
     return demand, find(demand, degree, matching_degree=matching_degree, simplex=simplex).topology
 
 
@@ -25,8 +25,8 @@ def test_hops_and_next_hops_are_shortest(simplex, bought, true_hops):
         nodes = 12 + 5 * seed
         _, topology = a_job(seed, nodes, degree=4, matching_degree=bought, simplex=simplex)
         expected = true_hops(nodes, topology.edges)
-        assert (hop_table(nodes, topology.edges) == expected).all()
-        table = next_hops(nodes, topology.edges)
+        assert (make_hop_table(nodes, topology.edges) == expected).all()
+        table = compute_next_hops(nodes, topology.edges)
         links = set(topology.edges)
         for source in range(nodes):
             for target in range(nodes):
@@ -37,20 +37,20 @@ def test_hops_and_next_hops_are_shortest(simplex, bought, true_hops):
 
 def test_hops_of_what_is_not_connected(true_hops):
     edges = [(0, 1), (1, 0), (2, 3), (1, 3)]
-    assert (hop_table(5, edges) == true_hops(5, edges)).all()
-    assert hop_table(2, []).tolist() == [[0, -1], [-1, 0]]
+    assert (make_hop_table(5, edges) == true_hops(5, edges)).all()
+    assert make_hop_table(2, []).tolist() == [[0, -1], [-1, 0]]
     with pytest.raises(TopologyError, match="node 0 has no path to node 2"):
-        next_hops(5, edges)
+        compute_next_hops(5, edges)
 
 
 def test_more_links_than_a_word_has_bits_are_refused():
     with pytest.raises(TopologyError, match="at most 62"):
-        next_hops(2, [(0, 1)] * 63 + [(1, 0)] * 63)
+        compute_next_hops(2, [(0, 1)] * 63 + [(1, 0)] * 63)
 
 
 def test_loads_of_next_hops_count_every_hop():
     _, topology = a_job(1, nodes=24)
-    table = next_hops(24, topology.edges)
+    table = compute_next_hops(24, topology.edges)
     everybody = 1.0 - np.eye(24)
     loads = table.loads(everybody)
     assert loads.sum() == table.hops.sum()

@@ -7,7 +7,7 @@ from libraries import library
 
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of, demand_of_matrix
+from testbed.design.topology.demand import make_demand, make_matrix_demand
 from testbed.design.topology.finder import find
 from testbed.errors import TopologyError
 
@@ -21,7 +21,7 @@ def sent(kind, nodes, seed):
     if kind == "sparse":
         size *= random.random((nodes, nodes)) < 0.2
     np.fill_diagonal(size, 0.0)
-    return demand_of_matrix(1e6 * size)
+    return make_matrix_demand(1e6 * size)
 
 
 SMALL, LARGE = ((8, 3), (12, 4)), ((20, 4), (32, 6))
@@ -104,7 +104,7 @@ def test_the_first_set_holds_a_shortest_way_for_every_pair(true_hops):
 
 def test_parallel_links_carry_alike():
     topology = Topology(2, 4, False, (), ((0, 1),) * 4 + ((1, 0),) * 4)
-    demand = demand_of(2, (), [(0, 1, 4e6), (1, 0, 2e6)])
+    demand = make_demand(2, (), [(0, 1, 4e6), (1, 0, 2e6)])
     found = balancing.route(topology, demand)
     assert found.link_bytes(demand) == pytest.approx([1e6] * 4 + [0.5e6] * 4, rel=0.01)
 
@@ -120,9 +120,9 @@ def test_equal_arguments_give_equal_routes():
 
 def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
     topology = find_topology(12, 4)
-    found = balancing.route(topology, demand_of(12))
+    found = balancing.route(topology, make_demand(12))
     assert found.sets == 1
-    assert np.isnan(found.gap(demand_of(12)))
+    assert np.isnan(found.gap(make_demand(12)))
     everybody = 1.0 - np.eye(12)
     assert found.link_bytes(everybody).sum() == true_hops(12, topology.edges).sum()
 
@@ -130,4 +130,4 @@ def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
 @pytest.mark.parametrize("paths", [0, 5])
 def test_paths_that_hosts_have_no_addresses_for_are_refused(paths):
     with pytest.raises(TopologyError, match="1 to 4 addresses"):
-        balancing.route(find_topology(6, 2), demand_of(6), max_paths=paths)
+        balancing.route(find_topology(6, 2), make_demand(6), max_paths=paths)

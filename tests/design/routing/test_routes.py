@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from testbed.design.model import Link, Nic, Wiring
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.routes import find_routes, ring_links
+from testbed.design.routing.routes import find_routes, list_ring_links
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.strides import ring_order, rings_of
+from testbed.design.topology.strides import list_rings, make_ring_order
 from testbed.errors import TopologyError
 
 
@@ -128,7 +128,7 @@ def edges_of_pair(link):
 def test_rings_take_their_own_links():
     topology = find_topology(12, 4)
     wiring = wire(topology)
-    used = [path for ring in rings_of(topology) for path in ring_links(wiring, ring)]
+    used = [path for ring in list_rings(topology) for path in list_ring_links(wiring, ring)]
     assert {len(path) for path in used} == {1}
     assert {path[0] for path in used} == set(wiring.links)
     assert len(used) == 48
@@ -136,8 +136,8 @@ def test_rings_take_their_own_links():
 
 def test_a_ring_follows_its_stride():
     wiring = wire(find_topology(12, 4))
-    order = ring_order(12, 7)
-    for position, (link,) in enumerate(ring_links(wiring, order)):
+    order = make_ring_order(12, 7)
+    for position, (link,) in enumerate(list_ring_links(wiring, order)):
         assert link.source.node == order.order[position]
         assert link.target.node == (link.source.node + 7) % 12
 
@@ -145,13 +145,13 @@ def test_a_ring_follows_its_stride():
 def test_a_ring_without_links_takes_the_routes():
     wiring = wire(find_topology(12, 4))
     routes = find_routes(wiring)
-    paths = ring_links(wiring, ring_order(12, 3), routes)
+    paths = list_ring_links(wiring, make_ring_order(12, 3), routes)
     assert paths == tuple(routes.path(i, (i + 3) % 12) for i in (0, 3, 6, 9))
-    assert paths == ring_links(wiring, ring_order(12, 3))
+    assert paths == list_ring_links(wiring, make_ring_order(12, 3))
 
 
 def test_copies_of_a_ring_take_parallel_links():
     topology = find_topology(12, 4, demands=[AllReduceDemand(12, 1), AllReduceDemand(2, 4)])
     wiring = wire(topology)
-    first, second = (ring_links(wiring, ring_order(12, 6), copy=copy) for copy in (0, 1))
+    first, second = (list_ring_links(wiring, make_ring_order(12, 6), copy=copy) for copy in (0, 1))
     assert not {link for path in first for link in path} & {link for path in second for link in path}

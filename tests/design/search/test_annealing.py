@@ -46,7 +46,7 @@ def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_ear
     start = start_of(annealer)
     strategy, topology = annealer.strategy(start), start.finding.topology
     exact_s = simulate_on_quick_routes(problem, strategy, topology).execution.iteration_s
-    assert annealer.simulator.lower_bound_s(strategy, topology) <= exact_s
+    assert annealer.simulator.compute_lower_bound_s(strategy, topology) <= exact_s
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.99))
     assert annealer.simulator.seconds(strategy, topology, exact_s * 1.01) == pytest.approx(exact_s)
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.5))
@@ -100,7 +100,7 @@ def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alon
         start = start_of(annealer)
         other = annealer.relink(start, start.finding.matching_degree)
         before, after = (
-            annealer.simulator.fullest_link_s(annealer.strategy(one), one.finding.topology)
+            annealer.simulator.compute_fullest_link_s(annealer.strategy(one), one.finding.topology)
             for one in (start, other)
         )
         assert after <= before

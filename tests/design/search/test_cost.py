@@ -4,8 +4,8 @@ import pytest
 from sim.models.network.allreduce.fluid import rings_on
 from sim.models.network.execution import simulate
 from sim.models.network.latency import NO_LATENCY
-from testbed.design.fabrics.direct import fabric_of, ring_strides
-from testbed.design.search.cost import Costs, paths_over
+from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
+from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Programs, Sending, Summing
 from testbed.design.search.strategies import StrategyObjective
@@ -24,14 +24,14 @@ from testbed.design.workloads.strategies import data_parallel
 
 
 def closed_form_s(problem, strategy, topology):
-    costs = Costs(problem, paths_over(topology, problem.rate_gbps))
+    costs = Costs(problem, build_paths(topology, problem.rate_gbps))
     return costs.seconds(Programs(problem).program(strategy.shardings))
 
 
 def simulated_s(problem, strategy, topology):
-    rings = rings_on(lambda group: ring_strides(topology, group))
+    rings = rings_on(lambda group: list_ring_strides(topology, group))
     graph = iteration(problem.workload, strategy, problem.cluster)
-    fabric = fabric_of(topology, problem.rate_gbps)
+    fabric = build_direct_fabric(topology, problem.rate_gbps)
     return simulate(graph, fabric, latency=problem.latency, allreduce=rings).iteration_s
 
 
@@ -116,8 +116,8 @@ def test_groups_without_rings_of_links_cost_what_the_simulator_says(shards, with
 
 def test_messages_take_the_paths_that_the_simulator_gives_them():
     """Each message another set of paths than the one before, all parts of a sum the same."""
-    paths = paths_over(find_strides(12, (1, 5)), 10)
-    fabric = fabric_of(find_strides(12, (1, 5)), 10)
+    paths = build_paths(find_strides(12, (1, 5)), 10)
+    fabric = build_direct_fabric(find_strides(12, (1, 5)), 10)
     different = 0
     for choice in range(8):
         for source, target in ((0, 2), (3, 9), (4, 1)):
@@ -130,11 +130,11 @@ def test_messages_take_the_paths_that_the_simulator_gives_them():
 
 def find_strides(nodes, strides):
     from testbed.design.model import Topology
-    from testbed.design.topology.circulants import circulant_edges
+    from testbed.design.topology.circulants import list_circulant_edges
 
     steps = [step for stride in strides for step in (stride, nodes - stride)]
     return Topology(
-        nodes, 2 * len(strides), simplex=False, strides=strides, edges=circulant_edges(nodes, steps)
+        nodes, 2 * len(strides), simplex=False, strides=strides, edges=list_circulant_edges(nodes, steps)
     )
 
 

@@ -7,9 +7,9 @@ from testbed.design.search import edge_swap
 from testbed.design.search.edge_swap import TrialBudget, improve, improve_by_edge_swaps, propose_starts
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import FEW_NODES, StrategyObjective
-from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.hops import hop_table
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.circulants import list_circulant_edges
+from testbed.design.topology.hops import make_hop_table
+from testbed.design.topology.strides import list_direct_strides
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 
@@ -43,7 +43,7 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
             assert end.closed_form_s <= start.closed_form_s
             shorter += end.closed_form_s < start.closed_form_s
             _check(start.finding, finding)
-            assert hop_table(nodes, topology.edges).min() >= 0
+            assert make_hop_table(nodes, topology.edges).min() >= 0
     assert shorter >= 1
 
 
@@ -61,8 +61,8 @@ def _check(start, finding):
         assert all(one != other for one, other in links)
     extra = [link for links in rounds for link in links]
     extra += [] if simplex else [(other, one) for one, other in extra]
-    steps = direct_strides(topology.nodes, topology.strides, simplex=simplex)
-    assert topology.edges == tuple(sorted((*circulant_edges(topology.nodes, steps), *extra)))
+    steps = list_direct_strides(topology.nodes, topology.strides, simplex=simplex)
+    assert topology.edges == tuple(sorted((*list_circulant_edges(topology.nodes, steps), *extra)))
 
 
 def _ends(links, simplex):

@@ -150,7 +150,7 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
     nobody.left = 0
     stop = Stop()
     (only,) = rank(problem, proposals, nobody, stop)
-    assert (only.strategy, stop.why) == (proposals[0].strategy, "Ctrl-C")
+    assert (only.strategy, stop.reason) == (proposals[0].strategy, "Ctrl-C")
 
 
 @pytest.mark.long
@@ -175,7 +175,7 @@ def test_ctrl_c_after_the_chains_gives_a_plan_and_says_so(little, four, monkeypa
     found = optimise(little, four, 2, 25, steps=20)
     assert (whole.stopped, found.stopped) == (False, True)
     assert found.strategy == whole.ranking[0].strategy
-    assert found.why[-1] == "The search was cut short by Ctrl-C after 20 of 20 steps: more may be found."
+    assert found.reasons[-1] == "The search was cut short by Ctrl-C after 20 of 20 steps: more may be found."
 
     def always(*_):
         raise KeyboardInterrupt
@@ -189,7 +189,7 @@ def test_one_server_needs_no_link():
     found = optimise(pure_data(), Cluster(1), 4, 25, steps=20)
     assert found.finding.topology.edges == ()
     assert found.predicted.iteration_s == pytest.approx(found.predicted.ideal_switch_s)
-    assert "One server" in found.why[0]
+    assert "One server" in found.reasons[0]
 
 
 @pytest.mark.slow
@@ -207,7 +207,7 @@ def test_two_and_a_prime_number_of_servers_are_searched():
 @pytest.mark.slow
 def test_reasons_name_strides_links_and_the_switch():
     found = optimise(dlrm(8, 1 << 12, 10**7), Cluster(8), 4, 25, steps=20, finalists=3)
-    text = " ".join(found.why)
+    text = " ".join(found.reasons)
     assert "operators" in text
     assert "rings of strides ±1" in text
     assert "links for pairs the simulated iteration takes" in text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.search.finalists import Ranked
+from testbed.design.search.finalists import RankedStrategy
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import explain_plan
-from testbed.design.topology.demand import demand_of
+from testbed.design.topology.demand import make_demand
 from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
@@ -21,8 +21,8 @@ SPREAD = Strategy((data_sharding(range(NODES)),))
 
 
 def ranked(degree, pairs, simulated_s, *, simplex=False):
-    finding = find(demand_of(NODES), degree, simplex=simplex, matching_degree=pairs)
-    return Ranked(SPREAD, finding, simulated_s, simulated_s, 1.0)
+    finding = find(make_demand(NODES), degree, simplex=simplex, matching_degree=pairs)
+    return RankedStrategy(SPREAD, finding, simulated_s, simulated_s, 1.0)
 
 
 def sentences(degree, times, ideal_s, *, simplex=False):

@@ -6,13 +6,13 @@ import pytest
 
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.profile import profile_of
+from testbed.design.workloads.profile import parse_profile
 from testbed.design.workloads.roofline import Cluster
 from testbed.errors import WorkloadError
 
 
 def test_a_profile_of_another_workload_is_refused():
     times = {"samples": [1], "forward_s": [1.0], "backward_s": [1.0]}
-    profile = profile_of({"lightbed-profile": 1, "operators": {"top.0": times}})
+    profile = parse_profile({"lightbed-profile": 1, "operators": {"top.0": times}})
     with pytest.raises(WorkloadError, match=r"dlrm has no operator 'top\.0'; did you mean 'top0'"):
         Problem(workload("dlrm", 4), Cluster(4, profile=profile), 2, 100.0)

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from testbed.design.sharing.cassini.schedule import Forest, compute_starts, has_loop, spanning_forest
+from testbed.design.sharing.cassini.schedule import Forest, build_spanning_forest, compute_starts, has_loop
 
 PERIODS = (40, 60, 90, 100, 120)
 
@@ -75,7 +75,7 @@ def test_loops_are_seen(users, loop):
 def test_a_spanning_forest_keeps_the_links_that_gain_most_whole():
     users = {"l": ("a", "b"), "m": ("b", "c"), "n": ("c", "a")}
 
-    kept = spanning_forest(users, {"l": 0.1, "m": 0.3, "n": 0.2})
+    kept = build_spanning_forest(users, {"l": 0.1, "m": 0.3, "n": 0.2})
 
     assert (kept["m"], kept["n"]) == (("b", "c"), ("c", "a"))
     assert not has_loop(kept)

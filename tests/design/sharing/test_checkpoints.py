@@ -15,13 +15,13 @@ from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics.fabric_list import FABRICS
 from testbed.design.fabrics.kind import FabricOptions
 from testbed.design.sharing import checkpoints
-from testbed.design.sharing.checkpoints import Checkpoint, run_checkpoint, with_checkpoint
+from testbed.design.sharing.checkpoints import Checkpoint, add_checkpoint_graphs, run_checkpoint
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.checkpoint import Storage, add_checkpoint, divide_checkpoint, divide_evenly
-from testbed.design.workloads.choice import with_savings
-from testbed.design.workloads.iteration.totals import traffic_of
+from testbed.design.workloads.choice import apply_savings
+from testbed.design.workloads.iteration.totals import sum_graph_traffic
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.strategies import strategy_by_name
+from testbed.design.workloads.strategies import make_named_strategy
 from testbed.errors import WorkloadError
 
 NODES, NICS = 4, 2
@@ -35,12 +35,12 @@ def computing_job(compute_s: float = 1e-3) -> Job:
     for node in range(SERVERS):
         job.transfer(node, (node + 1) % SERVERS, 10**6, after=[job.compute(node, compute_s)])
     graph = job.build()
-    return Job("ring", graph, traffic_of(graph), {})
+    return Job("ring", graph, sum_graph_traffic(graph), {})
 
 
 def test_half_precision_with_adam_saves_14_bytes_a_parameter():
     gpt = workload("gpt", 4, layers=2)
-    shares = divide_checkpoint(gpt, strategy_by_name("default", gpt, Cluster(4)), 4)
+    shares = divide_checkpoint(gpt, make_named_strategy("default", gpt, Cluster(4)), 4)
 
     assert sum(shares) == gpt.parameter_bytes // 2 * sum(HALF_PRECISION_BYTES.values())
 
@@ -48,8 +48,8 @@ def test_half_precision_with_adam_saves_14_bytes_a_parameter():
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_zero_saves_the_same_bytes(zero):
     gpt = workload("gpt", 4, layers=2)
-    saved = with_savings(gpt, zero=zero)
-    strategy = strategy_by_name("default", gpt, Cluster(4))
+    saved = apply_savings(gpt, zero=zero)
+    strategy = make_named_strategy("default", gpt, Cluster(4))
 
     assert divide_checkpoint(saved, strategy, 4) == divide_checkpoint(gpt, strategy, 4)
 
@@ -58,7 +58,7 @@ def test_zero_saves_the_same_bytes(zero):
 def test_replicas_divide_what_they_hold_and_write_every_byte_once(strategy):
     gpt = workload("gpt", 8, layers=4)
     cluster = Cluster(8, devices_per_server=1, domain=4)
-    shares = divide_checkpoint(gpt, strategy_by_name(strategy, gpt, cluster), 8)
+    shares = divide_checkpoint(gpt, make_named_strategy(strategy, gpt, cluster), 8)
 
     assert sum(shares) == gpt.parameter_bytes // 2 * 14
     assert min(shares) > 0
@@ -68,7 +68,7 @@ def test_replicas_divide_what_they_hold_and_write_every_byte_once(strategy):
 
 def test_a_served_model_has_nothing_to_save():
     served = workload("serve", 4)
-    shares = divide_checkpoint(served, strategy_by_name("default", served, Cluster(4)), 4)
+    shares = divide_checkpoint(served, make_named_strategy("default", served, Cluster(4)), 4)
 
     with pytest.raises(WorkloadError, match="has nothing to save: it does not train"):
         add_checkpoint(computing_job().graph, (0,) * SERVERS, Storage(1), "blocking")
@@ -79,7 +79,7 @@ def test_bytes_of_a_graph_must_be_given():
     job = computing_job()
 
     with pytest.raises(WorkloadError, match="of ring are not known: give --checkpoint-bytes"):
-        with_checkpoint(job, Checkpoint(10, Storage(1)))
+        add_checkpoint_graphs(job, Checkpoint(10, Storage(1)))
     with pytest.raises(WorkloadError, match="2 shares for 8 nodes"):
         add_checkpoint(job.graph, (1, 1), Storage(1), "blocking")
 
@@ -88,7 +88,7 @@ def test_bytes_of_a_graph_must_be_given():
 def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(storage, senders_per_link):
     """On an ideal switch with 8 senders the storage hosts' links are the limit, one link each."""
     job, size = computing_job(), 80_000_000
-    plain, writing = with_checkpoint(job, Checkpoint(10, Storage(storage), "blocking", size))
+    plain, writing = add_checkpoint_graphs(job, Checkpoint(10, Storage(storage), "blocking", size))
     fabric = plain.fabric("ideal", 1, 100.0, FabricOptions())
     plain_s, writing_s = (fabric.run(one.graph, latency=NO_LATENCY).iteration_s for one in (plain, writing))
 
@@ -97,7 +97,7 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
 
 def run_on_ideal(job, checkpoint):
     """Return the run of a checkpoint on an ideal switch without latency."""
-    fabric = with_checkpoint(job, checkpoint).plain.fabric("ideal", 1, 100.0, FabricOptions())
+    fabric = add_checkpoint_graphs(job, checkpoint).plain.fabric("ideal", 1, 100.0, FabricOptions())
     return run_checkpoint(job, checkpoint, lambda graph: fabric.run(graph, latency=NO_LATENCY))
 
 
@@ -157,7 +157,7 @@ def test_writes_stay_on_their_rails():
 )
 def test_bytes_are_kept_on_every_fabric_and_each_is_written_once(name, count, mode, shares):
     job = replace(computing_job(1e-4), checkpoint=tuple(shares))
-    plain, writing = with_checkpoint(job, Checkpoint(5, Storage(count, NICS), mode))
+    plain, writing = add_checkpoint_graphs(job, Checkpoint(5, Storage(count, NICS), mode))
     of_gpus = name.startswith("rail")
     options = FabricOptions(hb_domain=NICS if of_gpus else 1, reconfiguration_s=1e-4)
     fabric = plain.fabric(name, 1 if of_gpus else 3, 100.0, options)

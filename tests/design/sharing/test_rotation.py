@@ -14,10 +14,10 @@ from sim.models.contention.job import Burst, PeriodicJob
 from testbed.design.sharing.cassini.circle import Circle, Rounding, make_circle
 from testbed.design.sharing.cassini.rotation import (
     Rotation,
-    excess_by_correlation,
-    excess_by_matrix,
+    compute_excess_by_correlation,
+    compute_excess_by_matrix,
     find_best_rotation,
-    places,
+    list_positions,
 )
 from testbed.errors import WorkloadError
 
@@ -115,7 +115,7 @@ def milp_excess(circle: Circle) -> float:
     columns = (
         np.hstack(
             [
-                demand[places(size, shifts)].T
+                demand[list_positions(size, shifts)].T
                 for demand, shifts in zip(circle.demands, circle.shifts, strict=True)
             ]
         )
@@ -176,9 +176,9 @@ def test_laws_of_the_score(jobs, turn):
 def test_correlation_and_matrix_agree(jobs):
     circle = make_circle(jobs, 50.0)
     one, two = circle.demands
-    matrix = excess_by_matrix(one, two[places(one.size, one.size)], circle.capacity)
+    matrix = compute_excess_by_matrix(one, two[list_positions(one.size, one.size)], circle.capacity)
 
-    assert excess_by_correlation(one, two, circle.capacity) == pytest.approx(matrix)
+    assert compute_excess_by_correlation(one, two, circle.capacity) == pytest.approx(matrix)
 
 
 def test_72_bins_are_too_coarse_for_long_circles_and_say_so():
@@ -265,8 +265,8 @@ def test_the_search_looks_at_few_of_all_combinations(monkeypatch):
     from testbed.design.sharing.cassini import rotation
 
     calls = itertools.count()
-    plain = rotation.excess_of_shifts
-    monkeypatch.setattr(rotation, "excess_of_shifts", lambda *given: (next(calls), plain(*given))[1])
+    plain = rotation.compute_shift_excess
+    monkeypatch.setattr(rotation, "compute_shift_excess", lambda *given: (next(calls), plain(*given))[1])
 
     found = find_best_rotation(make_circle(fives(np.random.default_rng(3)), 50.0, PAPER))
 

@@ -14,8 +14,8 @@ from testbed.design.sharing.placement import (
     PlacementRequest,
     compare_shared_to_ideal,
     find_candidates,
+    find_host_scheduler,
     finish_time_fairness,
-    host_scheduler,
     place_by_goodput,
 )
 from testbed.errors import WorkloadError
@@ -216,7 +216,7 @@ def test_another_host_scheduler_comes_by_entry_point(monkeypatch):
 
     assert find_candidates("mine", PlacementRequest(jobs, LINKS)) == [{"x": ("d", "c")}]
     with pytest.raises(WorkloadError, match="choose from mine, pollux, themis"):
-        host_scheduler("yours")
+        find_host_scheduler("yours")
 
 
 @pytest.mark.parametrize(

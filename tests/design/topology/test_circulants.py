@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.design.topology.circulants import AllReduceDemand, as_json, circulant_edges, find_topology
+from testbed.design.topology.circulants import (
+    AllReduceDemand,
+    find_topology,
+    list_circulant_edges,
+    render_topology,
+)
 from testbed.design.topology.hops import mean_hops
-from testbed.design.topology.strides import direct_strides
+from testbed.design.topology.strides import list_direct_strides
 from testbed.errors import TopologyError
 
 TESTBED12 = {
@@ -26,7 +31,7 @@ TESTBED12 = {
 
 @pytest.mark.parametrize("method", ["geometric", "exhaustive"])
 def test_the_testbed_of_twelve_has_strides_1_and_5(method):
-    assert as_json(find_topology(12, 4, method=method)) == TESTBED12
+    assert render_topology(find_topology(12, 4, method=method)) == TESTBED12
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ def test_odd_degrees_have_a_ring_and_a_matching_that_brings_nodes_near(nodes, de
     topology = find_topology(nodes, degree)
     assert mean_hops(topology) <= most_hops
     assert set(Counter(source for source, _ in topology.edges).values()) == {degree}
-    rings = circulant_edges(nodes, direct_strides(nodes, topology.strides, simplex=False))
+    rings = list_circulant_edges(nodes, list_direct_strides(nodes, topology.strides, simplex=False))
     matching = Counter(topology.edges) - Counter(rings)
     assert sorted(source for source, _ in matching.elements()) == list(range(nodes))
     assert (
@@ -86,7 +91,7 @@ def test_odd_degrees_have_a_ring_and_a_matching_that_brings_nodes_near(nodes, de
 def test_simplex_links_are_directed_edges():
     topology = find_topology(3, 1, simplex=True)
     assert topology.links == ((0, 1), (1, 2), (2, 0))
-    assert as_json(topology)["mean_hops"] == 1.5
+    assert render_topology(topology)["mean_hops"] == 1.5
 
 
 @pytest.mark.parametrize(
@@ -191,7 +196,7 @@ def test_every_topology_is_connected_regular_and_as_asked(true_hops):
         if not simplex:
             assert Counter(topology.edges) == Counter((b, a) for a, b in topology.edges)
             assert len(topology.links) == nodes * degree // 2
-        document = as_json(topology)
+        document = render_topology(topology)
         assert document["diameter"] == hops.max()
         assert math.isclose(document["mean_hops"], hops.sum() / nodes / (nodes - 1), abs_tol=1e-6)
         parallel = [edge for edge, times in Counter(topology.edges).items() if times > 1]

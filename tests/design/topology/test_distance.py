@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from testbed.design.model import Topology
 from testbed.design.topology import hops
-from testbed.design.topology.circulants import as_json, find_topology
+from testbed.design.topology.circulants import find_topology, render_topology
 from testbed.design.topology.hops import (
+    count_hops_from,
     diameter,
     distances,
-    hop_table,
-    hops_from,
+    make_hop_table,
     mean_hops,
     measure_distances,
 )
@@ -66,7 +66,7 @@ def test_hops_from_some_nodes_are_rows_of_the_table(nodes, data):
         data.draw(st.sets(st.tuples(node, node).filter(lambda edge: edge[0] != edge[1]), max_size=99))
     )
     sources = np.array(sorted(data.draw(st.sets(node, min_size=1))))
-    assert (hops_from(sources, nodes, edges) == hop_table(nodes, edges)[sources]).all()
+    assert (count_hops_from(sources, nodes, edges) == make_hop_table(nodes, edges)[sources]).all()
 
 
 def test_of_a_large_graph_a_sample_of_nodes_speaks_for_all(monkeypatch):
@@ -77,12 +77,12 @@ def test_of_a_large_graph_a_sample_of_nodes_speaks_for_all(monkeypatch):
     assert (whole.sampled_from, sample.sampled_from) == (None, 64)
     assert sample.mean_hops == pytest.approx(whole.mean_hops, rel=0.02)
     assert whole.diameter - 1 <= sample.diameter <= whole.diameter
-    assert as_json(topology)["hops_sampled_from"] == 64
+    assert render_topology(topology)["hops_sampled_from"] == 64
 
 
 @pytest.mark.slow
 def test_of_a_large_circulant_one_node_speaks_for_all():
-    found = as_json(find_topology(65_536, 4))
+    found = render_topology(find_topology(65_536, 4))
     assert (found["diameter"], found["mean_hops"]) == (256, 128.001953)
     assert "hops_sampled_from" not in found
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from testbed.design.matching import match_edges
 from testbed.design.patching.wiring import wire
-from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
 from testbed.design.topology.hops import diameter, mean_hops
 from testbed.design.topology.strides import (
-    direct_strides,
-    half_range,
+    list_direct_strides,
+    list_half_range,
+    list_totient_strides,
     measure_reach,
     select_permutations,
-    totient_perms,
 )
 from testbed.errors import TopologyError
 
@@ -28,7 +28,7 @@ def everybody(nodes):
 
 
 def test_pure_data_parallelism_on_twelve_nodes_is_strides_1_and_5():
-    finding = find(demand_of(12, everybody(12)), 4)
+    finding = find(make_demand(12, everybody(12)), 4)
     assert finding.topology.strides == (1, 5)
     assert (finding.ring_degree, finding.matching_degree, finding.matchings) == (4, 0, ())
     assert len(finding.topology.links) == 24
@@ -37,9 +37,9 @@ def test_pure_data_parallelism_on_twelve_nodes_is_strides_1_and_5():
 
 def test_pairs_that_send_most_get_links():
     pairs = [(0, 6, 9 * GIGABYTE), (6, 0, GIGABYTE), (1, 4, 5 * GIGABYTE), (4, 6, 8 * GIGABYTE)]
-    finding = find(demand_of(12, [AllReduceDemand(12, 2 * GIGABYTE)], pairs), 4)
+    finding = find(make_demand(12, [AllReduceDemand(12, 2 * GIGABYTE)], pairs), 4)
     assert (finding.ring_degree, finding.matching_degree) == (4, 0)  # 44 of 67 GB: 2.6 NICs, so 3, so 4
-    finding = find(demand_of(12, [AllReduceDemand(12, GIGABYTE // 2)], pairs), 4)
+    finding = find(make_demand(12, [AllReduceDemand(12, GIGABYTE // 2)], pairs), 4)
     assert (finding.ring_degree, finding.matching_degree) == (2, 2)
     assert finding.matchings[0] == ((0, 6), (1, 4))
     assert finding.matchings[1] == ((4, 6),)  # 8 GB against halves: 5 and 2.5
@@ -49,20 +49,20 @@ def test_pairs_that_send_most_get_links():
 @pytest.mark.parametrize(("discount", "partners"), [("halved", [1, 2, 1, 2]), ("harmonic", [1, 2, 1, 1])])
 def test_a_link_makes_the_next_one_less_wanted(discount, partners):
     """0-1 sends 8, 0-2 sends 4.2. Halved: 8, 4 < 4.2, 4 > 2.1, 2 < 2.1. Harmonic: the fourth is 8/3 > 2.1."""
-    demand = demand_of(8, [AllReduceDemand(8, 1)], [(0, 1, 8.0), (0, 2, 4.2)])
+    demand = make_demand(8, [AllReduceDemand(8, 1)], [(0, 1, 8.0), (0, 2, 4.2)])
     bought = find(demand, 6, discount=discount, matching_degree=4).matchings
     assert [pair for ((_, pair),) in bought] == partners
 
 
 def test_one_way_links_are_bought_one_way():
-    demand = demand_of(6, everybody(6), [(0, 3, 5e9), (3, 1, 4e9)])
+    demand = make_demand(6, everybody(6), [(0, 3, 5e9), (3, 1, 4e9)])
     finding = find(demand, 3, simplex=True, matching_degree=1)
     assert finding.matchings == (((0, 3), (3, 1)),)
     assert (3, 0) not in finding.topology.edges
 
 
 def test_one_node_needs_nothing():
-    finding = find(demand_of(1), 4)
+    finding = find(make_demand(1), 4)
     assert finding.topology.edges == ()
     assert (diameter(finding.topology), mean_hops(finding.topology)) == (0, 0.0)
 
@@ -77,29 +77,29 @@ def test_one_node_needs_nothing():
 )
 def test_what_cannot_exist_is_refused(nodes, degree, message):
     with pytest.raises(TopologyError, match=message):
-        find(demand_of(nodes, everybody(nodes)), degree)
+        find(make_demand(nodes, everybody(nodes)), degree)
 
 
 def test_two_nodes_and_a_prime_number_of_nodes():
-    assert find(demand_of(2, everybody(2), [(0, 1, 5.0)]), 1).topology.links == ((0, 1),)
-    finding = find(demand_of(13, everybody(13), [(0, 6, 1e12), (1, 7, 1e12)]), 4)
+    assert find(make_demand(2, everybody(2), [(0, 1, 5.0)]), 1).topology.links == ((0, 1),)
+    finding = find(make_demand(13, everybody(13), [(0, 6, 1e12), (1, 7, 1e12)]), 4)
     assert finding.matchings[0] == ((0, 6), (1, 7))
     assert set(Counter(end for link in finding.topology.links for end in link).values()) == {4}
 
 
 def test_an_unknown_discount_is_refused():
     with pytest.raises(TopologyError, match="choose 'halved' or 'harmonic'"):
-        find(demand_of(4), 2, discount="thirds")
+        find(make_demand(4), 2, discount="thirds")
 
 
 def test_primes_only():
-    finding = find(demand_of(32, everybody(32)), 8, primes=True)
+    finding = find(make_demand(32, everybody(32)), 8, primes=True)
     assert finding.topology.strides == (1, 3, 5, 13)
     assert set(finding.topology.strides) <= {1, 3, 5, 7, 11, 13}
 
 
 def test_strides_of_a_group():
-    finding = find(demand_of(12, [AllReduceDemand(12, GIGABYTE), AllReduceDemand(4, GIGABYTE)]), 4)
+    finding = find(make_demand(12, [AllReduceDemand(12, GIGABYTE), AllReduceDemand(4, GIGABYTE)]), 4)
     assert finding.strides_of(12) == (1,)
     assert finding.strides_of(4) == (3,)
     assert finding.strides_of(6) == ()
@@ -117,7 +117,7 @@ def jobs(draw):
     ]
     groups = [k for k in range(2, nodes + 1) if nodes % k == 0]
     reduces = [AllReduceDemand(chance.choice(groups), chance.choice([0, 1, 10**9])) for _ in range(2)]
-    return demand_of(nodes, reduces, pairs), draw(st.sampled_from(degrees)), simplex
+    return make_demand(nodes, reduces, pairs), draw(st.sampled_from(degrees)), simplex
 
 
 @pytest.mark.long
@@ -165,7 +165,7 @@ def test_dense_demands_among_many_nodes_are_matched_nearly_as_heavily():
     chance = np.random.default_rng(5)
     one, other = np.triu_indices(nodes, 1)
     weights = chance.lognormal(0, 2, len(one))
-    demand = demand_of(nodes, [], zip(one.tolist(), other.tolist(), weights.tolist(), strict=True))
+    demand = make_demand(nodes, [], zip(one.tolist(), other.tolist(), weights.tolist(), strict=True))
     table = dict(zip(zip(one.tolist(), other.tolist(), strict=True), weights.tolist(), strict=True))
     (first, *_) = find(demand, 3, matching_degree=1).matchings
     assert sum(table[pair] for pair in first) >= 0.9 * match_edges(nodes, one, other, weights).weight
@@ -180,10 +180,14 @@ def test_diameter_grows_no_faster_than_d_times_the_dth_root_of_n(simplex):
     worst = 0.0
     for count in (1, 2, 3, 4, 6, 8):
         for nodes in sizes:
-            candidates = totient_perms(nodes) if simplex else half_range(nodes, totient_perms(nodes))
+            candidates = (
+                list_totient_strides(nodes)
+                if simplex
+                else list_half_range(nodes, list_totient_strides(nodes))
+            )
             if len(candidates) >= count:
                 strides = select_permutations(nodes, count, candidates, simplex=simplex)
-                farthest = measure_reach(nodes, direct_strides(nodes, strides, simplex=simplex)).diameter
+                farthest = measure_reach(nodes, list_direct_strides(nodes, strides, simplex=simplex)).diameter
                 assert farthest <= count * nodes ** (1 / count), (nodes, strides)
                 worst = max(worst, farthest / (count * nodes ** (1 / count)))
     assert worst > (0.9 if simplex else 0.5)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from testbed.design.topology import strides
 from testbed.design.topology.strides import (
     coin_change,
-    direct_strides,
-    half_range,
-    hop_distances,
+    compute_hop_distances,
+    list_direct_strides,
+    list_half_range,
+    list_totient_strides,
     measure_reach,
     select_permutations,
-    totient_perms,
 )
 from testbed.errors import TopologyError
 
@@ -33,7 +33,7 @@ from testbed.errors import TopologyError
     ],
 )
 def test_totient_perms(nodes, group, expected):
-    assert totient_perms(nodes, group) == expected
+    assert list_totient_strides(nodes, group) == expected
 
 
 @given(st.integers(2, 60), st.data())
@@ -41,13 +41,13 @@ def test_totient_perms_are_the_strides_whose_rings_are_the_groups(nodes, data):
     group = data.draw(st.sampled_from([k for k in range(2, nodes + 1) if nodes % k == 0]))
     members = set(range(0, nodes, nodes // group))
     by_walking = tuple(p for p in range(1, nodes) if {k * p % nodes for k in range(nodes)} == members)
-    assert totient_perms(nodes, group) == by_walking
+    assert list_totient_strides(nodes, group) == by_walking
 
 
 @pytest.mark.parametrize("group", [0, 1, 5, 24])
 def test_a_group_that_does_not_divide_the_nodes_is_refused_with_those_that_do(group):
     with pytest.raises(TopologyError, match=r"use one of 2, 3, 4, 6, 12"):
-        totient_perms(12, group)
+        list_totient_strides(12, group)
 
 
 # topoopt.md, the table of algorithm kernels: the published rule on all totatives (one-way rings) and on
@@ -66,11 +66,11 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("nodes", "degree", "simplex", "expected", "diameter", "mean"), PUBLISHED)
 def test_geometric_as_published(nodes, degree, simplex, expected, diameter, mean):
-    totatives = totient_perms(nodes)
-    candidates = totatives if simplex else half_range(nodes, totatives)
+    totatives = list_totient_strides(nodes)
+    candidates = totatives if simplex else list_half_range(nodes, totatives)
     chosen = select_permutations(nodes, degree if simplex else degree // 2, candidates, simplex=simplex)
     assert chosen == expected
-    found = measure_reach(nodes, direct_strides(nodes, chosen, simplex=simplex))
+    found = measure_reach(nodes, list_direct_strides(nodes, chosen, simplex=simplex))
     assert (found.unreached, found.diameter) == (0, diameter)
     assert round(found.total_hops / (nodes - 1), 3) == mean
 
@@ -90,7 +90,7 @@ def best_by_enumeration(nodes, count, candidates, simplex, true_hops, ring_edges
     ("nodes", "count", "choices", "diameters"), [(16, 3, 56, {4, 5}), (13, 4, 495, {2, 3})]
 )
 def test_exhaustive_is_best_of_all_simplex_choices(nodes, count, choices, diameters, true_hops, ring_edges):
-    candidates = totient_perms(nodes)
+    candidates = list_totient_strides(nodes)
     best, scores = best_by_enumeration(nodes, count, candidates, True, true_hops, ring_edges)
     assert len(scores) == choices
     assert {diameter for _, diameter, _, _ in scores.values()} == diameters
@@ -100,13 +100,13 @@ def test_exhaustive_is_best_of_all_simplex_choices(nodes, count, choices, diamet
 
 @pytest.mark.parametrize(("nodes", "count", "expected"), [(16, 3, (1, 3, 7)), (13, 4, (1, 2, 4, 7))])
 def test_geometric_where_there_is_a_choice(nodes, count, expected):
-    assert select_permutations(nodes, count, totient_perms(nodes), simplex=True) == expected
+    assert select_permutations(nodes, count, list_totient_strides(nodes), simplex=True) == expected
 
 
 def test_exhaustive_beats_geometric_at_128_nodes():
-    candidates = half_range(128, totient_perms(128))
+    candidates = list_half_range(128, list_totient_strides(128))
     chosen = select_permutations(128, 2, candidates, "exhaustive")
-    found = measure_reach(128, direct_strides(128, chosen, simplex=False))
+    found = measure_reach(128, list_direct_strides(128, chosen, simplex=False))
     assert chosen == (1, 15)
     assert (found.diameter, round(found.total_hops / 127, 3)) == (8, 5.354)
 
@@ -127,7 +127,9 @@ def test_exhaustive_is_best_for_any_candidates(true_hops, ring_edges):
             taken = (data.draw(st.sampled_from(everything)),)
         count = data.draw(st.integers(1, min(3, len(candidates))))
         best, scores = best_by_enumeration(nodes, count, candidates, simplex, true_hops, ring_edges, taken)
-        chosen = select_permutations(nodes, count, candidates, "exhaustive", simplex=simplex, given=taken)
+        chosen = select_permutations(
+            nodes, count, candidates, "exhaustive", simplex=simplex, fixed_strides=taken
+        )
         assert chosen == best
         seen["settled by symmetry"] += kind == "totatives" and count > 1
         seen["without the smallest"] += candidates[0] not in best
@@ -140,17 +142,19 @@ def test_exhaustive_is_best_for_any_candidates(true_hops, ring_edges):
 
 
 def test_exhaustive_refuses_what_it_cannot_finish():
-    candidates = half_range(432, totient_perms(432))
+    candidates = list_half_range(432, list_totient_strides(432))
     with pytest.raises(TopologyError, match=r"\(limit 250000\): use method 'geometric'"):
         select_permutations(432, 5, candidates, "exhaustive")
 
 
 def test_the_limit_counts_the_sets_that_are_looked_at(monkeypatch):
     monkeypatch.setattr(strides, "EXHAUSTIVE_LIMIT", 21)
-    assert select_permutations(16, 3, totient_perms(16), "exhaustive", simplex=True)[0] == 1  # 7 over 2
+    assert (
+        select_permutations(16, 3, list_totient_strides(16), "exhaustive", simplex=True)[0] == 1
+    )  # 7 over 2
     monkeypatch.setattr(strides, "EXHAUSTIVE_LIMIT", 20)
     with pytest.raises(TopologyError, match="21 sets of strides"):
-        select_permutations(16, 3, totient_perms(16), "exhaustive", simplex=True)
+        select_permutations(16, 3, list_totient_strides(16), "exhaustive", simplex=True)
 
 
 def test_more_rings_than_strides_are_refused():
@@ -227,5 +231,5 @@ def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
 
 
 def test_a_node_without_a_path_is_minus_one():
-    assert hop_distances(6, (2,)) == [0, -1, 1, -1, 2, -1]
+    assert compute_hop_distances(6, (2,)) == [0, -1, 1, -1, 2, -1]
     assert measure_reach(6, (2,)).unreached == 3

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.design.workloads.gates import expert_shares, expert_traffic
+from testbed.design.workloads.gates import compute_expert_shares, draw_expert_traffic
 from testbed.errors import WorkloadError
 
 skews = st.floats(0, 4)
@@ -24,19 +24,19 @@ def groups(draw):
 def test_tokens_are_conserved_and_a_seed_repeats(group, tokens, skew, layer, seed, by_member):
     _, routed, members = group
     gate = {"skew": skew, "layer": layer, "seed": seed, "by_member": by_member}
-    traffic = expert_traffic(tokens, *group, **gate)
+    traffic = draw_expert_traffic(tokens, *group, **gate)
 
     assert traffic.shape == (members, members)
     assert (traffic >= 0).all()
     assert traffic.sum(axis=1) == pytest.approx(np.full(members, tokens * routed))
-    again = expert_traffic(tokens, *group, **gate, token_bytes=2.0)
+    again = draw_expert_traffic(tokens, *group, **gate, token_bytes=2.0)
     assert (again == 2 * traffic).all()
 
 
 @given(groups(), skews)
 def test_no_expert_gets_a_token_twice(group, skew):
     experts, routed, _ = group
-    shares = expert_shares(experts, routed, skew)
+    shares = compute_expert_shares(experts, routed, skew)
 
     assert shares.max() <= 1 + 1e-9
     assert shares.sum() == pytest.approx(routed)
@@ -44,14 +44,14 @@ def test_no_expert_gets_a_token_twice(group, skew):
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 9))
 def test_without_skew_the_traffic_is_even(members, each, layer):
-    traffic = expert_traffic(100, members * each, 1, members, layer=layer)
+    traffic = draw_expert_traffic(100, members * each, 1, members, layer=layer)
 
     assert traffic == pytest.approx(np.full((members, members), 100 / members))
 
 
 def test_popularity_follows_zipf_and_differs_by_layer_and_seed():
     one, other, reseeded = (
-        expert_shares(8, 2, 0.5, layer=layer, seed=seed) for layer, seed in ((0, 0), (1, 0), (0, 1))
+        compute_expert_shares(8, 2, 0.5, layer=layer, seed=seed) for layer, seed in ((0, 0), (1, 0), (0, 1))
     )
 
     assert sorted(one, reverse=True) == pytest.approx(one.max() * np.arange(1, 9) ** -0.5)
@@ -61,8 +61,8 @@ def test_popularity_follows_zipf_and_differs_by_layer_and_seed():
 
 
 def test_members_prefer_the_same_experts_unless_each_has_its_own():
-    common = expert_traffic(100, 8, 2, 8, skew=1.0)
-    own = expert_traffic(100, 8, 2, 8, skew=1.0, by_member=True)
+    common = draw_expert_traffic(100, 8, 2, 8, skew=1.0)
+    own = draw_expert_traffic(100, 8, 2, 8, skew=1.0, by_member=True)
 
     assert (common == common[0]).all()
     assert (own[0] == common[0]).all()
@@ -71,12 +71,12 @@ def test_members_prefer_the_same_experts_unless_each_has_its_own():
 
 
 def test_a_strong_skew_fills_experts_in_turn():
-    assert sorted(expert_shares(4, 2, 50.0)) == pytest.approx([0, 0, 1, 1], abs=1e-6)
+    assert sorted(compute_expert_shares(4, 2, 50.0)) == pytest.approx([0, 0, 1, 1], abs=1e-6)
 
 
 def test_uneven_blocks_of_experts():
     """60 experts on 16 members: twelve members have four, four have three."""
-    received = expert_traffic(60, 60, 1, 16)[0]
+    received = draw_expert_traffic(60, 60, 1, 16)[0]
 
     assert sorted(received) == pytest.approx([3] * 4 + [4] * 12)
 
@@ -93,4 +93,4 @@ def test_uneven_blocks_of_experts():
 )
 def test_impossible_gates_are_refused(numbers, settings, message):
     with pytest.raises(WorkloadError, match=message):
-        expert_traffic(*numbers, **settings)
+        draw_expert_traffic(*numbers, **settings)

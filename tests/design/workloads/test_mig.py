@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.mig import find_device, logical_servers
+from testbed.design.workloads.mig import divide_servers, find_device
 from testbed.design.workloads.roofline import A100
 from testbed.errors import WorkloadError
 
@@ -49,9 +49,9 @@ def test_instances_of_different_devices_meet_on_pcie():
 
 
 def test_links_are_dealt_out_or_shared():
-    assert logical_servers(6, 4, 4) == (24, 1, 1.0)
-    assert logical_servers(6, 1, 4, may_share=True) == (24, 1, 0.25)
+    assert divide_servers(6, 4, 4) == (24, 1, 1.0)
+    assert divide_servers(6, 1, 4, may_share=True) == (24, 1, 0.25)
     with pytest.raises(
         WorkloadError, match="4 links of a server cannot be divided among 3 logical servers: give a"
     ):
-        logical_servers(6, 4, 3)
+        divide_servers(6, 4, 3)

@@ -11,7 +11,7 @@ from testbed.design.workloads.iteration.totals import Traffic, traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, Device
 from testbed.design.workloads.sharding import Strategy
-from testbed.design.workloads.strategies import legal_shardings
+from testbed.design.workloads.strategies import list_legal_shardings
 from testbed.errors import WorkloadError
 
 
@@ -110,7 +110,7 @@ def test_a_demand_asks_for_all_bytes_and_strides_where_they_fit(make_operator):
     with_groups = with_pairs = 0
     for _ in range(60):
         nodes = int(rng.choice([1, 2, 6, 7, 12]))
-        shardings = legal_shardings(operators[0], nodes)
+        shardings = list_legal_shardings(operators[0], nodes)
         chosen = tuple(shardings[rng.integers(len(shardings))] for _ in operators)
         sent = traffic(workload, Strategy(chosen), Cluster(nodes))
         demand = sent.demand

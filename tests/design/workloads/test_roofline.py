@@ -9,7 +9,7 @@ import pytest
 
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.profile import check_profile, profile_of, read_profile
+from testbed.design.workloads.profile import check_profile, parse_profile, read_profile
 from testbed.design.workloads.roofline import (
     A100,
     DEVICES,
@@ -103,7 +103,7 @@ MEASURED = {"samples": [10, 20, 40], "forward_s": [1.0, 2.0, 3.0], "backward_s":
     [(5, 1.0, 2.0), (10, 1.0, 2.0), (15, 1.5, 3.0), (30, 2.5, 6.0), (40, 3.0, 8.0), (80, 6.0, 16.0)],
 )
 def test_measured_times_replace_the_roofline(make_operator, samples, forward_s, backward_s):
-    profile = profile_of({"lightbed-profile": 1, "operators": {"d": MEASURED}})
+    profile = parse_profile({"lightbed-profile": 1, "operators": {"d": MEASURED}})
     cluster = Cluster(1, profile=profile)
     assert operator_seconds(make_operator("d"), samples, 1, cluster) == (forward_s, backward_s)
     assert operator_seconds(make_operator("d"), samples, 4, cluster) == (forward_s / 4, backward_s / 4)
@@ -113,14 +113,14 @@ def test_measured_times_replace_the_roofline(make_operator, samples, forward_s, 
 
 def test_times_a_sample_are_in_proportion(make_operator):
     entry = {"forward_s_per_sample": 0.25, "backward_s_per_sample": 0.5}
-    cluster = Cluster(1, profile=profile_of({"lightbed-profile": 1, "operators": {"d": entry}}))
+    cluster = Cluster(1, profile=parse_profile({"lightbed-profile": 1, "operators": {"d": entry}}))
     assert operator_seconds(make_operator("d"), 8, 1, cluster) == pytest.approx((2.0, 4.0), rel=1e-12)
 
 
 def test_a_profile_that_names_other_operators_is_refused(make_operator):
     workload = Workload("w", (make_operator("top0", parameter_bytes=4), make_operator("top1")), ((0, 1),), 4)
     fitting, other, unlike = (
-        Cluster(2, profile=profile_of({"lightbed-profile": 1, "operators": {name: MEASURED}}))
+        Cluster(2, profile=parse_profile({"lightbed-profile": 1, "operators": {name: MEASURED}}))
         for name in ("top0", "top.0", "embedding")
     )
     assert iteration(workload, data_parallel(workload, 2), fitting).time_s.max() == 2.0
@@ -132,7 +132,7 @@ def test_a_profile_that_names_other_operators_is_refused(make_operator):
 
 @pytest.mark.parametrize("entry", [{"samples": [1], "forward_s": [1.0]}, {"forward_s_per_sample": 1.0}])
 def test_training_needs_a_backward_pass(make_operator, entry):
-    profile = profile_of({"lightbed-profile": 1, "operators": {"layer": entry}})
+    profile = parse_profile({"lightbed-profile": 1, "operators": {"layer": entry}})
     for training, frozen in ((True, 4), (False, 4), (True, 0)):
         operators = (make_operator("layer", parameter_bytes=frozen),)
         workload = Workload("w", operators, (), 4, training)
@@ -181,7 +181,7 @@ def test_a_profile_is_read_from_its_file(tmp_path):
 )
 def test_damaged_entries_are_named(entry, told):
     with pytest.raises(WorkloadError, match=r"times: top\.0") as caught:
-        profile_of({"lightbed-profile": 1, "operators": {"top.0": entry}}, name="times")
+        parse_profile({"lightbed-profile": 1, "operators": {"top.0": entry}}, name="times")
     assert told in str(caught.value)
 
 

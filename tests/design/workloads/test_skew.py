@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.design.workloads.choice import WorkloadChoice, with_skew
+from testbed.design.workloads.choice import WorkloadChoice, apply_skew
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import traffic, traffic_of
-from testbed.design.workloads.sharding import block_sharding, dispatch_resharding, shard_shares
+from testbed.design.workloads.iteration.totals import sum_graph_traffic, traffic
+from testbed.design.workloads.sharding import block_sharding, compute_shard_shares, dispatch_resharding
 from testbed.design.workloads.strategies import default_strategy
 from testbed.errors import WorkloadError
 
@@ -37,7 +37,9 @@ def test_popular_experts_get_their_part_of_every_server(case):
     by_source = np.bincount(sent.source, sent.size_bytes, shards)
     assert by_source.tolist() == np.bincount(even.source, even.size_bytes, shards).tolist()
     shares = np.bincount(sent.target, sent.size_bytes, shards) / sent.size_bytes.sum()
-    assert shares == pytest.approx(shard_shares(popularity, shards), abs=shards**2 / sent.size_bytes.sum())
+    assert shares == pytest.approx(
+        compute_shard_shares(popularity, shards), abs=shards**2 / sent.size_bytes.sum()
+    )
 
 
 def test_sums_are_those_of_the_task_graph():
@@ -45,7 +47,7 @@ def test_sums_are_those_of_the_task_graph():
 
     totals, of_graph = (
         traffic(workload, strategy, cluster),
-        traffic_of(iteration(workload, strategy, cluster)),
+        sum_graph_traffic(iteration(workload, strategy, cluster)),
     )
 
     assert (totals.pairs == of_graph.pairs).all()
@@ -78,4 +80,4 @@ def test_no_expert_gets_a_sample_twice():
 )
 def test_a_skew_that_cannot_be_is_refused(name, skew, message):
     with pytest.raises(WorkloadError, match=message):
-        with_skew(WorkloadChoice(name).workload(8), skew)
+        apply_skew(WorkloadChoice(name).workload(8), skew)

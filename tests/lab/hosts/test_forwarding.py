@@ -19,10 +19,10 @@ skip_without("pydantic")
 from patch_lists import wiring_of
 
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.route_sets import routes_on
+from testbed.design.routing.route_sets import map_routes
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of_matrix
+from testbed.design.topology.demand import make_matrix_demand
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.forwarding import (
@@ -110,9 +110,9 @@ def test_following_the_routes_reaches_every_address_over_the_planned_links(small
 def planned_routes(topology, seed):
     """Return the routes of a plan whose pairs send drawn amounts, on the wiring of its topology too."""
     sent = np.random.default_rng(seed).random((topology.nodes, topology.nodes))
-    routes = balancing.route(topology, demand_of_matrix(sent * (1 - np.eye(topology.nodes))), seed=seed)
+    routes = balancing.route(topology, make_matrix_demand(sent * (1 - np.eye(topology.nodes))), seed=seed)
     wiring = wire(topology)
-    return routes, wiring, routes_on(routes, wiring)
+    return routes, wiring, map_routes(routes, wiring)
 
 
 @pytest.mark.slow

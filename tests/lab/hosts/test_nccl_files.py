@@ -17,7 +17,7 @@ skip_without("pydantic")
 from nccl_reader import ReaderError, ReadTopology, read_graphs, read_topology, read_tree
 
 from testbed.design.model import Nic, Topology, Wiring
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, TopologyError
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.nccl_files import (
@@ -31,7 +31,7 @@ from testbed.lab.hosts.nccl_files import (
 )
 from testbed.lab.inventory import parse_lab
 from testbed.node import pci
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 
 WORKING = {
     "class": "0x020000",
@@ -155,7 +155,7 @@ def check_labs(lab_text, data):
     simplex = data.draw(st.booleans())
     lab = lab_of(lab_text(nodes, degree), gpus)
     try:
-        design = design_for(lab, simplex=simplex)
+        design = build_design(lab, simplex=simplex)
     except TopologyError:
         assume(False)
     documents = {
@@ -164,7 +164,7 @@ def check_labs(lab_text, data):
     }
     files = of(lab, design, documents)
     used = check_rings(lab, design, files, gpus)
-    whole = rings_of(design.topology)
+    whole = list_rings(design.topology)
     assert sum(len(ring.channels) for ring in files.rings) == len(whole)
     if not any("no links of their own" in line for line in files.assumed):
         assert len(set(used)) == len(used) == nodes * len(whole)
@@ -209,7 +209,7 @@ def test_every_file_of_every_lab_is_one_that_nccl_reads_and_rings_use_the_links_
 
 def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
     lab = lab_of(small_lab_text(3, 2), 2)
-    design = design_for(lab)
+    design = build_design(lab)
     document = {
         "arch": "x86_64",
         "processor": {"vendor": "GenuineIntel", "family": "6", "model": "143"},
@@ -274,7 +274,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
 
 def test_numbers_of_a_graph_file_are_hexadecimal(small_lab_text):
     lab = lab_of(small_lab_text(2, 1), 12)
-    files = of(lab, design_for(lab))
+    files = of(lab, build_design(lab))
     read = read_topology(files.texts["a"][TOPOLOGY_FILE])
     (channel,) = read_graphs(files.texts["a"]["ring-1.xml"], read, 12)[0]
     assert channel.gpus == tuple(range(12))
@@ -294,7 +294,7 @@ def test_the_path_between_a_gpu_and_its_nic_is_as_long_as_the_host_shows(small_l
         document["nics"] = {"nic1": {"index": 2, "path": nic}}
         (text,) = (
             text
-            for name, text in of(lab, design_for(lab), {"a": document}).texts["a"].items()
+            for name, text in of(lab, build_design(lab), {"a": document}).texts["a"].items()
             if name != TOPOLOGY_FILE
         )
         assert re.findall('typeinter="(.*?)"', text) == [word, word]
@@ -311,7 +311,7 @@ def test_what_a_host_does_not_say_is_said(small_lab_text):
     }
     unknown = make_files(
         lab,
-        *(getattr(design_for(lab), part) for part in ("topology", "wiring", "routes")),
+        *(getattr(build_design(lab), part) for part in ("topology", "wiring", "routes")),
         {"a": parse_hardware(document)},
         {"b": "no session with 10.99.0.12"},
     )
@@ -331,7 +331,7 @@ def test_what_a_host_does_not_say_is_said(small_lab_text):
 
 def test_a_hop_without_a_link_takes_the_nics_of_its_route_and_is_said(small_lab_text):
     lab = lab_of(small_lab_text(5, 2))
-    design = design_for(lab)
+    design = build_design(lab)
     lost = {link for link in design.wiring.links if {link.source.node, link.target.node} == {0, 1}}
     wiring = replace(design.wiring, links=tuple(link for link in design.wiring.links if link not in lost))
     around = replace(
@@ -366,9 +366,9 @@ def test_more_than_nccl_reads_is_refused(small_lab_text):
     with pytest.raises(
         HostError, match=r"a: 702 GPUs or NICs side by side in its NCCL graph, but NCCL reads 640"
     ):
-        of(lab, design_for(lab))
+        of(lab, build_design(lab))
     with pytest.raises(TopologyError, match="one host"):
-        find_channels(Topology(1, 0, False, (), ()), Wiring(1, 0, False, ()), design_for(lab).routes)
+        find_channels(Topology(1, 0, False, (), ()), Wiring(1, 0, False, ()), build_design(lab).routes)
 
 
 # ------------------------------------------------------------------------------ faults that NCCL would not forgive
@@ -378,7 +378,7 @@ def test_more_than_nccl_reads_is_refused(small_lab_text):
 def texts(small_lab_text):
     """Return topology and graph of a host with two GPUs and two NICs."""
     lab = lab_of(small_lab_text(3, 2), 2)
-    files = of(lab, design_for(lab)).texts["a"]
+    files = of(lab, build_design(lab)).texts["a"]
     return files[TOPOLOGY_FILE], files["ring-1.xml"]
 
 
@@ -599,7 +599,7 @@ def test_hosts_are_asked_and_those_that_cannot_answer_are_named(small_lab_text, 
     hardware, reasons = read_hardware(MachineFleet(lab, machine), lab)
     assert set(hardware) == {"a"}
     assert reasons == {"b": "its PCI devices cannot be read: sh: python3: not found"}
-    design = design_for(lab)
+    design = build_design(lab)
     files = make_files(lab, design.topology, design.wiring, design.routes, hardware, reasons)
     read = read_topology(files.texts["a"][TOPOLOGY_FILE])
     assert read == ReadTopology(

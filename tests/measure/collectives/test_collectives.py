@@ -20,7 +20,7 @@ from testbed.design.collectives.exchange import exchange_limit_mbps, exchange_lo
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import CollectiveError, CollectiveTimeout, HostError, WrongResult
 from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
@@ -32,7 +32,7 @@ from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_
 TOPOLOGY = find_topology(12, 4)
 WIRING = wire(TOPOLOGY)
 ROUTES = find_routes(WIRING)
-RINGS = rings_of(TOPOLOGY)
+RINGS = list_rings(TOPOLOGY)
 MIB = 1 << 20
 ONE = Configuration("one ring", RINGS[:1], (MIB, 8 * MIB))
 FOUR = Configuration("four rings", RINGS, (8 * MIB,))

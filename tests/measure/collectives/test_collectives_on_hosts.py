@@ -19,8 +19,8 @@ skip_without("sqlalchemy")
 skip_without("jsonschema")
 
 from testbed.design.model import RingOrder
-from testbed.design.topology.demand import demand_of
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.demand import make_demand
+from testbed.design.topology.strides import list_rings
 from testbed.errors import CollectiveError, CollectiveTimeout, WrongResult
 from testbed.lab.control import send_request
 from testbed.lab.hosts.reachability import ping_all
@@ -30,7 +30,7 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run
 from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.collectives.spec import all_to_all
 from testbed.measure.stall import run_tcp_stream
-from testbed.operate.design import design_for, with_routes
+from testbed.operate.design import build_design, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -110,7 +110,7 @@ class Bench:
         return 10 + 2 * (time.monotonic() - began)
 
     def rings(self, name, *sizes, count=None):
-        return Configuration(name, rings_of(self.design.topology)[:count], sizes)
+        return Configuration(name, list_rings(self.design.topology)[:count], sizes)
 
     def cut(self, fibre):
         send_request(self.up.control["plant"], {"do": "cut", "fibre": fibre})
@@ -154,7 +154,7 @@ def bench(directory, hosts, nics, *, simplex=False):
         Journal(directory / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        yield Bench(up, session, design_for(up.lab, simplex=simplex))
+        yield Bench(up, session, build_design(up.lab, simplex=simplex))
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def proof(request):
 def measured(proof):
     """Provide one launch: one ring, all rings, all as when ranks get sorted, and exchanges over hops."""
     hosts = len(proof.lab.hosts)
-    in_order = [RingOrder(ring.stride, tuple(range(hosts))) for ring in rings_of(proof.design.topology)]
+    in_order = [RingOrder(ring.stride, tuple(range(hosts))) for ring in list_rings(proof.design.topology)]
     return proof.run(
         proof.rings("one ring", 4096, MIB, count=1),
         proof.rings("all rings", 4096, MIB),
@@ -205,7 +205,7 @@ def iterations_of(result, configuration):
 
 @pytest.mark.parametrize(("name", "count"), [("one ring", 1), ("all rings", None)])
 def test_each_ring_lies_on_its_links_and_nowhere_else(proof, measured, name, count):
-    hosts, rings = len(proof.lab.hosts), rings_of(proof.design.topology)[:count]
+    hosts, rings = len(proof.lab.hosts), list_rings(proof.design.topology)[:count]
     ring_bytes = 2 * (hosts - 1) / hosts * MIB / len(rings) * iterations_of(measured, name)
     idle = sent_by(measured, name)
     nics = len(proof.design.wiring.links)
@@ -223,8 +223,8 @@ def test_each_ring_lies_on_its_links_and_nowhere_else(proof, measured, name, cou
 def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
     """Hosts 0 and 2 of the ring have two ways, one in each set."""
     topology = small.design.topology
-    sets = balancing.route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
-    design = with_routes(small.design, sets)
+    sets = balancing.route(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    design = replace_routes(small.design, sets)
     small.session.install_routes(design)
     across = Configuration("across", (), (4 * MIB,), ((0, 2), (2, 0)))
     spec = CollectiveSpec("run", "sets", (across,), min_time_s=0.05, sets=sets)
@@ -252,7 +252,7 @@ def test_an_exchange_sends_what_was_planned_and_lost_packets_again(proof, measur
 
 
 def test_sorted_ranks_put_all_rings_on_the_same_links_and_the_check_says_so(proof, measured):
-    rings = rings_of(proof.design.topology)
+    rings = list_rings(proof.design.topology)
     planned = sent_by(measured, "all rings")
     scale = iterations_of(measured, "sorted") / iterations_of(measured, "all rings")
     as_planned = {
@@ -266,7 +266,7 @@ def test_sorted_ranks_put_all_rings_on_the_same_links_and_the_check_says_so(proo
 
 
 def test_timings_follow_their_definitions(proof, measured):
-    hosts, rings = len(proof.lab.hosts), len(rings_of(proof.design.topology))
+    hosts, rings = len(proof.lab.hosts), len(list_rings(proof.design.topology))
     names = [(timing.configuration, timing.size_bytes, timing.rings) for timing in measured.timings]
     assert names == [
         ("one ring", 4096, 1),
@@ -321,7 +321,7 @@ def test_a_ring_on_one_way_links_runs_in_their_direction(thirteen):
     result = thirteen.run(thirteen.rings("one ring", MIB, count=1))
     assert find_misplaced(result.nic_bytes) == ()
     busy = {(entry.host, entry.nic) for entry in result.nic_bytes if entry.sent_bytes > MIB}
-    assert busy == thirteen.links_of(rings_of(thirteen.design.topology)[0])
+    assert busy == thirteen.links_of(list_rings(thirteen.design.topology)[0])
     assert len(busy) == 13
 
 

@@ -12,12 +12,12 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives.ranks import model_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.nccl.json_output import make_nccl_document, parse_json
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 
 SIZES = (1024, 65536, 8 << 20)
 
@@ -29,8 +29,8 @@ def lab():
 
 @pytest.fixture(scope="module")
 def modelled(lab):
-    design = design_for(lab)
-    rings = rings_of(design.topology)
+    design = build_design(lab)
+    rings = list_rings(design.topology)
     configurations = (
         Configuration("one ring", rings[:1], SIZES),
         Configuration("four rings", rings, SIZES),
@@ -67,7 +67,7 @@ def test_four_rings_reach_nearly_four_times_one_ring_and_never_the_limit(modelle
 
 
 def test_an_exchange_is_modelled_by_the_simulator(lab):
-    design = design_for(lab)
+    design = build_design(lab)
     to_all = all_to_all("all", 12, (11 << 20,))
     one = Configuration("one", (), (8 << 20,), ((0, 3),))
     spec = CollectiveSpec("run", "t", (to_all, one), hosts="model")

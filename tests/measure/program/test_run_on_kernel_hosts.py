@@ -30,7 +30,7 @@ from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.listing import read_leases
 from testbed.operate.unfinished import find_unfinished_operations
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 
 ROOT = Path(__file__).parents[3]
 HOST_PYTHON = ROOT / ".venv-host" / "bin" / "python"
@@ -118,7 +118,7 @@ def wait_for_keepers(runs):
 
 
 def living_leases(file, runs):
-    return read_leases(address_in(runs), load_lab(file).name)
+    return read_leases(get_database_address(runs), load_lab(file).name)
 
 
 def test_a_program_runs_on_light_of_its_own_and_gives_it_back(lab, up, tmp_path):
@@ -170,7 +170,7 @@ def test_light_or_lease_that_is_not_to_be_had_is_exit_code_3(lab, up, tmp_path, 
         assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "light.denied")
     with other.lease(reason="mine") as mine, monkeypatch.context() as patch:
         # A lease is for its owner: nobody runs programs on it by knowing its id.
-        patch.setattr("testbed.leases.store.this_owner", lambda: "bob@elsewhere")
+        patch.setattr("testbed.leases.store.get_default_owner", lambda: "bob@elsewhere")
         patch.setenv("LIGHTBED_LEASE", mine.id)
         with open_lab(up, runs_dir=tmp_path / "runs") as bob, pytest.raises(LightDenied, match="belongs to"):
             bob.run("true", nodes=2)

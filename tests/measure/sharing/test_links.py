@@ -24,7 +24,7 @@ from testbed.measure.sharing.policies import (
     predict,
     shift_schedule,
 )
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 
 
 @cache
@@ -34,7 +34,7 @@ def lab12():
 
 @cache
 def wiring():
-    return design_for(lab12()).wiring
+    return build_design(lab12()).wiring
 
 
 def rate_gbps():
@@ -61,7 +61,7 @@ def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
 def test_an_allreduce_goes_round_its_hosts_in_parts():
     lab = replace(lab12(), hosts=lab12().hosts[:3])
     jobs = [a_job("r", "abc"), a_job("t", "ab", traffic="allreduce")]
-    ring, two = find_job_links(lab, design_for(lab).wiring, jobs, {job.name: job.hosts for job in jobs})
+    ring, two = find_job_links(lab, build_design(lab).wiring, jobs, {job.name: job.hosts for job in jobs})
 
     assert (ring.steps, len(ring.links)) == (4, 3)
     assert [link.target.node for link in ring.links] == [1, 2, 0]

@@ -25,7 +25,7 @@ from testbed.measure.sharing import agents
 from testbed.measure.sharing.host_run import PHASE, read_phases, to_json
 from testbed.measure.sharing.measurement import measure
 from testbed.measure.sharing.policies import Conditions, Schedule
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -72,7 +72,7 @@ def shared(tmp_path_factory):
         Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,
         open_lab(up.lab, journal, keep_intent=False) as session,
     ):
-        design = design_for(up.lab)
+        design = build_design(up.lab)
         assert session.bring_up(design).verified.ok
         yield Shared(session, design, journal)
 

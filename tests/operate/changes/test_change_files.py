@@ -15,20 +15,20 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import Capabilities, CrossConnects
 from testbed.errors import PlanFileError, PlanStale
 from testbed.operate.change_file import (
-    Observed,
+    ObservedState,
     change_document,
     check_expected,
     observe_plan,
-    parse_observed,
+    parse_observed_state,
     read_change,
     write_change,
 )
-from testbed.operate.design import design_for, design_of_intent
+from testbed.operate.design import build_design, build_intent_design
 from testbed.operate.durations import Durations
 from testbed.operate.intent import TopologySource
 from testbed.operate.plan import plan_lab
 from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched_elements
-from testbed.operate.session import READING, reader_of
+from testbed.operate.session import READING, make_read_only
 
 STATED = TopologySource("--simplex")
 
@@ -40,7 +40,7 @@ def switch(memory_switch):
 
 @pytest.fixture
 def simplex(testbed12):
-    return design_for(testbed12, simplex=True)
+    return build_design(testbed12, simplex=True)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def change_file(testbed12, simplex, planned, tmp_path):
 
 def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, simplex, planned):
     change = read_change(change_file)
-    lab, design = design_of_intent(testbed12, change.intent)
+    lab, design = build_intent_design(testbed12, change.intent)
     assert (design.topology, design.wiring, design.routes) == (
         simplex.topology,
         simplex.wiring,
@@ -115,7 +115,7 @@ def test_other_steps_than_those_that_were_read_are_refused(change_file, testbed1
 
 def test_a_message_names_the_first_fields_and_counts_the_rest(planned):
     (many,) = ({"ocs1": {port: 48 + port for port in range(1, 21)}},)
-    differences = Observed({}).differences(Observed(many))
+    differences = ObservedState({}).differences(ObservedState(many))
     assert len(differences) == 20
     assert "; and 15 more; nothing was sent" in str(PlanStale("stale", differences=differences))
 
@@ -145,14 +145,14 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
 
 
 def test_a_state_survives_its_file(testbed12):
-    state = Observed({"ocs1": {3: 51}, "ocs2": {}}, (1, 4), "abc", 9)
-    assert parse_observed(json.loads(json.dumps(state.json()))) == state
+    state = ObservedState({"ocs1": {3: 51}, "ocs2": {}}, (1, 4), "abc", 9)
+    assert parse_observed_state(json.loads(json.dumps(state.json()))) == state
 
 
 def test_an_expected_revision_is_of_circuits_and_epochs():
-    now = Observed({"ocs1": {1: 49}}, (3,))
+    now = ObservedState({"ocs1": {1: 49}}, (3,))
     check_expected(now.fingerprint, now)
-    for other in (Observed({"ocs1": {1: 50}}, (3,)), Observed({"ocs1": {1: 49}}, (4,))):
+    for other in (ObservedState({"ocs1": {1: 50}}, (3,)), ObservedState({"ocs1": {1: 49}}, (4,))):
         with pytest.raises(PlanStale, match="revision: planned"):
             check_expected(now.fingerprint, other)
 
@@ -203,7 +203,7 @@ def test_circuits_that_are_kept_but_disturbed_are_touched_too(testbed12, switch,
 def test_packets_of_the_topology_before_count_too(testbed12, switch, simplex):
     circuits = plan_lab(testbed12, simplex.wiring, {"ocs1": switch}).circuits
     switch.held = CrossConnects({one.input_port: one.output_port for one in circuits})
-    duplex = design_for(testbed12)
+    duplex = build_design(testbed12)
     planned = plan_lab(testbed12, duplex.wiring, {"ocs1": switch})
     alone, both = (
         find_touched_elements(testbed12, planned, standing)
@@ -227,6 +227,6 @@ def test_a_reader_has_no_method_that_writes(switch):
     for name in set(READING) - {"address", "capabilities"}:
         if not hasattr(switch, name):
             setattr(switch, name, len)
-    reader = reader_of(switch)
+    reader = make_read_only(switch)
     assert [name for name in writing if hasattr(reader, name)] == []
     assert reader.read().connections == switch.held

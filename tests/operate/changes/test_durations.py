@@ -13,8 +13,8 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.operate.durations import MAX_SAMPLES, MIN_SAMPLES, Forecast, durations_of, learn_durations
-from testbed.operate.journal import journal_in
+from testbed.operate.durations import MAX_SAMPLES, MIN_SAMPLES, Forecast, learn_durations, parse_durations
+from testbed.operate.journal import open_journal
 from testbed.operate.model import LabPlan, SwitchPlan
 
 DARK = CrossConnects()
@@ -45,7 +45,7 @@ def plan_of(**kinds):
 @given(st.lists(st.integers(0, 10**8), min_size=MIN_SAMPLES, max_size=60))
 def test_median_and_nearest_rank_of_what_was_measured(microseconds):
     seconds = [one / 1e6 for one in microseconds]
-    expected = durations_of(row(one) for one in seconds).step("panel1", step())
+    expected = parse_durations(row(one) for one in seconds).step("panel1", step())
     assert expected.samples == len(seconds)
     assert expected.median_s == pytest.approx(statistics.median(seconds))
     not_above = sum(one <= expected.p95_s + 1e-9 for one in seconds)
@@ -54,14 +54,14 @@ def test_median_and_nearest_rank_of_what_was_measured(microseconds):
 
 
 def test_switches_and_kinds_of_step_are_told_apart():
-    durations = durations_of([row(60.0)] * 3 + [row(30.0, kind="remove")] * 3 + [row(2.0, "ocs1")] * 3)
+    durations = parse_durations([row(60.0)] * 3 + [row(30.0, kind="remove")] * 3 + [row(2.0, "ocs1")] * 3)
     assert durations.step("panel1", step()).median_s == 60.0
     assert durations.step("panel1", step("remove")).median_s == 30.0
     assert durations.step("ocs1", step()).median_s == 2.0
 
 
 def test_with_too_few_steps_the_estimate_of_the_driver_stands():
-    durations = durations_of([row(60.0)] * (MIN_SAMPLES - 1))
+    durations = parse_durations([row(60.0)] * (MIN_SAMPLES - 1))
     assert durations.step("panel1", step(estimated_s=7.0)).json() == {
         "median_s": 7.0,
         "p95_s": 7.0,
@@ -70,12 +70,12 @@ def test_with_too_few_steps_the_estimate_of_the_driver_stands():
 
 
 def test_a_clock_that_stepped_back_teaches_nothing():
-    durations = durations_of([row(-3600.0), row(60.0), row(60.0), row(61.0)])
+    durations = parse_durations([row(-3600.0), row(60.0), row(60.0), row(61.0)])
     assert durations.step("panel1", step()).samples == 3
 
 
 def test_only_the_newest_steps_count():
-    durations = durations_of([row(70.0)] * MAX_SAMPLES + [row(10.0)] * 1000)
+    durations = parse_durations([row(70.0)] * MAX_SAMPLES + [row(10.0)] * 1000)
     assert durations.step("panel1", step()).json() == {
         "median_s": 70.0,
         "p95_s": 70.0,
@@ -84,7 +84,7 @@ def test_only_the_newest_steps_count():
 
 
 def test_a_switch_makes_its_steps_in_turn_and_switches_work_at_the_same_time():
-    durations = durations_of([row(60.0)] * 3 + [row(2.0, "ocs1")] * 4)
+    durations = parse_durations([row(60.0)] * 3 + [row(2.0, "ocs1")] * 4)
     planned = plan_of(panel1=["add"] * 24, ocs1=["add"])
     assert durations.plan(planned).json() == {"median_s": 24 * 60.0, "p95_s": 24 * 60.0, "samples": 3}
     assert durations.plan(plan_of(panel1=[])).json() == {"median_s": 0.0, "p95_s": 0.0, "samples": 0}
@@ -93,7 +93,7 @@ def test_a_switch_makes_its_steps_in_turn_and_switches_work_at_the_same_time():
 def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
     """One that a later read concluded says how long nobody looked, and a failed one how soon it failed."""
     done = Outcome(Status.DONE, {}, Snapshot(DARK, 0.0))
-    with journal_in(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         with journal.operation("lab") as operation:
             for ordinal, outcome in enumerate([done, done, done, Outcome(Status.FAILED, {}, None)]):
                 journal.intend(operation, "ocs1", ordinal, "memory://ocs1", step())
@@ -108,7 +108,7 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
 
 
 def test_progress_is_by_seconds_and_the_slowest_switch_counts():
-    durations = durations_of([row(60.0)] * 3 + [row(1.0, "ocs1")] * 3)
+    durations = parse_durations([row(60.0)] * 3 + [row(1.0, "ocs1")] * 3)
     forecast = Forecast(plan_of(panel1=["add"] * 4, ocs1=["add"]), durations)
     assert forecast.total_s == 240.0
     assert forecast.finish_step("ocs1") == (0, "1 of 5 steps, about 240 s left")

@@ -56,12 +56,12 @@ class RandomLab:
         shining = {
             port: nic
             for nic, port in self.transmit.items()
-            if ("transmit", nic) not in self.dead_ends and not (self.follow and nic in round_.off)
+            if ("transmit", nic) not in self.dead_ends and not (self.follow and nic in round_.down_nics)
         }
         light = set(shining) | self.foreign
         source_of = {target: source for source, target in round_.circuits.items()}
         lit = {port: port in light for port in self.problem.inputs} if self.monitors else {}
-        on = [nic for nic in self.problem.nics if nic not in round_.off]
+        on = [nic for nic in self.problem.nics if nic not in round_.down_nics]
         carriers = {
             nic: ("receive", nic) not in self.dead_ends and source_of.get(self.receive[nic]) in light
             for nic in on

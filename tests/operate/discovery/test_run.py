@@ -40,7 +40,7 @@ class Laboratory(Devices):
 
     def set_interfaces(self, nics, *, up):
         self.down = self.down - set(nics) if up else self.down | set(nics)
-        self._off = self._off - set(nics) if up else self._off | set(nics)
+        self._down_nics = self._down_nics - set(nics) if up else self._down_nics | set(nics)
 
     def restore(self, down):
         if self.killed:

@@ -20,12 +20,12 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import ResultsError
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
-from testbed.operate.drift.history import history_in
-from testbed.operate.drift.losses import losses_of
+from testbed.operate.drift.history import open_history
+from testbed.operate.drift.losses import measure_losses
 from testbed.operate.drift.report import judge_modules, read_drift
-from testbed.operate.journal import journal_in
-from testbed.operate.light import SwitchReading, budget_of
-from testbed.operate.plan import circuits_of
+from testbed.operate.journal import open_journal
+from testbed.operate.light import SwitchReading, compute_budget
+from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession
 
 WIRING = wire(find_topology(12, 4))
@@ -37,14 +37,14 @@ LIT = ReceiverReading(lanes_dbm=(-1.8,), sent_dbm=(0.0,), window=PowerThresholds
 @pytest.fixture
 def first(testbed12):
     """Return the first circuit of the default topology: a/nic1 -> b/nic1 over 1 -> 53."""
-    return circuits_of(testbed12, WIRING)[0]
+    return list_circuits(testbed12, WIRING)[0]
 
 
 def along(lab, circuit, *, entering=Power(-0.3), leaving=Power(-1.5), sender=LIT, receiver=LIT):  # noqa: B008
     power = {circuit.input_port: entering, circuit.output_port: leaving}
     reading = SwitchReading(Snapshot(CrossConnects({circuit.input_port: circuit.output_port}), 0.0), power)
     receivers = {("a", "nic1"): sender, ("b", "nic1"): receiver}
-    found = losses_of(
+    found = measure_losses(
         lab, [circuit], {"ocs1": reading}, {key: each for key, each in receivers.items() if each}
     )
     return {loss.place: (round(loss.loss_db, 6), round(loss.intent_db, 6)) for loss in found}
@@ -137,19 +137,19 @@ class Bench:
 
     def __init__(self, lab, switch, runs):
         self.lab, self.switch, self.fleet, self.now_s = lab, switch, LightFleet(lab), BEGIN_S
-        self.circuits = circuits_of(lab, WIRING)
+        self.circuits = list_circuits(lab, WIRING)
         switch.held = CrossConnects({each.input_port: each.output_port for each in self.circuits})
         for each in self.circuits:
-            budget = budget_of(lab, each)
+            budget = compute_budget(lab, each)
             switch.readings |= {
                 each.input_port: Power(budget.input_dbm),
                 each.output_port: Power(budget.output_dbm),
             }
-        self.history, self.off = history_in(runs), {}
+        self.history, self.off = open_history(runs), {}
 
     def read(self, after_s=3600.0, **options):
         self.now_s += after_s
-        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, off=self.off)
+        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, unreachable=self.off)
         return read_drift(session, self.circuits, self.history, self.now_s, **options)
 
 
@@ -224,7 +224,7 @@ def test_circuits_are_compared_with_the_plan_and_only_those_that_are_there_have_
 
 def test_readings_of_labs_and_runs_stand_in_one_file_with_the_journal(bench, tmp_path):
     bench.read()
-    with journal_in(tmp_path) as journal, history_in(tmp_path) as again:
+    with open_journal(tmp_path) as journal, open_history(tmp_path) as again:
         assert journal.find_unfinished() == ()
         assert len(again.series("testbed12", 0.0)) == 3 * 48
         assert again.series("another", 0.0) == {}
@@ -233,7 +233,7 @@ def test_readings_of_labs_and_runs_stand_in_one_file_with_the_journal(bench, tmp
 
 def test_a_reading_that_cannot_be_kept_is_judged_all_the_same_and_says_what_to_do(bench, tmp_path):
     (tmp_path / "runs").write_text("not a directory")
-    bench.history = history_in(tmp_path / "runs")
+    bench.history = open_history(tmp_path / "runs")
     bench.fleet.received["b", "nic1"] = -4.8
     report = bench.read()
     assert "free disk space, or choose another directory for runs (--runs-dir)" in report.not_kept

@@ -25,7 +25,7 @@ from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.drift.history import LossHistory
 from testbed.operate.drift.report import read_drift
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession
 
 pytestmark = pytest.mark.kernel
@@ -48,7 +48,7 @@ class Bench:
         self.lab, self.fleet, self.history, self.lanes = up.lab, fleet, history, lanes
         self.plant, self.now_s = up.control["plant"], 1_800_000_000.0
         self.session = LabSession(up.lab, {"ocs1": switch}, fleet, None)
-        self.circuits = circuits_of(up.lab, WIRING)
+        self.circuits = list_circuits(up.lab, WIRING)
         switch.apply(CrossConnects({each.input_port: each.output_port for each in self.circuits}))
 
     def read(self):

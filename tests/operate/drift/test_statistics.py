@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.operate.drift.statistics import MIN_READINGS, judge_series, noise_of
+from testbed.operate.drift.statistics import MIN_READINGS, estimate_noise, judge_series
 
 FIVE_MINUTES_S, HOUR_S, DAY_S = 300.0, 3600.0, 86400.0
 seeds = st.integers(0, 2**32 - 1)
@@ -102,4 +102,4 @@ def test_a_few_readings_are_no_verdict():
 def test_the_noise_is_estimated_beside_steps_and_trends(noise_db):
     times, losses = healthy(7, 1000, noise_db)
     losses[500:] += 3.0
-    assert noise_of(losses + 0.5 * times / DAY_S) == pytest.approx(noise_db, rel=0.1)
+    assert estimate_noise(losses + 0.5 * times / DAY_S) == pytest.approx(noise_db, rel=0.1)

@@ -20,20 +20,20 @@ from testbed.design.model import Wiring
 from testbed.errors import Interrupted
 from testbed.operate import apply
 from testbed.operate.apply import apply_plan
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 from testbed.operate.engine.consent import EmergencyStop, stop_on_interrupt
 from testbed.operate.engine.transitions import StepState
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import plan_lab
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.session import LabSession
 from testbed.operation_errors import OperationStopped
 
 
 @pytest.fixture
 def journal(tmp_path):
-    with journal_in(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         yield journal
 
 
@@ -49,7 +49,7 @@ def two_steps(testbed12, memory_switch):
         switch = memory_switch(
             held=CrossConnects({1: 57}), obey=obey, capabilities=Capabilities(48, 48, bulk_add=True)
         )
-        plan = plan_lab(testbed12, design_for(testbed12).wiring, {"ocs1": switch})
+        plan = plan_lab(testbed12, build_design(testbed12).wiring, {"ocs1": switch})
         assert [step.kind for step in plan.switches[0].steps] == ["remove", "add"]
         return switch, plan
 
@@ -62,7 +62,7 @@ def press_ctrl_c(times=1):
 
 
 def states(tmp_path, lab):
-    (operation,) = operations_of(tmp_path, lab.name)
+    (operation,) = load_operations(tmp_path, lab.name)
     return operation.state, [step.state.value for step in operation.steps]
 
 
@@ -114,7 +114,7 @@ def test_nobody_waits_for_other_switches_after_the_second_ctrl_c(testbed12, memo
     )
     with stop_on_interrupt(lambda _text: noted.set()), pytest.raises(KeyboardInterrupt):
         apply_plan(lab, LabPlan(Wiring(0, 0, simplex=True, links=()), (), parts), switches, journal)
-    (operation,) = operations_of(tmp_path, lab.name)
+    (operation,) = load_operations(tmp_path, lab.name)
     (step,) = operation.steps_on("ocs2")
     assert (operation.state, step.state.value, step.json()["outcome"]) == (
         "interrupted",
@@ -128,10 +128,10 @@ def test_ctrl_c_between_circuits_and_routes_leaves_an_epoch_to_resume(testbed12,
     switch = memory_switch(obey=lambda step: press_ctrl_c() or step.after)
     session = LabSession(testbed12, {"ocs1": switch}, None, journal)
     with stop_on_interrupt(lambda _text: None), pytest.raises(Interrupted, match="before the hosts' routes"):
-        session.bring_up(design_for(testbed12))
+        session.bring_up(build_design(testbed12))
     with stop_on_interrupt(lambda _text: None):
         switch.obey = None
-        assert session.bring_up(design_for(testbed12)).verified.ok, (
+        assert session.bring_up(build_design(testbed12)).verified.ok, (
             "an old Ctrl-C does not stop what comes later"
         )
 
@@ -169,7 +169,7 @@ def test_the_events_of_an_operation_give_its_states_again(testbed12, two_steps, 
     switch, plan = two_steps()
     result = apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     journal.prove(result.operation, is_proven=True)
-    (operation,) = operations_of(tmp_path, testbed12.name)
+    (operation,) = load_operations(tmp_path, testbed12.name)
     held = {(step.device, step.ordinal): step.state for step in operation.steps}
     assert journal.steps.replay(result.operation) == held
     assert set(held.values()) == {StepState.VERIFIED}

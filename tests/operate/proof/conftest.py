@@ -28,14 +28,14 @@ from testbed.lab.model import make_shard
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import Design
 from testbed.operate.intent import Intent, TopologySource
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.judge import judge
 from testbed.operate.session import open_lab
-from testbed.operate.unfinished import Unfinished
+from testbed.operate.unfinished import IncompleteOperation
 
 PYTHON = str(Path(sys.executable).resolve())
 _TOPOLOGY = find_topology(4, 2)
@@ -60,7 +60,7 @@ class World:
     def __init__(self, lab, wiring, *, monitors=True, modules=True):
         self.lab, self.wiring, self.monitors, self.modules = lab, wiring, monitors, modules
         self.routes = find_routes(wiring)
-        self.circuits = circuits_of(lab, wiring)
+        self.circuits = list_circuits(lab, wiring)
         self.held = {switch.name: {} for switch in lab.switches}
         for circuit in self.circuits:
             self.held[circuit.switch][circuit.input_port] = circuit.output_port
@@ -117,7 +117,7 @@ class World:
     def patch(self, wiring):
         """Make the switches hold the circuits of a wiring and no others."""
         self.held = {switch.name: {} for switch in self.lab.switches}
-        for circuit in circuits_of(self.lab, wiring):
+        for circuit in list_circuits(self.lab, wiring):
             self.held[circuit.switch][circuit.input_port] = circuit.output_port
 
     def install(self, host, planned):
@@ -134,7 +134,7 @@ class World:
         for number, wiring in enumerate(replaced):
             epochs.append(self._epoch(len(replaced) - number, wiring, stood=True))
         apply, *before = epochs
-        one = Unfinished("op", "killed", "again", apply, tuple(before), circuits_stood)
+        one = IncompleteOperation("op", "killed", "again", apply, tuple(before), circuits_stood)
         self.left = (one,)
 
     def _epoch(self, number, wiring, *, stood):
@@ -340,7 +340,7 @@ def bench(testbed12, tmp_path_factory):
     runs = tmp_path_factory.mktemp("runs")
     with (
         start_lab(lab, hosts="kernel", move=True) as up,
-        journal_in(runs) as journal,
+        open_journal(runs) as journal,
         open_lab(up.lab, journal) as session,
     ):
 

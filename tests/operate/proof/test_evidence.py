@@ -37,7 +37,7 @@ def proof(worlds, memory_switch, monkeypatch):
 
         monkeypatch.setattr(evidence, "probe_links", probe)
         hosts = Hosts(world.lab) if fleet else None
-        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, off={})
+        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, unreachable={})
 
     gather.world, gather.switch, gather.plan = world, switch, plan
     return gather
@@ -76,7 +76,7 @@ def test_a_switch_that_does_not_answer_is_one_finding_and_no_error(proof):
     proof.switch.unreachable = True
     found = proof(lambda _: None)
     assert found.switches == {}
-    assert "nobody answers" in found.off["ocs1"]
+    assert "nobody answers" in found.unreachable["ocs1"]
     report = verify_lab(proof.world.lab, proof.plan, {"ocs1": proof.switch})
     assert [(finding.kind, finding.subject) for finding in report.findings] == [("switch_off", "ocs1")]
 
@@ -120,7 +120,7 @@ class TestHostsThatCannotDoTheirPart:
                 {"ocs1": switch},
                 Hosts(world.lab),
                 epoch=7,
-                off={},
+                unreachable={},
                 pings=count_pings([world.routes]),
             )
             return [

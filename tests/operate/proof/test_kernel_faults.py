@@ -21,7 +21,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.operate.design import Design
 from testbed.operate.intent import ApplyRecord
-from testbed.operate.path import follow_path, kernel_path
+from testbed.operate.path import follow_path, trace_kernel_path
 from testbed.operate.session import LabSession, open_lab
 from testbed.operate.unfinished import find_unfinished_operations
 
@@ -235,7 +235,7 @@ def test_a_host_and_a_switch_that_are_off_are_one_finding_each(ring):
 
 def test_the_kernels_way_is_the_planned_one_until_a_route_is_changed(ring):
     def way():
-        return kernel_path(ring.session, ring.design, 2, 0)
+        return trace_kernel_path(ring.session, ring.design, 2, 0)
 
     planned = follow_path(ring.session, ring.design, 2, 0)
     assert [(hop.sender, hop.receiver) for hop in planned] == [(h.sender, h.receiver) for h in way().hops]

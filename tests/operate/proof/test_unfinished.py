@@ -19,8 +19,8 @@ from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.kernel_state import NOTHING, plan_state, states_while_installing
 from testbed.lab.model import make_shard
 from testbed.operate.intent import TopologySource
-from testbed.operate.plan import circuits_of
-from testbed.operate.unfinished import Unfinished
+from testbed.operate.plan import list_circuits
+from testbed.operate.unfinished import IncompleteOperation
 
 A1 = "a/nic1 -> b/nic1"
 ALL = "a, b, c, d, e, f, g, h, i, j, k, l"
@@ -305,7 +305,7 @@ def test_circuits_between_hosts_that_the_apply_is_not_for_are_not_counted(worlds
     (one,) = world.left
     world.left = (replace(one, replaced=(replace(one.replaced[0], hosts=tuple("abcd"), nics={}),)),)
     four = make_shard(world.lab, "abcd")
-    circuits = circuits_of(four, ring)
+    circuits = list_circuits(four, ring)
     world.held["ocs1"] = {circuit.input_port: circuit.output_port for circuit in circuits}
     ours = [one for one in circuits if min(one.link.source.node, one.link.target.node) < 2]
     extra = {four.link_label(circuit.link) for circuit in ours} - set(
@@ -331,7 +331,7 @@ def test_an_epoch_whose_stored_plan_cannot_be_read_explains_with_shortest_routes
 def test_circuits_of_a_killed_discovery_are_told_with_it(worlds):
     world = worlds(degree=2)
     world.held["ocs1"][4] = 52  # a/nic4 to itself: both are idle
-    world.left = (Unfinished("d", "a discovery", "discover", circuits=frozenset({("ocs1", 4, 52)})),)
+    world.left = (IncompleteOperation("d", "a discovery", "discover", circuits=frozenset({("ocs1", 4, 52)})),)
     (finding,) = world.findings()
     assert (finding.kind, finding.subject) == ("unfinished", "d")
     assert finding.detail == "a discovery: 1 of its circuits still exist: a/nic4 -> a/nic4"

@@ -23,7 +23,7 @@ from testbed.operate.proof.reach_findings import (
     count_pings,
     find_loss_floor,
     judge_reachability,
-    trace_ways,
+    trace_round_trips,
 )
 
 
@@ -44,7 +44,9 @@ def pairs(world, is_concerned):
     """Return the pairs, by name, whose way there and back `is_concerned`."""
     names = [host.name for host in world.lab.hosts]
     return frozenset(
-        (names[a], names[b]) for (_, a, b), links in trace_ways([world.routes]).items() if is_concerned(links)
+        (names[a], names[b])
+        for (_, a, b), links in trace_round_trips([world.routes]).items()
+        if is_concerned(links)
     )
 
 

@@ -28,9 +28,9 @@ from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate import apply
-from testbed.operate.design import Design, design_of_intent
-from testbed.operate.journal import journal_in
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.design import Design, build_intent_design
+from testbed.operate.journal import open_journal
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.recovery.resume import find_unfinished, resume
 from testbed.operate.repair import carry_out, observe_design, plan_lab_repair
 from testbed.operate.session import open_lab
@@ -74,7 +74,7 @@ def killed_after_two_hosts(monkeypatch):
 def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkeypatch):
     with (
         start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up,
-        journal_in(tmp_path) as journal,
+        open_journal(tmp_path) as journal,
         open_lab(up.lab, journal) as session,
     ):
         lab = session.lab
@@ -85,11 +85,11 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
             connection.execute("update intents set owner = '1 gone/0' where epoch = 2")
         connection.close()
         left = find_unfinished(tmp_path, lab, None)
-        here, design = design_of_intent(lab, left.intent)
+        here, design = build_intent_design(lab, left.intent)
         resumed = resume(session, left, design)
         assert (resumed.state, resumed.reason) == ("verified", "finished and verified")
         assert ping_all(session.fleet).missing == ()
-    *_, record = operations_of(tmp_path, lab.name)
+    *_, record = load_operations(tmp_path, lab.name)
     hosts = {host.name: [step.state.value for step in record.steps_on(host.name)] for host in here.hosts}
     assert hosts == {
         "a": ["verified"],
@@ -111,7 +111,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
     with start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up:
         lab_file = tmp_path / "lab.yaml"
         lab_file.write_text(render_lab(up.lab))
-        with journal_in(tmp_path) as journal, open_lab(up.lab, journal) as session:
+        with open_journal(tmp_path) as journal, open_lab(up.lab, journal) as session:
             assert session.bring_up(ring()).verified.ok
             send_request(up.control["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
             planned = lost(session, ring())
@@ -127,7 +127,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
         assert resumed["unfinished"] == []
         with open_lab(up.lab, None) as session:
             assert ping_all(session.fleet).missing == ()
-    *_, record = operations_of(tmp_path, up.lab.name)
+    *_, record = load_operations(tmp_path, up.lab.name)
     hosts = {name: [step.state.value for step in record.steps_on(name)] for name in "abcd"}
     assert hosts == {
         "a": ["verified"],

@@ -20,15 +20,15 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
 from testbed.lab.model import make_shard
 from testbed.operate.confirmation import Confirmations
-from testbed.operate.design import design_for, design_of_intent
+from testbed.operate.design import build_design, build_intent_design
 from testbed.operate.intent import load_intents
-from testbed.operate.journal import journal_in
-from testbed.operate.plan import circuits_of
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.journal import open_journal
+from testbed.operate.plan import list_circuits
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.recovery.resume import find_unfinished, resume
 from testbed.operate.session import LabSession
 from testbed.operate.unfinished import find_unfinished_operations
-from testbed.operation_errors import OperationRunning, Superseded
+from testbed.operation_errors import OperationRunning, OperationSuperseded
 
 ROOT = Path(__file__).parents[3]
 OPERATE = Path(__file__).parents[1]
@@ -41,8 +41,8 @@ from ocs_drivers.model import CrossConnects
 from testbed.lab.inventory import load_lab
 from testbed.operate.session import Change
 from testbed.operate.intent import TopologySource
-from testbed.operate.journal import journal_in
-from testbed.operate.design import design_for
+from testbed.operate.journal import open_journal
+from testbed.operate.design import build_design
 from testbed.operate.session import LabSession
 from testbed.operate.narrow import change_circuits
 
@@ -52,16 +52,16 @@ def die(*_arguments, **_options):
 
 what, runs = sys.argv[2:]
 lab = load_lab(TESTBED12)
-design = design_for(lab)
+design = build_design(lab)
 switch = MemorySwitch(held=CrossConnects({1: 53}))
-session = LabSession(lab, {"ocs1": switch}, None, journal_in(runs))
+session = LabSession(lab, {"ocs1": switch}, None, open_journal(runs))
 if what == "trial":
     with change_circuits(session, design, "ocs1", {1: 60}, lambda _text: None):
         die()
 elif what == "repair":
     session.bring_up(design)
     LabSession.apply = die
-    other = design_for(lab, simplex=True)
+    other = build_design(lab, simplex=True)
     session.carry_out(
         other,
         session.plan(other),
@@ -91,7 +91,7 @@ def killed(tmp_path):
 
 @pytest.fixture
 def journal(tmp_path):
-    with journal_in(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         yield journal
 
 
@@ -102,13 +102,13 @@ def test_a_trial_that_was_killed_is_named_and_put_back(killed, testbed12, memory
     (left,) = find_unfinished_operations(tmp_path, testbed12)
     assert left.detail.startswith("a trial of `testbed verify --narrow` that was killed, begun ")
     switch = memory_switch(held=CrossConnects({**held, 2: 61}))
-    with journal_in(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         found = find_unfinished(tmp_path, testbed12, None)
         resumed = resume(LabSession(testbed12, {"ocs1": switch}, None, journal), found, None)
     assert (resumed.operation, resumed.state) == (left.operation, "done")
     assert switch.held == CrossConnects({1: 53, 2: 61}), "and what others have made meanwhile stays"
     assert find_unfinished_operations(tmp_path, testbed12) == ()
-    (record,) = operations_of(tmp_path, testbed12.name)
+    (record,) = load_operations(tmp_path, testbed12.name)
     assert (record.state, record.kind) == ("done", "trial")
 
 
@@ -121,22 +121,22 @@ def test_a_repair_that_was_killed_after_its_detours_is_named_and_finished(
     assert "the apply of epoch 2" in left.detail
     assert (left.intent.stated.repairs, left.circuits_stood) == (1, False)
     switch = memory_switch(held=held)
-    with journal_in(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         session = LabSession(testbed12, {"ocs1": switch}, None, journal)
-        here, design = design_of_intent(testbed12, left.intent)
+        here, design = build_intent_design(testbed12, left.intent)
         resumed = resume(session, find_unfinished(tmp_path, here, None), design)
     assert (resumed.state, resumed.epoch) == ("verified", 2)
-    planned = {(c.input_port, c.output_port) for c in circuits_of(testbed12, design.wiring)}
+    planned = {(c.input_port, c.output_port) for c in list_circuits(testbed12, design.wiring)}
     assert switch.held.pairs == planned
-    (_, record) = operations_of(tmp_path, testbed12.name)
+    (_, record) = load_operations(tmp_path, testbed12.name)
     assert (record.kind, record.state) == ("repair", "done")
 
 
 def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_switch, journal, tmp_path):
     switch = memory_switch()
     session = LabSession(testbed12, {"ocs1": switch}, None, journal)
-    session.bring_up(design_for(testbed12))
-    session.bring_up(design_for(testbed12, simplex=True))
+    session.bring_up(build_design(testbed12))
+    session.bring_up(build_design(testbed12, simplex=True))
     confirmations = Confirmations(journal, testbed12.name)
     confirmations.request(2, 1, 60.0)
     confirmations.change(2, ("requested",), "failed", reason="no answer")
@@ -153,7 +153,7 @@ def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, t
     with (
         journal.operation(testbed12.name) as operation,
         pytest.raises(OperationRunning),
-        journal.operation(testbed12.name, again=operation),
+        journal.operation(testbed12.name, resumed_operation=operation),
     ):
         pass
 
@@ -163,7 +163,7 @@ def fail_before_routes(lab, switch, journal):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LabSession, "install_routes", lambda *_arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            LabSession(lab, {"ocs1": switch}, None, journal).bring_up(design_for(lab), take_over=True)
+            LabSession(lab, {"ocs1": switch}, None, journal).bring_up(build_design(lab), take_over=True)
 
 
 def test_an_apply_whose_hosts_were_given_to_others_is_not_gone_on_with(
@@ -172,8 +172,8 @@ def test_an_apply_whose_hosts_were_given_to_others_is_not_gone_on_with(
     switch = memory_switch()
     fail_before_routes(testbed12, switch, journal)
     shard = make_shard(testbed12, "abcdef")
-    LabSession(shard, {"ocs1": switch}, None, journal).bring_up(design_for(shard), take_over=True)
-    with pytest.raises(Superseded, match="newer epochs exist for all hosts but g, h, i, j, k, l"):
+    LabSession(shard, {"ocs1": switch}, None, journal).bring_up(build_design(shard), take_over=True)
+    with pytest.raises(OperationSuperseded, match="newer epochs exist for all hosts but g, h, i, j, k, l"):
         find_unfinished(tmp_path, testbed12, None)
 
 
@@ -187,7 +187,7 @@ def test_a_switch_that_is_still_at_work_is_waited_for(testbed12, memory_switch, 
     really = switch.read
     switch.read = lambda: reads.pop() if reads else really()
     found = find_unfinished(tmp_path, testbed12, None)
-    here, design = design_of_intent(testbed12, found.intent)
+    here, design = build_intent_design(testbed12, found.intent)
     notes = []
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design, notes.append)
     assert resumed.state == "verified"
@@ -201,7 +201,7 @@ def test_a_switch_that_never_comes_to_rest_is_left_to_a_person(testbed12, memory
     switch.read = lambda: replace(Snapshot(switch.held, 0.0), pending=(PendingMove("connect", (1, 53)),))
     switch.capabilities = replace(switch.capabilities, switch_time_s=(0.01, 0.01))
     found = find_unfinished(tmp_path, testbed12, None)
-    here, design = design_of_intent(testbed12, found.intent)
+    here, design = build_intent_design(testbed12, found.intent)
     writes = switch.writes
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design)
     assert (resumed.state, switch.writes) == ("unknown", writes)

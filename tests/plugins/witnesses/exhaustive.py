@@ -17,12 +17,12 @@ from itertools import product
 from testbed.design.model import Topology
 from testbed.design.search.annealing import Annealer
 from testbed.design.search.chains import Point
-from testbed.design.search.cost import Costs, paths_over
+from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program
 from testbed.design.search.simulator import Simulator, install
 from testbed.design.search.strategies import StrategyObjective
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import make_hop_table
 from testbed.design.workloads.sharding import Strategy
 from testbed.errors import SearchError
 
@@ -69,7 +69,7 @@ def optimum(problem: Problem) -> Optimum:
         )
     best = Optimum(math.inf, objective.start(), graphs[0], tried)
     for topology in graphs:
-        costs = Costs(problem, paths_over(topology, problem.rate_gbps))
+        costs = Costs(problem, build_paths(topology, problem.rate_gbps))
         for point in points:
             cost_s = costs.seconds(objective.program(point))
             if cost_s < best.cost_s:
@@ -85,7 +85,7 @@ def all_graphs(nodes: int, degree: int) -> Iterator[Topology]:
     """
     for links in _completed(nodes, [degree] * nodes, 0, 1):
         edges = tuple(sorted([*links, *((target, source) for source, target in links)]))
-        if hop_table(nodes, edges).min() >= 0:
+        if make_hop_table(nodes, edges).min() >= 0:
             yield Topology(nodes, degree, simplex=False, strides=_strides(nodes, edges), edges=edges)
 
 
@@ -163,6 +163,6 @@ def _candidates(annealer: Annealer) -> Iterator[tuple[float, Strategy, Topology]
             if objective.fits(point):
                 spread += [(objective.program(point), objective.strategy(point))]
     for topology in all_graphs(problem.nodes, problem.degree):
-        costs = Costs(problem, paths_over(topology, problem.rate_gbps))
+        costs = Costs(problem, build_paths(topology, problem.rate_gbps))
         for program, strategy in spread:
             yield costs.seconds(program), strategy, topology

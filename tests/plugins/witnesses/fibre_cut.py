@@ -88,7 +88,7 @@ def cut_and_repair(
         usual_s=statistics.median(loop.gaps(0.0, until=began)),
         rows=loop.rows - first,
         findings=len(brought.verified.findings),
-        why=planned.repair.why,
+        why=planned.repair.reason,
     )
 
 
@@ -103,7 +103,7 @@ def _notice(session: LabSession, design: Design, *, until: float) -> LabRepair:
 
 def _repatch(session: LabSession, planned: LabRepair) -> BringUpReport:
     if planned.repatched is None:
-        raise VerifyFailed(f"there is nothing to re-patch: {planned.repair.why}")
+        raise VerifyFailed(f"there is nothing to re-patch: {planned.repair.reason}")
     return session.bring_up(planned.repatched)
 
 

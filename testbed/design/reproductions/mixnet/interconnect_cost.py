@@ -16,7 +16,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Series,
     Table,
 )
@@ -98,17 +98,17 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
                 note = f"from {times}; {expected} by the corrected formula from published times"
                 yield Comparison(
                     f"performance per dollar over a fat-tree, {gbps:g} Gbit/s, {name}",
-                    Published(f"{claim}", "A", claim),
+                    PublishedValue(f"{claim}", "A", claim),
                     choose(rows_at_rate.numbers(column)),
                     note,
                 )
 
 
 def _draw(table: Table) -> Plot:
-    first = table.select_rows(model=table.values("model")[0])
-    rates = tuple(f"{gbps:g}" for gbps in first.numbers("gbps"))
+    first_model = table.select_rows(model=table.values("model")[0])
+    rates = tuple(f"{gbps:g}" for gbps in first_model.numbers("gbps"))
     costs = tuple(
-        Series(name, rates, tuple(usd / 1e6 for usd in first.numbers(column)))
+        Series(name, rates, tuple(usd / 1e6 for usd in first_model.numbers(column)))
         for name, column in (
             (FAT_TREE, "fat_tree_usd"),
             (MIXNET, "mixnet_usd"),

@@ -13,7 +13,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Record,
     Table,
     make_series,
@@ -99,7 +99,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compare_all(table: Table) -> Iterator[Comparison]:
-    bound = Published("at most 15 %: our bar")
+    bound = PublishedValue("at most 15 %: our bar")
     yield Comparison(
         "median difference of ratios to the fat-tree", bound, 100 * median_difference(table), unit=" %"
     )
@@ -111,16 +111,22 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
     for design in DESIGNS[1:]:
         ours = 100 * median_difference(table, design)
         yield Comparison(f"median difference of {design}", NOTHING, ours, unit=" %")
-    worst = worst_record(table)
-    worst_case = f"{worst['model']}, {worst['gbps']:g} Gbit/s, {worst['design']}"
+    worst_case_record = worst_record(table)
+    worst_case = (
+        f"{worst_case_record['model']}, {worst_case_record['gbps']:g} Gbit/s, {worst_case_record['design']}"
+    )
     yield Comparison(
-        "worst difference of a ratio", NOTHING, 100 * float(worst["ratio_difference"]), worst_case, " %"
+        "worst difference of a ratio",
+        NOTHING,
+        100 * float(worst_case_record["ratio_difference"]),
+        worst_case,
+        " %",
     )
     slowest_pairs, number = count_last(table)
     published_last, _ = count_last(table, "published")
     yield Comparison(
         "TopoOpt takes longest",
-        Published(f"{published_last}", "C", published_last),
+        PublishedValue(f"{published_last}", "C", published_last),
         slowest_pairs,
         f"of {number}",
     )
@@ -128,7 +134,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
         ratio = float(row["published_ratio"])
         yield Comparison(
             f"{row['model']}, {row['gbps']:g} Gbit/s: {row['design']} / fat-tree",
-            Published(f"{ratio:.3f}", "C", ratio),
+            PublishedValue(f"{ratio:.3f}", "C", ratio),
             float(row["our_ratio"]),
         )
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from testbed.design.circuits.regions import exchange_seconds, region_circuits
 from testbed.design.reproductions.mixnet.models import SERVER_GPUS, MoeJob, Setting
-from testbed.design.workloads.gates import expert_traffic
+from testbed.design.workloads.gates import draw_expert_traffic
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -73,7 +73,7 @@ def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
 
 
 def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
-    return expert_traffic(
+    return draw_expert_traffic(
         job.tokens,
         job.experts,
         job.routed,
@@ -126,8 +126,8 @@ def fat_tree_s(job: MoeJob, setting: Setting, gbps: float) -> float:
 
 
 def _busiest_server_bytes(traffic: Floats) -> float:
-    others = traffic - np.diag(np.diag(traffic))
-    return float(max(others.sum(axis=0).max(), others.sum(axis=1).max()))
+    external_bytes = traffic - np.diag(np.diag(traffic))
+    return float(max(external_bytes.sum(axis=0).max(), external_bytes.sum(axis=1).max()))
 
 
 def mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
@@ -266,8 +266,8 @@ def gradients_s(job: MoeJob, setting: Setting, rate: float) -> float:
     size, layers = setting.bytes_per_value, job.layers // job.pp
     members = SERVER_GPUS // job.tp
     experts = job.experts / job.ep * members * 3 * job.hidden * job.inner
-    others = job.hidden**2 * (2 + 2 * job.kv_share) + job.shared * 3 * job.hidden * job.inner
+    other_parameters = job.hidden**2 * (2 + 2 * job.kv_share) + job.shared * 3 * job.hidden * job.inner
     servers = job.dp * job.ep // members
     expert_s = 2 * (job.dp - 1) / job.dp * experts * size / rate
-    other_s = 2 * (servers - 1) / servers * others * size / rate
+    other_s = 2 * (servers - 1) / servers * other_parameters * size / rate
     return layers * (expert_s + other_s)

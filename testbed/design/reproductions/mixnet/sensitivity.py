@@ -120,14 +120,17 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows = []
     for index, variant in enumerate(VARIANTS):
         table = compute_times(variant.jobs(), variant.setting, scale.rates_gbps)
-        worst = worst_record(table)
+        worst_case = worst_record(table)
         ratios = (
             float(np.median(table.select_rows(design=design).numbers("our_ratio"))) for design in DESIGNS[1:]
         )
         rows.append(
             (
                 *(variant.parameter, variant.value, median_difference(table)),
-                *(worst["ratio_difference"], f"{worst['model']} {worst['gbps']:g} {worst['design']}"),
+                *(
+                    worst_case["ratio_difference"],
+                    f"{worst_case['model']} {worst_case['gbps']:g} {worst_case['design']}",
+                ),
                 *(*count_last(table), *ratios),
             )
         )

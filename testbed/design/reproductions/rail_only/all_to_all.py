@@ -13,7 +13,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -91,7 +91,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         lines += [
             Comparison(
                 f"{name}: extra time of the all-to-all, by formula",
-                Published(f"{published} %", "S", published),
+                PublishedValue(f"{published} %", "S", published),
                 value,
                 note,
                 " %",

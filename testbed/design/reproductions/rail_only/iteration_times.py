@@ -8,7 +8,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Record,
     Series,
     Table,
@@ -66,14 +66,14 @@ def select_main_fit(table: Table) -> Table:
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     main = select_main_fit(table)
-    others = [
+    other_fits = [
         row
         for row in table.select_rows(sums=SUMS, chunks=STAGE_CHUNKS).records
         if row["fit"] not in (GPT_310B.name, row["model"])
     ]
     lines = [_compare_row(row, "main fit") for row in main.records]
-    lines += [_compare_row(row, "another fit") for row in others]
-    published = Published(f"{MEGASCALE_MFU} %", "mem", MEGASCALE_MFU)
+    lines += [_compare_row(row, "another fit") for row in other_fits]
+    published = PublishedValue(f"{MEGASCALE_MFU} %", "mem", MEGASCALE_MFU)
     note = "from its published time by our count of operations, without recomputation"
     lines.append(
         Comparison("MegaScale 175B on 12,288 GPUs: MFU", published, 100 * _megascale_mfu(), note, " %")
@@ -88,7 +88,7 @@ def _compare_row(row: Record, kind: str) -> Comparison:
         note += "; the slides call it 539.6B"
     quantity = f"iteration of {row['model']}"
     return Comparison(
-        quantity, Published(f"{published_s:.1f} s", "mem", published_s), float(row["ours_s"]), note, " s"
+        quantity, PublishedValue(f"{published_s:.1f} s", "mem", published_s), float(row["ours_s"]), note, " s"
     )
 
 

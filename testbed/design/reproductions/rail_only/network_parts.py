@@ -10,7 +10,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Record,
     Table,
     make_series,
@@ -57,13 +57,13 @@ def _compare_row(row: Record) -> Iterator[Comparison]:
     is_rail = row["design"] == RAIL
     case = f"{row['gpus']:g} GPUs, radix {row['radix']:g}, {row['design']}"
     for name, published in zip(("switches", "transceivers"), rail if is_rail else full, strict=True):
-        yield Comparison(f"{case}: {name}", Published(f"{published}", "S", published), float(row[name]))
+        yield Comparison(f"{case}: {name}", PublishedValue(f"{published}", "S", published), float(row[name]))
     if is_rail:
         for name, published, ratio in (("cost", cost, COST), ("power", power, POWER)):
             note = f"a port counts as {ratio:g} transceivers, which no source states"
             ours = 100 * float(row[f"{name}_saved"])
             yield Comparison(
-                f"{case}: {name} saved", Published(f"{published} %", "S", published), ours, note, " %"
+                f"{case}: {name} saved", PublishedValue(f"{published} %", "S", published), ours, note, " %"
             )
 
 

@@ -62,12 +62,12 @@ def _make(_scale: Scale, progress: Progress) -> Table:
         tuple(tuple(tuple(int(random_order[gpu]) for gpu in group) for group in groups) for groups in job)
         for job in placed
     ]
-    together, at_random = _compute_end_ms(placed), _compute_end_ms(scattered)
+    joint_ms, scattered_ms = _compute_end_ms(placed), _compute_end_ms(scattered)
     progress(2, 3, "all jobs at once")
     rows = {
         rectangle.job.name: (
             *(rectangle.first_domain, rectangle.first_rail, rectangle.domains, rectangle.rails),
-            *(_compute_end_ms([placed[number]])[0], together[number], at_random[number], ""),
+            *(_compute_end_ms([placed[number]])[0], joint_ms[number], scattered_ms[number], ""),
         )
         for number, rectangle in enumerate(tiling.rectangles)
     }
@@ -146,8 +146,8 @@ def _draw(table: Table) -> Plot:
     job_numbers = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
     placed = [row for row in table.records if not row["reason"]]
     for number, row in enumerate(placed, 1):
-        place = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
-        for gpu in Rectangle(JOBS[0], *place).find_gpus(CLUSTER):
+        corner = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
+        for gpu in Rectangle(JOBS[0], *corner).find_gpus(CLUSTER):
             job_numbers[gpu // CLUSTER.rails][gpu % CLUSTER.rails] = float(number)
     rail_numbers = tuple(map(float, range(CLUSTER.rails)))
     tiles = tuple(Series(f"{domain}", rail_numbers, tuple(row)) for domain, row in enumerate(job_numbers))

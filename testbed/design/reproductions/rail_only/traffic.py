@@ -10,7 +10,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Series,
     Table,
 )
@@ -55,10 +55,18 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
         lines += [
             Comparison(
-                f"{job.name}: share of tensor parallelism", Published("> 75 %", "S"), 100 * share, "", " %"
+                f"{job.name}: share of tensor parallelism",
+                PublishedValue("> 75 %", "S"),
+                100 * share,
+                "",
+                " %",
             ),
             Comparison(
-                f"{job.name}: pairs of GPUs without traffic", Published("> 99 %", "S"), 100 * silent, "", " %"
+                f"{job.name}: pairs of GPUs without traffic",
+                PublishedValue("> 99 %", "S"),
+                100 * silent,
+                "",
+                " %",
             ),
         ]
     part = table.select_rows(model=GPT_1T.name)
@@ -68,21 +76,21 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         *lines,
         Comparison(
             "GPT 1T: bytes of a GPU over its rail, data parallel",
-            Published("6 GB", "S", 6.0),
+            PublishedValue("6 GB", "S", 6.0),
             data,
             "read from a heat map",
             " GB",
         ),
         Comparison(
             "GPT 1T: bytes of a GPU in its domain",
-            Published("300 GB", "S", 300.0),
+            PublishedValue("300 GB", "S", 300.0),
             tensor,
             "six AllReduces a layer and a batch of 3,072; 300 GB are those of a batch of about 1,200",
             " GB",
         ),
         Comparison(
             "GPT 1T: share of the domain",
-            Published("98 %", "S", 98.0),
+            PublishedValue("98 %", "S", 98.0),
             percent_inside,
             "the slides' share is that of domains of 256 GPUs, where groups of data parallelism reach the rails less",
             " %",

@@ -51,7 +51,7 @@ def find_fastest(
             )
         )
         pieces *= 2
-    return min(tries, key=lambda one: one[0].total_s)
+    return min(tries, key=lambda trial: trial[0].total_s)
 
 
 def _get_reach(fabric: str) -> int:

@@ -11,7 +11,7 @@ from testbed.design.reproductions.figure import (
     Figure,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     plot_by_model,
 )
@@ -24,13 +24,13 @@ NICS_GBPS = (400.0, 200.0)
 """Rates of the electrical NICs of the paper's baselines."""
 SEVERAL_TBPS = 80
 """Wavelengths for 2 Tbit/s per GPU. The abstract claims its speed-ups for several Tbit/s."""
-_SPEED_UP = Published("1.3 to 9.1 x over all models and sizes", "A")
+_SPEED_UP = PublishedValue("1.3 to 9.1 x over all models and sizes", "A")
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
     rows = []
     copies = scale.gpus // scale.width
-    for done, model in enumerate(MODELS):
+    for step, model in enumerate(MODELS):
         workload = model.build()
         for fabric in FABRICS:
             for amount in scale.wavelengths if fabric in OPTICAL else scale.rates_gbps:
@@ -40,7 +40,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
                     1e3 * seconds for seconds in (iteration.model_s, iteration.data_s, iteration.total_s)
                 ]
                 rows.append((model.name, fabric, waves, gbps, pieces, *times_ms))
-        progress(done + 1, len(MODELS), model.name)
+        progress(step + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
 
 
@@ -66,10 +66,12 @@ def speed_ups(table: Table, *, released: bool = False) -> Iterator[tuple[str, st
 def count_slower(table: Table) -> int:
     """Count the steps to more wavelengths or a higher rate that make an iteration longer by more than 0.1 %."""
     return sum(
-        later > 1.001 * earlier
+        next_ms > 1.001 * previous_ms
         for model in table.values("model")
         for fabric in FABRICS
-        for earlier, later in pairwise(table.select_rows(model=model, fabric=fabric).numbers("iteration_ms"))
+        for previous_ms, next_ms in pairwise(
+            table.select_rows(model=model, fabric=fabric).numbers("iteration_ms")
+        )
     )
 
 
@@ -92,11 +94,13 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         if wavelengths == waves and nic_gbps == NICS_GBPS[0]:
             quantity = f"{model}, {fabric}, {waves:g} wavelengths: speed-up over {nic_gbps:g} Gbit/s a GPU"
             lines.append(Comparison(quantity, NOTHING, ratio, "", " x"))
-    for one in table.values("model"):
+    for model_name in table.values("model"):
         for wavelengths in (fewest_waves, waves):
-            part = table.select_rows(model=one, wavelengths=wavelengths)
+            part = table.select_rows(model=model_name, wavelengths=wavelengths)
             ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
-            quantity = f"{one}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"
+            quantity = (
+                f"{model_name}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"
+            )
             lines.append(Comparison(quantity, NOTHING, ring / ocs, "", " x"))
     quantity = "times that more wavelengths, or a higher rate, make an iteration longer"
     lines.append(Comparison(quantity, NOTHING, count_slower(table), "expected: 0"))

@@ -115,30 +115,32 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
     """
     free_s, used = np.zeros(width), np.zeros(width)
-    ends: list[float] = []
+    end_times_s: list[float] = []
     placed_gpus: list[tuple[int, ...]] = []
     for number, operator in enumerate(workload.operators):
-        before = [producer for producer, consumer in workload.edges if consumer == number]
-        inputs = sorted({gpu for producer in before for gpu in placed_gpus[producer]})
-        near = [gpu for gpu in range(width) if all(abs(gpu - other) <= reach for other in inputs)]
-        ready_s = max((ends[producer] for producer in before), default=0.0)
+        producers = [producer for producer, consumer in workload.edges if consumer == number]
+        inputs = sorted({gpu for producer in producers for gpu in placed_gpus[producer]})
+        near_gpus = [
+            gpu for gpu in range(width) if all(abs(gpu - input_gpu) <= reach for input_gpu in inputs)
+        ]
+        ready_s = max((end_times_s[producer] for producer in producers), default=0.0)
         seconds = operator_seconds(operator, samples, pieces, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
         held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
         gpus = []
         for _ in range(pieces):
-            fits = [gpu for gpu in near if used[gpu] + held_bytes / pieces <= GPU.memory_bytes]
+            fits = [gpu for gpu in near_gpus if used[gpu] + held_bytes / pieces <= GPU.memory_bytes]
             if not fits:
                 raise OutOfMemory(
                     f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
                     f"{operator.name}: place it on more GPUs"
                 )
-            gpu = min(fits, key=lambda one: (max(free_s[one], ready_s), one))
+            gpu = min(fits, key=lambda candidate: (max(free_s[candidate], ready_s), candidate))
             free_s[gpu] = max(free_s[gpu], ready_s) + seconds
             used[gpu] += held_bytes / pieces
             gpus.append(gpu)
         placed_gpus.append(tuple(gpus))
-        ends.append(max(float(free_s[gpu]) for gpu in gpus))
+        end_times_s.append(max(float(free_s[gpu]) for gpu in gpus))
     return Placement(workload, samples, width, tuple(placed_gpus))
 
 
@@ -223,7 +225,7 @@ def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
     fixed = np.where(pairs, ring_circuits(demands, wavelengths, REACH), 0).astype(float)
     rates_in_turn = solve_bound(demands / demands.max(), wavelengths, REACH).circuits.sum(axis=0)
     rates_in_turn *= 1 - RECONFIGURATION_S / INTERVAL_S
-    shares = [(one[pairs] / demands[pairs]).min() for one in (fixed, rates_in_turn)]
+    shares = [(rates_bps[pairs] / demands[pairs]).min() for rates_bps in (fixed, rates_in_turn)]
     return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else rates_in_turn)
 
 
@@ -251,10 +253,12 @@ def _take_first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats
 def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
     """Return the total rate of each GPU to the next and the previous copy: twice the lower of both rates."""
     nodes, width = len(rates), placement.width
-    first = np.arange(width)
+    first_gpus = np.arange(width)
     if nodes == 2 * width:
-        return np.asarray(rates[first, first + width], float)
-    both_rates = [np.asarray(rates[first, (first + step) % nodes], float) for step in (width, -width)]
+        return np.asarray(rates[first_gpus, first_gpus + width], float)
+    both_rates = [
+        np.asarray(rates[first_gpus, (first_gpus + step) % nodes], float) for step in (width, -width)
+    ]
     lower: Floats = 2 * np.minimum(*both_rates)
     return lower
 
@@ -302,7 +306,9 @@ def _simulate(placement: Placement, rates: Rates) -> float:
         for number in reversed(range(count)) if backward else range(count):
             arrived_s = np.full(placement.width, start_s)
             targets = sorted(set(placement.gpus[number]))
-            for producer in (first for first, last in edges if last == number):
+            for producer in (
+                producer_index for producer_index, consumer_index in edges if consumer_index == number
+            ):
                 edge = (number, producer) if backward else (producer, number)
                 size = placement.message_bytes(edge, backward=backward)
                 sources = placement.gpus[producer]
@@ -314,9 +320,9 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                             arrival_s = end_s if not shift else send(source, target, size, end_s)
                             arrived_s[target] = max(arrived_s[target], arrival_s)
             seconds = placement.piece_seconds(number)[backward]
-            ends = []
+            end_times_s = []
             for gpu in placement.gpus[number]:
                 free_s[gpu] = max(free_s[gpu], arrived_s[gpu]) + seconds
-                ends.append(float(free_s[gpu]))
-            ends_s[number] = tuple(ends)
+                end_times_s.append(float(free_s[gpu]))
+            ends_s[number] = tuple(end_times_s)
     return float(free_s.max())

@@ -23,7 +23,7 @@ DELAYS_US = (20.0, 100.0, 1_000.0, 10_000.0, 30_000.0)
 def _make(scale: Scale, progress: Progress) -> Table:
     rows = []
     copies = scale.gpus // scale.width
-    for done, model in enumerate(MODELS):
+    for step, model in enumerate(MODELS):
         workload = model.build()
         once, _ = find_fastest(model, workload, scale.width, copies, "sip-ocs", WAVELENGTHS)
         for delay_us in DELAYS_US:
@@ -32,7 +32,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
             )
             rows.append((model.name, "once", delay_us, 1e3 * once.total_s))
             rows.append((model.name, "for each kind of traffic", delay_us, 1e3 * changing.total_s))
-        progress(done + 1, len(MODELS), model.name)
+        progress(step + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
 
 

@@ -8,7 +8,7 @@ from testbed.design.reproductions.figure import (
     Figure,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     plot_by_model,
 )
@@ -19,13 +19,13 @@ from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
 _COLUMNS = ("model", "fabric", "gbps", "width", "copies", "pieces", "iteration_ms")
 WAVELENGTHS = 80
 """Wavelengths of the optical fabrics: 2 Tbit/s per GPU, like an optical interface at the time of the paper."""
-_FIXED = Published("8 in all runs", "C")
+_FIXED = PublishedValue("8 in all runs", "C")
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
     rows = []
     electrical = [(rate, "fat-tree") for rate in (400, WAVELENGTHS * WAVELENGTH_GBPS)]
-    for done, model in enumerate(MODELS):
+    for step, model in enumerate(MODELS):
         workload = model.build()
         for width in scale.widths:
             copies = scale.gpus // width
@@ -34,7 +34,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
                 gbps = amount * WAVELENGTH_GBPS if fabric in OPTICAL else amount
                 name = fabric if fabric in OPTICAL else f"{fabric} at {gbps:g} Gbit/s"
                 rows.append((model.name, name, gbps, width, copies, pieces, 1e3 * iteration.total_s))
-        progress(done + 1, len(MODELS), model.name)
+        progress(step + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
 
 

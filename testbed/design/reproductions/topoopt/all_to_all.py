@@ -9,7 +9,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -65,10 +65,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     recalled = "follows from the recalled prices: they give the Fat-tree this much rate"
     simulated = "links for pairs as the planner chooses them, by simulation"
     spread = "the published rule buys links for pairs, which spread demand does not repay"
-    less_than_at_4 = Published("less than at d = 4", "S")
+    less_than_at_4 = PublishedValue("less than at d = 4", "S")
 
     def compare_pair(
-        slow: str, fast: str, batch: float, degree: float, published: Published, note: str
+        slow: str, fast: str, batch: float, degree: float, published: PublishedValue, note: str
     ) -> Comparison:
         pair = "the same with links split by bytes" if slow == SPLIT else f"{slow} over {fast}"
         ours = slowdown(table, degree, batch, slow, fast)
@@ -77,20 +77,22 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return (
         Comparison(
             f"all-to-all over AllReduce at batch {large:g}",
-            Published("80 %", "S", 80),
+            PublishedValue("80 %", "S", 80),
             100 * share,
             "bytes sent over bytes of the tensors reduced",
             " %",
         ),
-        compare_pair("TopoOpt", "ideal switch", small, lowest_degree, Published("equal", "S", 1.0), ""),
-        compare_pair("Fat-tree", "TopoOpt", small, lowest_degree, Published("2.7 x", "S", 2.7), recalled),
+        compare_pair("TopoOpt", "ideal switch", small, lowest_degree, PublishedValue("equal", "S", 1.0), ""),
+        compare_pair(
+            "Fat-tree", "TopoOpt", small, lowest_degree, PublishedValue("2.7 x", "S", 2.7), recalled
+        ),
         *(
-            compare_pair(tree, "TopoOpt", small, lowest_degree, Published("2.7 x", "S", 2.7), "")
+            compare_pair(tree, "TopoOpt", small, lowest_degree, PublishedValue("2.7 x", "S", 2.7), "")
             for tree in list(READINGS)[1:]
         ),
-        compare_pair("TopoOpt", "Fat-tree", large, lowest_degree, Published("1.1 x", "S", 1.1), ""),
+        compare_pair("TopoOpt", "Fat-tree", large, lowest_degree, PublishedValue("1.1 x", "S", 1.1), ""),
         compare_pair(
-            "TopoOpt", f"Fat-tree, {NIC_ONCE}", large, lowest_degree, Published("1.1 x", "S", 1.1), ""
+            "TopoOpt", f"Fat-tree, {NIC_ONCE}", large, lowest_degree, PublishedValue("1.1 x", "S", 1.1), ""
         ),
         compare_pair("TopoOpt", "Fat-tree", large, highest_degree, less_than_at_4, simulated),
         compare_pair("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, highest_degree, less_than_at_4, simulated),

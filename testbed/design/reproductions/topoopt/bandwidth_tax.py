@@ -13,7 +13,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -22,7 +22,7 @@ from testbed.design.reproductions.topoopt.jobs import run_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "tax", "tax_tensors_once")
-_PUBLISHED = {4.0: Published("1.11", "S", 1.11), 8.0: Published("1.05", "S", 1.05)}
+_PUBLISHED = {4.0: PublishedValue("1.11", "S", 1.11), 8.0: PublishedValue("1.05", "S", 1.05)}
 
 
 def compute_tax_with_tensors_once(execution: Execution) -> float:
@@ -43,10 +43,10 @@ def compute_tax_with_tensors_once(execution: Execution) -> float:
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(degree, batch) for degree in scale.degrees for batch in scale.batches]
     rows: list[tuple[Cell, ...]] = []
-    for place, (degree, batch) in enumerate(cases, 1):
+    for case_number, (degree, batch) in enumerate(cases, 1):
         execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         rows.append((degree, batch, execution.bandwidth_tax, compute_tax_with_tensors_once(execution)))
-        progress(place, len(cases), f"d = {degree}, batch {batch}")
+        progress(case_number, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)
 
 

@@ -15,7 +15,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -94,17 +94,17 @@ def _make(scale: Scale, progress: Progress) -> Table:
         for fabric in list_fabrics(rate):
             times = [_iteration_s(option, fabric, degree, rate) for option in options]
             fastest_index = min(range(len(times)), key=times.__getitem__)
-            time_s, best = times[fastest_index], options[fastest_index]
-            pure = "yes" if best.pure_data_parallel else "no"
-            rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best.name))
+            time_s, best_option = times[fastest_index], options[fastest_index]
+            pure = "yes" if best_option.pure_data_parallel else "no"
+            rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best_option.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
+def ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
     """Return the iteration time on `fabric` divided by the iteration time on `over`."""
     part = table.select_rows(**case)
-    return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
+    return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=base_fabric)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
@@ -126,7 +126,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             *(
                 Comparison(
                     f"{model}: {name} over TopoOpt, d = {degree:g}",
-                    NOTHING if name == SIP_ML else Published("slower", "S"),
+                    NOTHING if name == SIP_ML else PublishedValue("slower", "S"),
                     ratio(table, name, "TopoOpt", **case),
                     unit=" x",
                 )

@@ -23,7 +23,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -104,14 +104,14 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
     checked = "prices recalled, not checked" if prices == RECALLED_PRICES else "rates of 100 Gbit/s and more"
     yield Comparison(
         f"cost of the ideal switch over TopoOpt, mean; {reading}",
-        Published("3.2 x", "S", 3.2),
+        PublishedValue("3.2 x", "S", 3.2),
         mean(_ratios_to_topoopt(part, "ideal switch")),
         f"{checked}; a Fat-tree of d times the rate stands for it",
         " x",
     )
     yield Comparison(
         f"cost with optical circuit switches over patch panels, mean; {reading}",
-        Published("1.33 x", "S", 1.33),
+        PublishedValue("1.33 x", "S", 1.33),
         mean(_ratios_to_topoopt(part, "TopoOpt with OCS")),
         f"{checked}; panels have the second plane, circuit switches none",
         " x",

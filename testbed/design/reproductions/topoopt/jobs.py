@@ -144,7 +144,7 @@ def run_on(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Execution:
     return simulate(graph, chosen_fabric.fabric, allreduce=chosen_fabric.allreduce, rounding=ROUNDING)
 
 
-class Wired(NamedTuple):
+class WiredRun(NamedTuple):
     """Executions of a job on TopoOpt's topologies.
 
     `published` splits links between rings and pairs by the published rule. `fastest` is the faster of this split and
@@ -156,7 +156,7 @@ class Wired(NamedTuple):
 
 
 @cache
-def run_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
+def run_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> WiredRun:
     """Simulate `make_all_to_all_job` on TopoOpt, for three figures.
 
     The published rule splits links by bytes. Like the planner, `fastest` also tries rings alone.
@@ -164,7 +164,7 @@ def run_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wir
     job = make_all_to_all_job(nodes, batch)
     split = find(job.traffic.demand, degree).matching_degree
     runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split, 0}}
-    return Wired(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))
+    return WiredRun(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))
 
 
 def _run_with_degree(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:

@@ -44,11 +44,11 @@ def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
-    for done, (name, degree) in enumerate(cases, 1):
+    for step, (name, degree) in enumerate(cases, 1):
         job = make_all_to_all_job(scale.nodes, min(scale.batches))
         points = _cumulative_shares(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
         rows += [(name, degree, *point) for point in points]
-        progress(done, len(cases), f"{name}, d = {degree}")
+        progress(step, len(cases), f"{name}, d = {degree}")
     return Table.from_rows(_COLUMNS, rows)
 
 

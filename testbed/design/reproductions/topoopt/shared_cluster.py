@@ -23,7 +23,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -106,20 +106,20 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     by_price, by_chance = "the prices set its rate", "paths by hash, servers at random"
     return (
         *(
-            _ratio_to_topoopt(table, "mean", max_jobs, tree, Published("1.7 x", "S", 1.7), by_price)
+            _ratio_to_topoopt(table, "mean", max_jobs, tree, PublishedValue("1.7 x", "S", 1.7), by_price)
             for tree in READINGS
         ),
         _ratio_to_topoopt(
-            table, "mean", max_jobs, "oversubscribed Fat-tree", Published("1.15 x", "S", 1.15), by_chance
+            table, "mean", max_jobs, "oversubscribed Fat-tree", PublishedValue("1.15 x", "S", 1.15), by_chance
         ),
         *(
-            _ratio_to_topoopt(table, "p99", max_jobs, tree, Published("up to 3.4 x", "S", 3.4), by_price)
+            _ratio_to_topoopt(table, "p99", max_jobs, tree, PublishedValue("up to 3.4 x", "S", 3.4), by_price)
             for tree in READINGS
         ),
         *(
             Comparison(
                 f"p99, {tree} over TopoOpt, the most of all loads",
-                Published("3.4 x", "S", 3.4),
+                PublishedValue("3.4 x", "S", 3.4),
                 max(ratio(table, "p99_ms", jobs, tree) for jobs in table.numbers("jobs")),
                 "",
                 " x",
@@ -135,14 +135,14 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _ratio_to_topoopt(
-    table: Table, figure: str, jobs: float, fabric: str, published: Published, note: str
+    table: Table, figure: str, jobs: float, fabric: str, published: PublishedValue, note: str
 ) -> Comparison:
     quantity = f"{figure}, {fabric} over TopoOpt, {jobs:g} jobs"
     return Comparison(quantity, published, ratio(table, f"{figure}_ms", jobs, fabric), note, " x")
 
 
 def _time_on_topoopt(table: Table, figure: str, jobs: float, released_ms: float, note: str) -> Comparison:
-    published = Published(f"{released_ms:g} ms", "C", released_ms)
+    published = PublishedValue(f"{released_ms:g} ms", "C", released_ms)
     ours_ms = table.number(f"{figure}_ms", jobs=jobs, fabric="TopoOpt")
     return Comparison(f"{figure} on TopoOpt, {jobs:g} jobs", published, ours_ms, note, " ms")
 

@@ -10,7 +10,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Series,
     Table,
 )
@@ -58,9 +58,11 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
             note += ", so phases still drift"
         quantity = f"{row.name}: speed-up of job {job_index + 1}, {model}"
         lines.append(
-            Comparison(quantity, Published(f"{published:g} x", "S", published), ours[job_index], note, " x")
+            Comparison(
+                quantity, PublishedValue(f"{published:g} x", "S", published), ours[job_index], note, " x"
+            )
         )
-    compatibility = Published("yes" if row.compatible else "no", "S", float(row.compatible) or None)
+    compatibility = PublishedValue("yes" if row.compatible else "no", "S", float(row.compatible) or None)
     compatible = float(all(speed_up > 1 for speed_up in ours))
     return [
         *lines,

@@ -12,7 +12,7 @@ from testbed.design.reproductions.figure import (
     Panel,
     Plot,
     Progress,
-    Published,
+    PublishedValue,
     Table,
     make_series,
 )
@@ -54,7 +54,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         fair, unfair = (
             table.select_rows(shares=shares, job=job).numbers("iteration_ms")[0] for shares in SHARES
         )
-        speed_up = Published(f"{published:g} x", "S", published)
+        speed_up = PublishedValue(f"{published:g} x", "S", published)
         lines.append(Comparison(f"{job}: 50/50 over 60/40", speed_up, fair / unfair, "calibrated", " x"))
         lines.append(
             Comparison(f"{job}: iteration at 60/40", NOTHING, unfair, "alone 183 ms, calibrated", " ms")

@@ -63,7 +63,7 @@ def find_best_rotation(
     if len(order) == 1:
         return Rotation((0,), circle.excess([0]), proven=True)
     if len(order) == 2:
-        excesses = excess_of_shifts(demands[0], demands[1], shifts[1], circle.capacity)
+        excesses = compute_shift_excess(demands[0], demands[1], shifts[1], circle.capacity)
         shift = int(excesses.argmin())
         job_shifts, excess, proven = [0, shift], float(excesses[shift]), True
     else:
@@ -108,14 +108,14 @@ class _Search:
     def _is_optimal(self) -> bool:
         return self.best <= self.lower_bound + _ROUNDING * self.capacity
 
-    def _descend(self, others: Floats, shifts_so_far: list[int], excess: float) -> None:
+    def _descend(self, other_demand: Floats, shifts_so_far: list[int], excess: float) -> None:
         depth = len(shifts_so_far)
         remaining = range(depth, len(self.demands))
-        # The excess is convex: a job adds at least as much to any sum as to `others`. This bounds every completion.
-        totals = {job: self._add_job(others, job) for job in remaining[:1]}
+        # The excess is convex: a job adds at least as much to any sum as to `other_demand`, a bound on completions.
+        totals = {job: self._add_job(other_demand, job) for job in remaining[:1]}
         lowest = [float(totals[depth].min()) - excess]
         for job in remaining[1:]:
-            lowest.append(float(self._add_job(others, job).min()) - excess)
+            lowest.append(float(self._add_job(other_demand, job).min()) - excess)
             if excess + sum(lowest) >= self.best - _ROUNDING * self.capacity:
                 return
         excesses, later_excess = totals[depth], sum(lowest[1:])
@@ -132,11 +132,11 @@ class _Search:
                 return
             if self._swaps_equal_jobs(depth, shift, shifts_so_far):
                 continue
-            demand = others + np.roll(self.demands[depth], shift)
+            demand = other_demand + np.roll(self.demands[depth], shift)
             self._descend(demand, [*shifts_so_far, shift], float(excesses[shift]))
 
-    def _add_job(self, others: Floats, job: int) -> Floats:
-        return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
+    def _add_job(self, other_demand: Floats, job: int) -> Floats:
+        return compute_shift_excess(other_demand, self.demands[job], self.shifts[job], self.capacity)
 
     def _swaps_equal_jobs(self, depth: int, shift: int, shifts_so_far: Sequence[int]) -> bool:
         """Return whether a shift only swaps two equal jobs, so that its subtree was searched before."""
@@ -155,47 +155,49 @@ class _Search:
             rotated = [np.roll(d, shift) for d, shift in zip(self.demands, self.best_turns, strict=True)]
             total = np.sum(rotated, axis=0)
             for job in range(1, len(self.demands)):
-                others = total - rotated[job]
-                excesses = self._add_job(others, job)
+                other_demand = total - rotated[job]
+                excesses = self._add_job(other_demand, job)
                 shift = int(excesses.argmin())
                 if excesses[shift] < self.best - _ROUNDING * self.capacity:
                     self.best, has_moved = float(excesses[shift]), True
                     self.best_turns = [*self.best_turns[:job], shift, *self.best_turns[job + 1 :]]
                     rotated[job] = np.roll(self.demands[job], shift)
-                    total = others + rotated[job]
+                    total = other_demand + rotated[job]
 
 
-def excess_of_shifts(others: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
-    """Return the total excess of `others` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
-    if shifts * others.size <= MAX_MATRIX_ENTRIES:
-        return excess_by_matrix(others, demand[places(others.size, shifts)], capacity)
-    return excess_by_correlation(others, demand, capacity)[:shifts]
+def compute_shift_excess(other_demand: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
+    """Return the total excess of `other_demand` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
+    if shifts * other_demand.size <= MAX_MATRIX_ENTRIES:
+        return compute_excess_by_matrix(
+            other_demand, demand[list_positions(other_demand.size, shifts)], capacity
+        )
+    return compute_excess_by_correlation(other_demand, demand, capacity)[:shifts]
 
 
-def excess_by_matrix(others: Floats, shifted: Floats, capacity: float) -> Floats:
+def compute_excess_by_matrix(other_demand: Floats, shifted: Floats, capacity: float) -> Floats:
     """Return the excess for each row of `shifted`, shape (shifts, ticks)."""
-    total = shifted + (others - capacity)
+    total = shifted + (other_demand - capacity)
     np.maximum(total, 0.0, out=total)
     excess: Floats = total.sum(axis=1)
     return excess
 
 
-def excess_by_correlation(others: Floats, demand: Floats, capacity: float) -> Floats:
+def compute_excess_by_correlation(other_demand: Floats, demand: Floats, capacity: float) -> Floats:
     """Return the excess for every shift, rounded to whole numbers; exact if all demands are whole numbers.
 
-    For each level v of `others`, it correlates the ticks at that level with the excess of `demand` on top of v.
+    For each level v of `other_demand`, it correlates the ticks at that level with the excess of `demand` on top of v.
     """
-    size = others.size
+    size = other_demand.size
     transformed = np.zeros(size // 2 + 1, complex)
-    for level in np.unique(others):
+    for level in np.unique(other_demand):
         above = np.maximum(level + demand - capacity, 0.0)
         if above.any():
-            transformed += np.fft.rfft(others == level) * np.conj(np.fft.rfft(above))
+            transformed += np.fft.rfft(other_demand == level) * np.conj(np.fft.rfft(above))
     excess: Floats = np.rint(np.fft.irfft(transformed, size))
     return excess
 
 
 @lru_cache(maxsize=64)
-def places(size: int, shifts: int) -> NDArray[np.int64]:
+def list_positions(size: int, shifts: int) -> NDArray[np.int64]:
     """Return the index of each shifted tick in the original pattern, shape (shifts, ticks)."""
     return (np.arange(size)[None, :] - np.arange(shifts)[:, None]) % size

@@ -90,8 +90,8 @@ class Scheduler:
         """
         scored = [self._score(placement) for placement in placements]
         without_loop = [entry for entry in scored if not entry.dropped]
-        best = max(without_loop or scored, key=lambda entry: entry.score)
-        contended = self._find_contended(best.placement)
+        best_candidate = max(without_loop or scored, key=lambda entry: entry.score)
+        contended = self._find_contended(best_candidate.placement)
         results = {link: self._solve(jobs) for link, jobs in contended.items()}
         notes = []
         graph = {link: result.shifts for link, result in results.items()}
@@ -103,7 +103,7 @@ class Scheduler:
             gains = {
                 link: result.score - self._score_unshifted(result.jobs) for link, result in results.items()
             }
-            forest = spanning_forest(contended, gains)
+            forest = build_spanning_forest(contended, gains)
             graph = {link: {job: results[link].shifts[job] for job in jobs} for link, jobs in forest.items()}
         quanta = compute_starts(
             graph, {job.name: self.rounding.period(_detach_from_links(job)) for job in self.jobs}
@@ -112,14 +112,14 @@ class Scheduler:
             # A link outside the forest does not get its best shifts: compute the scores from the starts.
             results = {link: self._reschedule_at(entry, quanta) for link, entry in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
-        users = self.links.find_jobs_by_link(best.placement, self.jobs)
+        users = self.links.find_jobs_by_link(best_candidate.placement, self.jobs)
         jobs = place_jobs(self.jobs, users)
         return Schedule(
-            best.placement,
+            best_candidate.placement,
             starts_ms,
             tuple(
                 self._to_link_schedule(link, jobs, results)
-                for link, jobs in self._find_shared(best.placement).items()
+                for link, jobs in self._find_shared(best_candidate.placement).items()
             ),
             tuple(scored),
             tuple(predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)),
@@ -217,7 +217,7 @@ def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
     return not all(forest.join(job, link) for link, jobs in users.items() for job in jobs)
 
 
-def spanning_forest(
+def build_spanning_forest(
     users: Mapping[str, Sequence[str]], gains: Mapping[str, float]
 ) -> dict[str, tuple[str, ...]]:
     """Return the links without the jobs that close a loop. Links with the largest gain keep their jobs first."""

@@ -8,11 +8,11 @@ A preset holds published parameters. Further parameters override them.
 
 from testbed.design.workloads.catalogue.models import (
     MODELS,
+    make_parameters,
     names,
-    parameters_of,
+    parse_model_settings,
     presets,
-    settings_of,
     workload,
 )
 
-__all__ = ["MODELS", "names", "parameters_of", "presets", "settings_of", "workload"]
+__all__ = ["MODELS", "make_parameters", "names", "parse_model_settings", "presets", "workload"]

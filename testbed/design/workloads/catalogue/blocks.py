@@ -142,14 +142,14 @@ def convolution(
     `channels` are (input, output) channels, and `side` is the side of the (input, output) maps. If `pooled` is given, a
     pooling to maps of this side follows.
     """
-    (inputs, outputs), (read, written) = channels, side
+    (inputs, outputs), (read, output_side) = channels, side
     weights = kernel * kernel * inputs * outputs
-    written_numbers = outputs * written * written
+    written_numbers = outputs * output_side * output_side
     output_numbers = written_numbers if pooled is None else outputs * pooled * pooled
     return operator(
         name,
         "convolution",
-        flops=2.0 * weights * written * written,
+        flops=2.0 * weights * output_side * output_side,
         parameters=weights + bias * outputs,
         output=output_numbers,
         moved=inputs * read * read

@@ -152,7 +152,7 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
     label = f"{name}:{preset}" if preset else name
     published = _find_model(name).origin
     origin = f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published
-    return _find_model(name).build(label, parameters_of(name, preset, **parameters), nodes, origin)
+    return _find_model(name).build(label, make_parameters(name, preset, **parameters), nodes, origin)
 
 
 def names() -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def presets(name: str) -> tuple[str, ...]:
     return tuple(_find_model(name).presets)
 
 
-def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Parameters:
+def make_parameters(name: str, preset: str | None = None, **changes: Any) -> Parameters:
     """Return the parameters of a model after the changes of a preset and then `changes`.
 
     Raises `WorkloadError` for unknown models, presets or parameters, and for invalid values.
@@ -177,7 +177,7 @@ def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Param
     return with_changes(name, with_changes(name, model.parameters, published), changes)
 
 
-def settings_of(name: str, settings: Mapping[str, str]) -> Settings:
+def parse_model_settings(name: str, settings: Mapping[str, str]) -> Settings:
     """Return the parameters for `workload` from command-line settings such as `{"top": "4096-4096-1"}`.
 
     Raises `WorkloadError` for an unknown model or an invalid text.

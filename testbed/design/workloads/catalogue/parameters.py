@@ -71,7 +71,7 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
     values: dict[str, Any] = {}
     for name, text in settings.items():
         try:
-            numbers = tuple(int(word) for word in text.replace("_", "").split("-"))
+            numbers = tuple(int(digits) for digits in text.replace("_", "").split("-"))
         except ValueError:
             raise WorkloadError(
                 f"{model}: {name}={text}: give an integer, or widths joined by dashes, as {name}=1024-1024-1"

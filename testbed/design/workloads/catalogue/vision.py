@@ -50,10 +50,10 @@ def _make_group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> 
     """Return convolutions between these numbers of channels, with a pooling after the last, and the side after it."""
     convolutions = []
     for i, (a, b) in enumerate(pairwise(channels), 1):
-        written = side + 2 * p.padding - 2
-        pooled = (written - p.pool) // 2 + 1 if i == len(channels) - 1 else None
-        convolutions.append(convolution(f"{prefix}{i}", (a, b), 3, (side, written), pooled=pooled))
-        side = written if pooled is None else pooled
+        output_side = side + 2 * p.padding - 2
+        pooled = (output_side - p.pool) // 2 + 1 if i == len(channels) - 1 else None
+        convolutions.append(convolution(f"{prefix}{i}", (a, b), 3, (side, output_side), pooled=pooled))
+        side = output_side if pooled is None else pooled
     if side < 1:
         raise WorkloadError(f"vgg16: an image of {p.image} is too small for five poolings; use 224")
     return convolutions, side
@@ -79,32 +79,38 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
     pooled_side = _halve(side)
     stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=pooled_side)
     last_index, channels = model.add(merge("stem", "convolution", [stem], 2 * 64)), 64
-    for stage, (count, inner) in enumerate(RESNET_STAGES, 1):
+    for stage, (count, inner_channels) in enumerate(RESNET_STAGES, 1):
         for i in range(1, count + 1):
             sides = (pooled_side, _halve(pooled_side) if stage > 1 and i == 1 else pooled_side)
-            bottleneck = _make_bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
-            last_index, channels, pooled_side = model.add(bottleneck, last_index), 4 * inner, sides[1]
+            bottleneck = _make_bottleneck(
+                f"stage{stage}_{i}", channels, inner_channels, sides, project=i == 1
+            )
+            last_index, channels, pooled_side = (
+                model.add(bottleneck, last_index),
+                4 * inner_channels,
+                sides[1],
+            )
     model.add(dense("dense", channels, p.classes), last_index)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
 def _make_bottleneck(
-    name: str, channels: int, inner: int, sides: tuple[int, int], *, project: bool
+    name: str, channels: int, inner_channels: int, sides: tuple[int, int], *, project: bool
 ) -> Operator:
     """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions; with `project`, a 1x1 on the shortcut.
 
     Each convolution is normalised, with a scale and a shift per channel.
     """
-    side, written = sides
-    outputs = 4 * inner
+    side, output_side = sides
+    outputs = 4 * inner_channels
     parts = [
-        convolution(name, (channels, inner), 1, (side, side), bias=False),
-        convolution(name, (inner, inner), 3, (side, written), bias=False),
+        convolution(name, (channels, inner_channels), 1, (side, side), bias=False),
+        convolution(name, (inner_channels, inner_channels), 3, (side, output_side), bias=False),
     ]
     if project:
-        parts.append(convolution(name, (channels, outputs), 1, (side, written), bias=False))
-    parts.append(convolution(name, (inner, outputs), 1, (written, written), bias=False))
-    return merge(name, "bottleneck", parts, 2 * (2 * inner + outputs + outputs * project))
+        parts.append(convolution(name, (channels, outputs), 1, (side, output_side), bias=False))
+    parts.append(convolution(name, (inner_channels, outputs), 1, (output_side, output_side), bias=False))
+    return merge(name, "bottleneck", parts, 2 * (2 * inner_channels + outputs + outputs * project))
 
 
 def _halve(side: int) -> int:

@@ -1,6 +1,6 @@
 """Workloads from real models and traces: ONNX files, torch modules and Chakra execution traces.
 
-`workload_from_file` reads ONNX files (extra `onnx`) and task graphs. `torch_module.import_torch` reads a torch module.
+`import_workload` reads ONNX files (extra `onnx`) and task graphs. `torch_module.import_torch` reads a torch module.
 Imports of models report how they counted each type of computation.
 """
 
@@ -12,19 +12,19 @@ from pathlib import Path
 from sim.models.network.taskgraph import TaskGraph, read_task_graph
 from testbed.design.workloads.imports.onnx_model import import_onnx
 from testbed.design.workloads.imports.torch_module import import_torch
-from testbed.design.workloads.imports.traced import Estimate, Imported
+from testbed.design.workloads.imports.traced import Estimate, ImportedModel
 from testbed.errors import WorkloadError
 
-__all__ = ["Estimate", "Imported", "import_onnx", "import_torch", "workload_from_file"]
+__all__ = ["Estimate", "ImportedModel", "import_onnx", "import_torch", "import_workload"]
 
 
-def workload_from_file(
+def import_workload(
     path: str | Path,
     *,
     batch: int = 1,
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
-) -> Imported | TaskGraph:
+) -> ImportedModel | TaskGraph:
     """Return the workload of an ONNX model (`.onnx`) with `batch` samples per iteration, or a task graph (`.npz`).
 
     The options apply only to ONNX models. Raises `WorkloadError` if the file cannot be read or is invalid.

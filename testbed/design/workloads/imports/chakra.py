@@ -239,11 +239,11 @@ class _Reader:
                     time_s = seconds(node)
                 yield _Part((node_id,), 1, partial(add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
-                ends, size = (
+                endpoints, size = (
                     (node_id[0], self._read_rank(node_id, "comm_dst")),
                     _read_count(node_id, node, "comm_size"),
                 )
-                yield _Part((node_id,), 1, partial(add_transfer, ends=ends, size_bytes=size))
+                yield _Part((node_id,), 1, partial(add_transfer, endpoints=endpoints, size_bytes=size))
             else:
                 yield _Part((node_id,), 1, add_wait)
 
@@ -312,7 +312,7 @@ class _Reader:
         if "comm_type" in node.attributes:
             return _read_count((0, node.number), node, "comm_type")
         name = node.name.lower().replace("_", "")
-        kind = next((kind for word, kind in _TYPES_BY_NAME.items() if word in name), -1)
+        kind = next((kind for name_part, kind in _TYPES_BY_NAME.items() if name_part in name), -1)
         self._counts[_UNKNOWN if kind < 0 else _NAMED] += 1
         return kind
 
@@ -334,7 +334,7 @@ class _Reader:
         try:
             # The recorded time of a collective is its network time; our attribute holds the computing before it.
             work_s = float(first_node.attributes.get(SECONDS, 0.0))
-            return _Part(node_ids, *collective_tasks(kind, members, sizes, root, work_s))
+            return _Part(node_ids, *make_collective_tasks(kind, members, sizes, root, work_s))
         except ValueError as error:
             raise ValueError(f"{_describe(node_ids[0])} is a collective {error}") from error
 
@@ -412,7 +412,7 @@ def _get_tag(node: Node) -> int:
     return int(node.attributes.get("comm_tag", 0))
 
 
-def collective_tasks(
+def make_collective_tasks(
     kind: int, members: tuple[int, ...], sizes: tuple[int, ...], root: int, time_s: float
 ) -> Tasks:
     """Return the tasks of a collective.
@@ -501,38 +501,47 @@ def _parse_groups(
     return groups
 
 
-def add_compute(job: TaskGraphBuilder, after: list[int], *, device: int, time_s: float) -> None:
+def add_compute(job: TaskGraphBuilder, predecessors: list[int], *, device: int, time_s: float) -> None:
     """Add computing on a device."""
-    job.compute(device, time_s, after=after)
+    job.compute(device, time_s, after=predecessors)
 
 
-def add_transfer(job: TaskGraphBuilder, after: list[int], *, ends: tuple[int, int], size_bytes: int) -> None:
+def add_transfer(
+    job: TaskGraphBuilder, predecessors: list[int], *, endpoints: tuple[int, int], size_bytes: int
+) -> None:
     """Add a transfer between two ranks."""
-    job.transfer(*ends, size_bytes, after=after)
+    job.transfer(*endpoints, size_bytes, after=predecessors)
 
 
-def add_timed(job: TaskGraphBuilder, after: list[int], *, times_s: dict[int, float]) -> None:
+def add_timed(job: TaskGraphBuilder, predecessors: list[int], *, times_s: dict[int, float]) -> None:
     """Add computing that begins together on several devices, and a barrier after all of it."""
-    begin = job.barrier(after=after)
+    begin = job.barrier(after=predecessors)
     job.barrier(after=[job.compute(device, time_s, after=[begin]) for device, time_s in times_s.items()])
 
 
-def add_wait(job: TaskGraphBuilder, after: list[int]) -> None:
+def add_wait(job: TaskGraphBuilder, predecessors: list[int]) -> None:
     """Add a barrier."""
-    job.barrier(after=after)
+    job.barrier(after=predecessors)
 
 
 def add_reduce(
-    job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int, time_s: float
+    job: TaskGraphBuilder,
+    predecessors: list[int],
+    *,
+    members: tuple[int, ...],
+    size_bytes: int,
+    time_s: float,
 ) -> None:
     """Add an AllReduce among members."""
-    job.allreduce(members, size_bytes, time_s=time_s, after=after)
+    job.allreduce(members, size_bytes, time_s=time_s, after=predecessors)
 
 
-def add_ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int) -> None:
+def add_ring(
+    job: TaskGraphBuilder, predecessors: list[int], *, members: tuple[int, ...], size_bytes: int
+) -> None:
     """Add the rounds of a ring, in which each member passes on the bytes that it received in the previous round."""
     count = len(members)
-    arrivals = [job.barrier(after=after)] * count
+    arrivals = [job.barrier(after=predecessors)] * count
     for _ in range(count - 1):
         transfers = [
             job.transfer(member, members[(position + 1) % count], size_bytes, after=[arrivals[position]])
@@ -543,9 +552,9 @@ def add_ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...
 
 
 def add_messages(
-    job: TaskGraphBuilder, after: list[int], *, messages: tuple[tuple[int, int, int], ...]
+    job: TaskGraphBuilder, predecessors: list[int], *, messages: tuple[tuple[int, int, int], ...]
 ) -> None:
     """Add messages (source, target, bytes) that begin together, and a barrier after all of them."""
-    begin = job.barrier(after=after)
+    begin = job.barrier(after=predecessors)
     transfers = [job.transfer(source, target, size, after=[begin]) for source, target, size in messages]
     job.barrier(after=transfers or [begin])

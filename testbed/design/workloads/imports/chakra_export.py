@@ -32,10 +32,10 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(graph)
     paths = [folder / f"{name}.{rank}.et" for rank in range(graph.nodes)]
-    others = sorted(set(folder.glob("*.et")) - set(paths))
-    if others:
+    foreign_files = sorted(set(folder.glob("*.et")) - set(paths))
+    if foreign_files:
         raise WorkloadError(
-            f"{folder} contains traces of another job, {others[0].name}: give an empty folder"
+            f"{folder} contains traces of another job, {foreign_files[0].name}: give an empty folder"
         )
     for path, nodes in zip(paths, writer.make_nodes_by_rank(), strict=True):
         write_output(path, wire.write_nodes(nodes))
@@ -47,8 +47,8 @@ class _Writer:
     def __init__(self, graph: TaskGraph) -> None:
         self._graph = graph
         self._predecessors: dict[int, list[int]] = defaultdict(list)
-        for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-            self._predecessors[later].append(earlier)
+        for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+            self._predecessors[successor].append(predecessor)
         self._rank = _assign_ranks(graph)
         self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
         self._notice_nodes: dict[tuple[int, int], int] = {}
@@ -100,7 +100,12 @@ class _Writer:
         return [sorted(nodes, key=lambda node: node.number) for nodes in self._nodes]
 
     def _add(
-        self, rank: int, number: int, kind: int, attributes: dict[str, Value], after: tuple[int, ...] = ()
+        self,
+        rank: int,
+        number: int,
+        kind: int,
+        attributes: dict[str, Value],
+        predecessors: tuple[int, ...] = (),
     ) -> None:
         task_s = float(self._graph.time_s[number]) if number < self._graph.tasks else 0.0
         time_attribute: dict[str, Value] = (
@@ -109,20 +114,20 @@ class _Writer:
         name = {wire.COMPUTE: "compute", wire.SEND: "send", wire.RECEIVE: "receive"}.get(kind, "all_reduce")
         all_attributes: dict[str, Value] = {"is_cpu_op": False} | attributes | time_attribute
         self._nodes[rank].append(
-            Node(number, f"{name}_{number}", kind, after, round(task_s * 1e6), all_attributes)
+            Node(number, f"{name}_{number}", kind, predecessors, round(task_s * 1e6), all_attributes)
         )
 
     def _add_message(
-        self, number: int, source: int, target: int, size_bytes: int, after: tuple[int, ...]
+        self, number: int, source: int, target: int, size_bytes: int, predecessors: tuple[int, ...]
     ) -> None:
         communication: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
         communication |= {"comm_src": source, "comm_dst": target}
-        self._add(source, number, wire.SEND, communication, after)
+        self._add(source, number, wire.SEND, communication, predecessors)
         self._add(target, number, wire.RECEIVE, communication)
 
     def _list_local_nodes(self, task: int, rank: int) -> tuple[int, ...]:
         """Return the nodes of a rank that must end before it begins a task."""
-        return tuple(self._find_local_node(before, rank) for before in self._predecessors[task])
+        return tuple(self._find_local_node(predecessor, rank) for predecessor in self._predecessors[task])
 
     def _find_local_node(self, task: int, rank: int) -> int:
         """Return the node of `rank` whose end means that `task` has ended.
@@ -150,11 +155,11 @@ def _assign_ranks(graph: TaskGraph) -> list[int]:
     rank_of_device: dict[int, int] = {}
     is_transfer = graph.kind == Kind.TRANSFER
     edges = np.stack([graph.before, graph.after], axis=1)
-    for earlier, later in edges[is_transfer[graph.before] | is_transfer[graph.after]].tolist():
-        if graph.device[later] >= 0:
-            rank_of_device.setdefault(int(graph.device[later]), int(graph.target[earlier]))
-        if graph.device[earlier] >= 0:
-            rank_of_device.setdefault(int(graph.device[earlier]), int(graph.source[later]))
+    for predecessor, successor in edges[is_transfer[graph.before] | is_transfer[graph.after]].tolist():
+        if graph.device[successor] >= 0:
+            rank_of_device.setdefault(int(graph.device[successor]), int(graph.target[predecessor]))
+        if graph.device[predecessor] >= 0:
+            rank_of_device.setdefault(int(graph.device[predecessor]), int(graph.source[successor]))
     ranks = []
     for task, kind in enumerate(graph.kind.tolist()):
         if kind == Kind.COMPUTE:

@@ -91,12 +91,12 @@ def _list_profiles(folder: Path) -> Iterator[tuple[Path, int]]:
                     yield path, int(match["rank"])
 
 
-def rank_files(folder: Path, others: Collection[Path] = ()) -> list[Path]:
-    """Return the trace files of a folder in the order of ranks, without `others`.
+def rank_files(folder: Path, excluded: Collection[Path] = ()) -> list[Path]:
+    """Return the trace files of a folder in the order of ranks, without `excluded`.
 
     Raises `WorkloadError` unless each rank has one file, and all files have the same NAME.
     """
-    files_of_ranks = [path for path in sorted(folder.iterdir()) if path not in others]
+    files_of_ranks = [path for path in sorted(folder.iterdir()) if path not in excluded]
     matches = [(path, match) for path in files_of_ranks if (match := _FILE_NAME.fullmatch(path.name))]
     form = "et" if any(match["form"] == "et" for _, match in matches) else "json"
     of_form = [(path, match) for path, match in matches if match["form"] == form]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lightbed.wording import install_extra
 from testbed.design.workloads.imports.traced import (
-    Imported,
+    ImportedModel,
     Source,
     TracedComputation,
     TracedKind,
@@ -141,7 +141,7 @@ def import_onnx(
     batch: int,
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
-) -> Imported:
+) -> ImportedModel:
     """Return the workload of an ONNX file with `batch` samples per iteration.
 
     `dimensions` sets the open dimensions of the inputs, as in `{"sequence": 128}`. A dimension without a name is named

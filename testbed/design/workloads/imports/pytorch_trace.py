@@ -149,9 +149,9 @@ def _follow_tensors(operators: list[_Operator]) -> None:
             collective_of |= dict.fromkeys(inputs, op.number)
         else:
             op.after += [collective_of[storage] for storage in inputs if storage in collective_of]
-            written = {*inputs, *_list_storages(op.document.get("outputs", {}).get("values", ()))}
-            writer |= dict.fromkeys(written, op.number)
-            for storage in written:
+            written_storages = {*inputs, *_list_storages(op.document.get("outputs", {}).get("values", ()))}
+            writer |= dict.fromkeys(written_storages, op.number)
+            for storage in written_storages:
                 collective_of.pop(storage, None)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from lightbed.wording import install_extra
 from testbed.design.workloads.imports.traced import (
-    Imported,
+    ImportedModel,
     Source,
     TracedComputation,
     TracedKind,
@@ -45,7 +45,7 @@ _WITHOUT_COMPUTING = frozenset(("_unsafe_view", "lift_fresh", "alias"))
 
 def import_torch(
     module: Any, inputs: Sequence[Any], *, batch: int, training: bool = True, name: str | None = None
-) -> Imported:
+) -> ImportedModel:
     """Return the workload of a torch module with `batch` samples per iteration.
 
     `inputs` are example tensors for its `forward`, on any device, including `meta`. The first dimension of the first
@@ -203,7 +203,7 @@ class _Trace:
         self._sources[id(tensor)] = source
 
 
-class _Counted(NamedTuple):
+class _CallCount(NamedTuple):
     kind: TracedKind
     flops: float
     how: str
@@ -212,7 +212,7 @@ class _Counted(NamedTuple):
 
 def _count_call(
     name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
-) -> _Counted:
+) -> _CallCount:
     """Return the kind and operations of one call. `weighted` marks the arguments that are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
@@ -220,28 +220,28 @@ def _count_call(
         if name == "linear":
             right_shape = right_shape[::-1]
         dense = any(weighted[index] for index in factors)
-        return _Counted("dense" if dense else "other", product_flops(left_shape, right_shape), "2 m n k")
+        return _CallCount("dense" if dense else "other", product_flops(left_shape, right_shape), "2 m n k")
     if name == "convolution":
         return _count_convolution(arguments, results)
     if name in _TABLES:
         rows = prod(arguments[1].shape) * arguments[0].shape[1]
         size = rows * arguments[0].element_size()
-        return _Counted("embedding" if weighted[0] else "other", 0.0, "bytes moved", size)
+        return _CallCount("embedding" if weighted[0] else "other", 0.0, "bytes moved", size)
     if name.startswith("_scaled_dot_product"):
         shapes = [tuple(argument.shape) for argument in arguments[:3]]
-        return _Counted("other", attention_flops(*shapes), "2 s t (d + e) per head")
-    return _Counted("other", 0.0, "bytes moved")
+        return _CallCount("other", attention_flops(*shapes), "2 s t (d + e) per head")
+    return _CallCount("other", 0.0, "bytes moved")
 
 
-def _count_convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Counted:
+def _count_convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _CallCount:
     inputs, weight = (tuple(argument.shape) for argument in arguments[:2])
     transposed = arguments[6]
     if transposed:
-        return _Counted(
+        return _CallCount(
             "convolution", count_transposed_flops(inputs, weight), "2 per kernel weight and input value"
         )
     flops = convolution_flops(tuple(results[0].shape), weight)
-    return _Counted("convolution", flops, "2 per kernel weight and output value")
+    return _CallCount("convolution", flops, "2 per kernel weight and output value")
 
 
 def _flatten(values: Sequence[Any]) -> Iterator[Any]:
@@ -258,7 +258,7 @@ def _count_bytes(tensor: Any) -> int:
     return size
 
 
-def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
+def import_factory(name: str, *, batch: int, training: bool = True) -> ImportedModel:
     """Return the workload of `MODULE:FACTORY`, a function that returns a torch module and its example input or inputs.
 
     The current folder is on the module path. Raises `WorkloadError` for a missing module or function, for an error in

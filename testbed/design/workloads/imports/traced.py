@@ -74,7 +74,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedModel:
     """Imported workload, with estimates of its FLOPs and notes for the user."""
 
     workload: Workload
@@ -91,7 +91,7 @@ def assemble(
     training: bool,
     origin: str,
     notes: Sequence[str] = (),
-) -> Imported:
+) -> ImportedModel:
     """Return the workload for `batch` samples, from the computations of an example with `samples` samples.
 
     Raises `WorkloadError` if there are no computations.
@@ -125,7 +125,7 @@ def assemble(
     flops: Counter[tuple[str, str]] = Counter()
     for entry in traced:
         flops[entry.type, entry.how] += entry.flops / samples  # type: ignore[assignment]
-    return Imported(
+    return ImportedModel(
         workload,
         tuple(
             Estimate(type_, count, flops[type_, formula], formula)

@@ -31,16 +31,16 @@ from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
     backward_resharding,
-    cut,
+    compute_shard_shares,
+    count_microbatch_samples,
+    count_row_samples,
     dispatch_resharding,
     forward_resharding,
     fuse_steps,
-    gradient_buckets,
-    microbatch_samples,
+    list_single_steps,
+    make_gradient_buckets,
     reverse_resharding,
-    row_samples,
-    shard_shares,
-    single_steps,
+    split_evenly,
     trainable,
 )
 from testbed.design.workloads.strategies import check_strategy
@@ -104,9 +104,9 @@ class _Iteration:
     ) -> None:
         self._workload, self._strategy, self._cluster = workload, strategy, cluster
         self._builder = TaskGraphBuilder(cluster.nodes)
-        self._samples = microbatch_samples(workload.batch, strategy.microbatches)
-        self._buckets = gradient_buckets(workload, strategy, bucket_bytes)
-        self._steps = fuse_steps(workload, strategy, self._buckets) if fuse else single_steps(workload)
+        self._samples = count_microbatch_samples(workload.batch, strategy.microbatches)
+        self._buckets = make_gradient_buckets(workload, strategy, bucket_bytes)
+        self._steps = fuse_steps(workload, strategy, self._buckets) if fuse else list_single_steps(workload)
         self._step_of = {
             op_index: step for step, op_indices in enumerate(self._steps) for op_index in op_indices
         }
@@ -211,9 +211,9 @@ class _Iteration:
             self._sender.send(resharding, self._backward[self._step_of[edge[1]], microbatch], ready)
         return self._arrived[bundle, microbatch]
 
-    def _make_resharding(self, between: Between, bundle: Bundle, samples: int) -> Resharding:
+    def _make_resharding(self, compute_resharding: Between, bundle: Bundle, samples: int) -> Resharding:
         return bundle_resharding(
-            between, self._workload, self._strategy, bundle, samples, self._cluster.nodes
+            compute_resharding, self._workload, self._strategy, bundle, samples, self._cluster.nodes
         )
 
     def _compute(
@@ -269,9 +269,9 @@ class _Iteration:
             self._strategy.shardings[op_index],
             self._workload.operators[op_index].popularity,
         )
-        rows = row_samples(sharding, samples)
+        rows = count_row_samples(sharding, samples)
         if popularity and sharding.way == "expert":
-            shares = shard_shares(popularity, sharding.shards) * sharding.shards
+            shares = compute_shard_shares(popularity, sharding.shards) * sharding.shards
             rows = np.ceil(rows * np.tile(shares, sharding.replicas)).astype(np.int64)
         work: list[int] = rows.tolist()
         return work
@@ -283,7 +283,9 @@ class _Iteration:
         if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
             return last_tasks
         summed = dict(last_tasks)
-        for row, count in zip(sharding.grid, np.diff(cut(samples, sharding.replicas)).tolist(), strict=True):
+        for row, count in zip(
+            sharding.grid, np.diff(split_evenly(samples, sharding.replicas)).tolist(), strict=True
+        ):
             if count:
                 task = self._add_allreduce(
                     row, count * sample_bytes, [last_tasks[server][0] for server in row]
@@ -360,7 +362,7 @@ class _Sender:
         self._builder, self._whole_exchanges = builder, whole_exchanges
         self._exchanges: dict[tuple[bytes, ...], tuple[Exchange, ...]] = {}
 
-    def send(self, resharding: Resharding, ends: Tasks, ready: Tasks) -> None:
+    def send(self, resharding: Resharding, end_tasks: Tasks, ready: Tasks) -> None:
         """Add the messages of a resharding, and add the tasks that each target must wait for to `ready`."""
         source, target = resharding.source, resharding.target
         is_remote = source != target
@@ -371,23 +373,23 @@ class _Sender:
             is_remote[:] = False
             for sender, receiver, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
                 if sender != receiver:
-                    arrival = self._builder.transfer(sender, receiver, size_bytes, after=ends[sender])
+                    arrival = self._builder.transfer(sender, receiver, size_bytes, after=end_tasks[sender])
                     ready.setdefault(receiver, []).append(arrival)
         for exchange in self._make_exchanges(resharding) if is_remote.any() else ():
-            sender_tasks = {task for sender in set(exchange.source.tolist()) for task in ends[sender]}
+            sender_tasks = {task for sender in set(exchange.source.tolist()) for task in end_tasks[sender]}
             task = self._builder.exchange(exchange, after=sorted(sender_tasks))
             for receiver in set(exchange.target.tolist()):
                 ready.setdefault(receiver, []).append(task)
         for server in source[source == target].tolist():
-            ready.setdefault(server, []).extend(ends[server])
+            ready.setdefault(server, []).extend(end_tasks[server])
 
-    def exchange(self, resharding: Resharding, ends: Tasks) -> Tasks:
+    def exchange(self, resharding: Resharding, end_tasks: Tasks) -> Tasks:
         """Add an all-to-all and return its last tasks. Each server waits until all of its parts have arrived."""
-        ends = join_by_barrier(
-            self._builder, {server: ends.get(server, []) for server in set(resharding.source.tolist())}
+        end_tasks = join_by_barrier(
+            self._builder, {server: end_tasks.get(server, []) for server in set(resharding.source.tolist())}
         )
         ready: Tasks = {}
-        self.send(resharding, ends, ready)
+        self.send(resharding, end_tasks, ready)
         return join_by_barrier(self._builder, ready)
 
     def _make_exchanges(self, resharding: Resharding) -> tuple[Exchange, ...]:
@@ -404,21 +406,21 @@ class _Sender:
         return self._exchanges[key]
 
 
-def join_pairs(one: Integers, other: Integers) -> Integers:
+def join_pairs(first_labels: Integers, second_labels: Integers) -> Integers:
     """Return, for each pair, the lowest server that a chain of pairs connects to it.
 
     >>> join_pairs(np.array([5, 1, 2, 4]), np.array([2, 3, 9, 1])).tolist()
     [2, 1, 2, 1]
     """
-    lowest = np.arange(max(one.max(), other.max()) + 1)
+    lowest = np.arange(max(first_labels.max(), second_labels.max()) + 1)
     while True:
-        lower = np.minimum(lowest[one], lowest[other])
+        lower = np.minimum(lowest[first_labels], lowest[second_labels])
         previous = lowest.copy()
-        np.minimum.at(lowest, one, lower)
-        np.minimum.at(lowest, other, lower)
+        np.minimum.at(lowest, first_labels, lower)
+        np.minimum.at(lowest, second_labels, lower)
         lowest = lowest[lowest]
         if (lowest == previous).all():
-            return lowest[one]
+            return lowest[first_labels]
 
 
 def join_by_barrier(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
@@ -447,12 +449,19 @@ def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, 
 
 
 def bundle_resharding(
-    between: Between, workload: Workload, strategy: Strategy, bundle: Bundle, samples: int, nodes: int
+    compute_resharding: Between,
+    workload: Workload,
+    strategy: Strategy,
+    bundle: Bundle,
+    samples: int,
+    nodes: int,
 ) -> Resharding:
-    """Return the messages on all edges of a bundle, one per pair of servers. `between` reshards a single edge."""
+    """Return the messages on the edges of a bundle, one a server pair (`compute_resharding` reshards one edge)."""
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
     sliced = workload.is_sliced(bundle[0])
-    parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]
+    parts = [
+        compute_resharding(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle
+    ]
     if len(parts) == 1:
         return parts[0]
     key, row = np.unique(

@@ -1,7 +1,7 @@
 """Traffic of an iteration: from its task graph, or summed without a graph and updated as operators move.
 
-`traffic` equals `traffic_of(iteration(...))` to the byte: both use the same resharding. All sums are whole numbers
-below 2**53, so adding and subtracting in floating point is exact.
+`traffic` equals `sum_graph_traffic(iteration(...))` to the byte: both use the same resharding. All sums are whole
+numbers below 2**53, so adding and subtracting in floating point is exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from sim.models.network.taskgraph import Kind, TaskGraph
-from testbed.design.topology.demand import AllReduceDemand, Demand, check_group, demand_of_matrix
+from testbed.design.topology.demand import AllReduceDemand, Demand, check_group, make_matrix_demand
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import (
@@ -28,13 +28,13 @@ from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
     backward_resharding,
-    cut,
+    count_microbatch_samples,
+    count_shard_bytes,
     dispatch_resharding,
     forward_resharding,
-    microbatch_samples,
-    replica_groups,
+    list_replica_groups,
     reverse_resharding,
-    shard_bytes,
+    split_evenly,
     trainable,
 )
 from testbed.design.workloads.strategies import check_strategy
@@ -63,7 +63,7 @@ class Traffic:
         """Demand for the topology search: groups that strides can join stay AllReduces, others become rings of pairs.
 
         Groups stay if they are evenly spaced and all groups of one size together contain every server. All groups of
-        this size then have the largest of their tensors. Raises `DemandError` as `demand_of_matrix` does.
+        this size then have the largest of their tensors. Raises `DemandError` as `make_matrix_demand` does.
         """
         matrix = self.pairs.copy()
         spaced: dict[int, dict[int, int]] = {}
@@ -81,7 +81,7 @@ class Traffic:
             else:
                 for start, size_bytes in tensors.items():
                     _add_ring(matrix, tuple(range(start, self.nodes, self.nodes // size)), size_bytes)
-        return demand_of_matrix(matrix, groups)
+        return make_matrix_demand(matrix, groups)
 
     @property
     def matrix(self) -> NDArray[np.float64]:
@@ -92,7 +92,7 @@ class Traffic:
         return matrix
 
 
-def traffic_of(graph: TaskGraph) -> Traffic:
+def sum_graph_traffic(graph: TaskGraph) -> Traffic:
     """Return the traffic of a task graph."""
     pairs = np.zeros((graph.nodes, graph.nodes))
     resharding = graph.kind == Kind.TRANSFER
@@ -146,7 +146,9 @@ def edge_pairs(
     return matrix.reshape(nodes, nodes)
 
 
-def sums_of(workload: Workload, op_index: int, sharding: Sharding) -> tuple[tuple[Group, int], ...]:
+def list_gradient_sums(
+    workload: Workload, op_index: int, sharding: Sharding
+) -> tuple[tuple[Group, int], ...]:
     """Return the groups and bytes of one operator's AllReduces in one microbatch."""
     has_backward = trainable(workload)[op_index]
     samples = ((workload.batch, 1),)
@@ -257,7 +259,7 @@ def _add_allreduces(allreduce: Counter[Group], terms: Iterable[tuple[Group, int]
 
 @lru_cache(maxsize=256)
 def _split_batch(batch: int, microbatches: int) -> tuple[int, ...]:
-    return tuple(microbatch_samples(batch, microbatches))
+    return tuple(count_microbatch_samples(batch, microbatches))
 
 
 class _Output(NamedTuple):
@@ -315,13 +317,13 @@ def _list_allreduces(
     sums: Counter[Group] = Counter()
     if training and sharding.replicas > 1:
         for members, size_bytes in zip(
-            replica_groups(sharding), shard_bytes(operator, sharding), strict=True
+            list_replica_groups(sharding), count_shard_bytes(operator, sharding), strict=True
         ):
             sums[tuple(sorted(members))] += size_bytes
     if sharding.way == "tensor" and sharding.shards > 1:
         sample_bytes = operator.forward_reduce_bytes + backward * operator.backward_reduce_bytes
         for size, times in samples:
-            counts = np.diff(cut(size, sharding.replicas)).tolist()
+            counts = np.diff(split_evenly(size, sharding.replicas)).tolist()
             for row, count in zip(sharding.grid, counts, strict=True):
                 sums[tuple(sorted(row))] += count * sample_bytes * times
     return tuple((members, size_bytes) for members, size_bytes in sums.items() if size_bytes)
@@ -350,8 +352,8 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         largest = matrix.max(initial=0.0) or 1.0
         smallest = max(sent_bytes.min(initial=largest), largest / 10**_COLOUR_DECADES)
         norm = LogNorm(min(smallest, largest / 10), largest)
-        shown = np.ma.masked_less_equal(matrix, 0.0)
-        image = axis.imshow(shown, norm=norm, cmap="viridis", interpolation="nearest")
+        visible_bytes = np.ma.masked_less_equal(matrix, 0.0)
+        image = axis.imshow(visible_bytes, norm=norm, cmap="viridis", interpolation="nearest")
         figure.colorbar(image, ax=axis, label="bytes an iteration")
         axis.set(title=title, xlabel="target server", ylabel="source server")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))

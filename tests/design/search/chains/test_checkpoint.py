@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.design.search.chains import Rules, advance, begin
-from testbed.design.search.checkpoint import check, fingerprint, read, write
+from testbed.design.search.checkpoint import check, compute_fingerprint, read, write
 from testbed.errors import SearchError
 
 
@@ -127,5 +127,14 @@ def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
 
 
 def test_fingerprints_tell_searches_apart():
-    assert fingerprint(Rules(), 1) == fingerprint(Rules(), 1)
-    assert len({fingerprint(Rules(), 1), fingerprint(Rules(), 2), fingerprint(Rules(steps=9), 1)}) == 3
+    assert compute_fingerprint(Rules(), 1) == compute_fingerprint(Rules(), 1)
+    assert (
+        len(
+            {
+                compute_fingerprint(Rules(), 1),
+                compute_fingerprint(Rules(), 2),
+                compute_fingerprint(Rules(steps=9), 1),
+            }
+        )
+        == 3
+    )

@@ -130,7 +130,7 @@ def test_what_was_searched_until_workers_were_lost_counts(little, four, monkeypa
     found = optimise(little, four, 2, 25, **SEARCH)
     assert (found.stopped, found.steps) == (True, 3 * CHUNK)
     assert len(found.ranking) > 1
-    assert found.why[-1].startswith(
+    assert found.reasons[-1].startswith(
         "The search was cut short by a loss of workers (BrokenProcessPool) after 30"
     )
     monkeypatch.setattr(Failing, "left", 0)

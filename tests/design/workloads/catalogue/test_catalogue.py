@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.workloads.catalogue import names, parameters_of, presets, settings_of, workload
+from testbed.design.workloads.catalogue import make_parameters, names, parse_model_settings, presets, workload
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import TrafficTotals, traffic_of
+from testbed.design.workloads.iteration.totals import TrafficTotals, sum_graph_traffic
 from testbed.design.workloads.roofline import A100_80GB_BF16, Cluster, operator_seconds
 from testbed.design.workloads.sharding import Sharding, Strategy, data_sharding
-from testbed.design.workloads.strategies import default_strategy, legal_shardings
+from testbed.design.workloads.strategies import default_strategy, list_legal_shardings
 from testbed.errors import WorkloadError
 
 SETTINGS = [(name, preset) for name in names() for preset in (None, *presets(name))]
@@ -110,7 +110,7 @@ def test_a_transformer_layer_takes_what_megatron_says():
 def test_mixtral_has_its_published_sizes(preset, total, active):
     job = workload("moe", 1, preset=preset)
     assert parameters(job, 2) == pytest.approx(total, rel=0.003)
-    given = parameters_of("moe", preset)
+    given = make_parameters("moe", preset)
     idle = sum(
         operator.parameter_bytes / 2 * (1 - given.routed / given.experts)
         for operator in job.operators
@@ -262,7 +262,7 @@ def test_a_served_mixture_routes_its_tokens():
 
 
 def sent(job, strategy, nodes):
-    return traffic_of(iteration(job, strategy, Cluster(nodes)))
+    return sum_graph_traffic(iteration(job, strategy, Cluster(nodes)))
 
 
 def test_placed_tables_send_their_sums_and_get_gradients_back():
@@ -312,13 +312,15 @@ def test_a_cache_elsewhere_gets_keys_and_values_not_outputs():
 def test_shards_have_whole_heads_and_whole_experts():
     served = workload("serve", 128, preset="mixtral-8x7b", layers=1)
     most = {
-        operator.kind: max(sharding.shards for sharding in legal_shardings(operator, 128))
+        operator.kind: max(sharding.shards for sharding in list_legal_shardings(operator, 128))
         for operator in served.operators
     }
     assert most["attention"] == most["cache"] == most["experts"] == 8
     assert most["router"] == 1
     gpt = workload("gpt", 128, preset="125m")
-    assert max(sharding.shards for sharding in legal_shardings(gpt.operators[1], 128)) == 8  # of 12 heads
+    assert (
+        max(sharding.shards for sharding in list_legal_shardings(gpt.operators[1], 128)) == 8
+    )  # of 12 heads
 
 
 def test_a_tied_head_reads_its_words_once_a_pass():
@@ -416,14 +418,14 @@ def test_parameters_override_presets():
 
 
 def test_settings_are_read_from_text():
-    assert settings_of("dlrm", {"tables": "8", "top": "64-1", "rows": "10_000"}) == {
+    assert parse_model_settings("dlrm", {"tables": "8", "top": "64-1", "rows": "10_000"}) == {
         "tables": 8,
         "top": (64, 1),
         "rows": 10_000,
     }
-    assert settings_of("dlrm", {"top": "64"}) == {"top": (64,)}
+    assert parse_model_settings("dlrm", {"top": "64"}) == {"top": (64,)}
     with pytest.raises(WorkloadError, match="widths joined by dashes"):
-        settings_of("dlrm", {"top": "wide"})
+        parse_model_settings("dlrm", {"top": "wide"})
 
 
 def test_a_workload_says_where_it_is_from():

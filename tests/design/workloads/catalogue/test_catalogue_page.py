@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from testbed.design.workloads.catalogue import names, parameters_of, presets, workload
+from testbed.design.workloads.catalogue import make_parameters, names, presets, workload
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "models.md"
 
 
 def row(name, preset):
     """Return size of a model as a row of the page's table."""
-    job, given = workload(name, 1, preset=preset), parameters_of(name, preset)
+    job, given = workload(name, 1, preset=preset), make_parameters(name, preset)
     samples = (
         f"{given.batch}"
         if given.batch
@@ -64,4 +64,4 @@ def test_the_page_has_no_other_rows():
 def test_the_page_names_every_parameter(name):
     section = PAGE.read_text(encoding="utf-8").partition("\n## Parameters\n")[2]
     named = set(re.findall(r"`(\w+)`", section))
-    assert {field.name for field in dataclasses.fields(parameters_of(name))} <= named
+    assert {field.name for field in dataclasses.fields(make_parameters(name))} <= named

@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper
 
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.imports import import_onnx, workload_from_file
+from testbed.design.workloads.imports import import_onnx, import_workload
 from testbed.errors import WorkloadError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -309,7 +309,7 @@ def test_a_file_that_is_no_model_is_named(tmp_path, content):
     path = tmp_path / "broken.onnx"
     path.write_bytes(content)
     with pytest.raises(WorkloadError, match="is not an ONNX model"):
-        workload_from_file(path)
+        import_workload(path)
 
 
 def test_a_cut_file_is_named(mlp):
@@ -347,22 +347,22 @@ def test_a_model_without_inputs_is_named(save):
 def test_files_that_are_not_there_are_named(tmp_path):
     for name in ("none.onnx", "none.npz"):
         with pytest.raises(WorkloadError, match=name):
-            workload_from_file(tmp_path / name)
+            import_workload(tmp_path / name)
 
 
 def test_a_suffix_that_says_nothing_is_named(tmp_path):
     with pytest.raises(WorkloadError, match=r"give an ONNX model \(\.onnx\) or a task graph \(\.npz\)"):
-        workload_from_file(tmp_path / "model.pt")
+        import_workload(tmp_path / "model.pt")
 
 
 # ------------------------------------------------------------------------------------------ files
 
 
 def test_the_suffix_chooses(mlp, tmp_path):
-    assert workload_from_file(mlp, batch=4).workload.batch == 4
+    assert import_workload(mlp, batch=4).workload.batch == 4
     path = tmp_path / "graph.npz"
     np.savez(path, **one_task_graph())
-    graph = workload_from_file(path)
+    graph = import_workload(path)
     assert (graph.nodes, graph.time_s.tolist()) == (1, [0.0025])
 
 

@@ -18,7 +18,7 @@ from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
     data_sharding,
-    gradient_buckets,
+    make_gradient_buckets,
     place_sharding,
 )
 from testbed.design.workloads.strategies import data_parallel
@@ -116,7 +116,7 @@ def test_buckets_that_cannot_be_are_named(make_operator, bucket_bytes):
 def test_buckets_of_many_servers_hold_what_fits(make_operator):
     workload = chain(make_operator, 3, gradient_bytes=128 * 10)
     groups = Sharding("tensor", tuple((server, server + 64) for server in range(64)))
-    buckets = gradient_buckets(workload, Strategy((groups,) * 3), 2 * 640)
+    buckets = make_gradient_buckets(workload, Strategy((groups,) * 3), 2 * 640)
     assert [b.operators for b in buckets] == [(2, 1), (0,)]
     assert buckets[0].size_bytes == (1280, 1280)
     assert buckets[0].groups == (tuple(range(64)), tuple(range(64, 128)))
@@ -204,13 +204,19 @@ def test_sums_of_activations_keep_operators_apart(make_operator):
 def test_buckets_hold_what_fits_in_the_order_of_the_backward_pass(make_operator):
     workload = chain(make_operator, 5, gradient_bytes=40)
     strategy = data_parallel(workload, 4)
-    assert [b.operators for b in gradient_buckets(workload, strategy, 80)] == [(4, 3), (2, 1), (0,)]
-    assert [b.size_bytes for b in gradient_buckets(workload, strategy, 80)] == [(80,), (80,), (40,)]
-    assert [b.operators for b in gradient_buckets(workload, strategy, 10)] == [(4,), (3,), (2,), (1,), (0,)]
-    assert len(gradient_buckets(workload, strategy, None)) == 5
-    assert len(gradient_buckets(workload, strategy, 1e9)) == 1
+    assert [b.operators for b in make_gradient_buckets(workload, strategy, 80)] == [(4, 3), (2, 1), (0,)]
+    assert [b.size_bytes for b in make_gradient_buckets(workload, strategy, 80)] == [(80,), (80,), (40,)]
+    assert [b.operators for b in make_gradient_buckets(workload, strategy, 10)] == [
+        (4,),
+        (3,),
+        (2,),
+        (1,),
+        (0,),
+    ]
+    assert len(make_gradient_buckets(workload, strategy, None)) == 5
+    assert len(make_gradient_buckets(workload, strategy, 1e9)) == 1
     halves = Strategy((data_sharding([0, 1]), data_sharding([2, 3])) * 2 + (data_sharding([0, 1]),))
-    assert [b.operators for b in gradient_buckets(workload, halves, 80)] == [(4, 2), (3, 1), (0,)]
+    assert [b.operators for b in make_gradient_buckets(workload, halves, 80)] == [(4, 2), (3, 1), (0,)]
 
 
 def test_gradients_are_summed_while_the_backward_pass_goes_on(make_operator):

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.design.workloads import catalogue
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import TrafficTotals, traffic, traffic_of
+from testbed.design.workloads.iteration.totals import TrafficTotals, sum_graph_traffic, traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import (
@@ -18,7 +18,7 @@ from testbed.design.workloads.sharding import (
     place_sharding,
     space_sharding,
 )
-from testbed.design.workloads.strategies import data_parallel, default_strategy, legal_shardings
+from testbed.design.workloads.strategies import data_parallel, default_strategy, list_legal_shardings
 
 
 def same(one, other):
@@ -32,7 +32,7 @@ def test_it_is_that_of_the_task_graph(random_cases):
         added = traffic(workload, strategy, cluster)
         bucket_bytes = (None, 0, 1500, 10**9)[number % 4]
         graph = iteration(workload, strategy, cluster, bucket_bytes=bucket_bytes, fuse=number % 3 > 0)
-        assert same(added, traffic_of(graph))
+        assert same(added, sum_graph_traffic(graph))
         seen.update({sharding.way for sharding in strategy.shardings})
         seen["pairs"] += added.pairs.any()
         seen["allreduce"] += bool(added.allreduce)
@@ -64,13 +64,13 @@ def test_so_it_is_on_many_servers():
     totals = TrafficTotals.from_strategy(job, default_strategy(job, nodes), cluster)
     ways = set()
     for place, operator in enumerate(job.operators):
-        choices = legal_shardings(operator, nodes)
+        choices = list_legal_shardings(operator, nodes)
         sharding = choices[int(rng.integers(1, len(choices)))] if len(choices) > 1 else choices[0]
         totals = totals.with_sharding(place, sharding)
         ways.add(sharding.way)
     assert ways == {"data", "tensor", "place"}
     assert same(totals.traffic, traffic(job, totals.strategy, cluster))
-    assert same(totals.traffic, traffic_of(iteration(job, totals.strategy, cluster)))
+    assert same(totals.traffic, sum_graph_traffic(iteration(job, totals.strategy, cluster)))
 
 
 def dense(make_operator, name, **sizes):

@@ -10,13 +10,13 @@ import pytest
 from testbed.design.workloads.sharding import (
     Sharding,
     backward_resharding,
-    cut,
     data_sharding,
     dispatch_resharding,
     forward_resharding,
     place_sharding,
     reverse_resharding,
     space_sharding,
+    split_evenly,
 )
 
 
@@ -82,7 +82,7 @@ def test_a_placed_table_sends_all_but_its_own_samples(nodes, batch):
     for server in {0, nodes // 2, nodes - 1}:
         resharding = forward_resharding(place_sharding([server]), data_sharding(range(nodes)), batch, 512)
         away = resharding.size_bytes[resharding.source != resharding.target].sum()
-        own = np.diff(cut(batch, nodes))[server]
+        own = np.diff(split_evenly(batch, nodes))[server]
         assert away == (batch - own) * 512
         if batch % nodes == 0:
             assert away == batch * (1 - 1 / nodes) * 512
@@ -164,6 +164,6 @@ def test_shares_of_experts_are_whole_and_complete():
         resharding = dispatch_resharding(Sharding("expert", grid), batch, size)
         assert resharding.size_bytes.sum() == batch * size
         sent = np.bincount(resharding.source, weights=resharding.size_bytes)
-        assert sent.tolist() == (np.diff(cut(batch, replicas * shards)) * size).tolist()
+        assert sent.tolist() == (np.diff(split_evenly(batch, replicas * shards)) * size).tolist()
         uneven += len(set(resharding.size_bytes.tolist())) > 1
     assert uneven >= 50

@@ -13,8 +13,8 @@ from testbed.design.workloads.strategies import (
     disaggregate,
     fitting_strategy,
     is_named,
+    make_named_strategy,
     pipeline_parallel,
-    strategy_by_name,
 )
 from testbed.errors import StrategyError, WorkloadError
 
@@ -23,13 +23,13 @@ SMALL = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100}
 
 def test_names_are_those_of_the_functions():
     job, cluster = workload("gpt", 4, sequence=8, **SMALL), Cluster(4)
-    assert strategy_by_name("data", job, cluster) == data_parallel(job, 4)
-    assert strategy_by_name("default", job, cluster) == fitting_strategy(job, cluster)
-    assert strategy_by_name("pipeline:2:8", job, cluster) == pipeline_parallel(job, 4, 2, 8)
+    assert make_named_strategy("data", job, cluster) == data_parallel(job, 4)
+    assert make_named_strategy("default", job, cluster) == fitting_strategy(job, cluster)
+    assert make_named_strategy("pipeline:2:8", job, cluster) == pipeline_parallel(job, 4, 2, 8)
     served = workload("serve", 4, kv_heads=2, inner=128, prompt=8, **SMALL)
     halves, one = (disaggregate(served, cluster, count) for count in (2, 1))
-    assert strategy_by_name("disaggregated", served, cluster) == halves != one
-    assert strategy_by_name("disaggregated:1", served, cluster) == one
+    assert make_named_strategy("disaggregated", served, cluster) == halves != one
+    assert make_named_strategy("disaggregated:1", served, cluster) == one
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_names_are_those_of_the_functions():
 def test_the_form_is_shown(text, told):
     job, cluster = workload("gpt", 4, sequence=8, **SMALL), Cluster(4)
     with pytest.raises(StrategyError, match=told):
-        strategy_by_name(text, job, cluster)
+        make_named_strategy(text, job, cluster)
 
 
 def test_files_are_no_names():

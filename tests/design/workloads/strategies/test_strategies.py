@@ -24,7 +24,7 @@ from testbed.design.workloads.strategies import (
     default_strategy,
     disaggregate,
     fitting_strategy,
-    legal_shardings,
+    list_legal_shardings,
     pipeline_parallel,
 )
 from testbed.errors import OutOfMemory, StrategyError
@@ -96,7 +96,7 @@ def test_stages_that_cannot_be_are_named(make_operator, nodes, stages):
 @pytest.mark.parametrize("nodes", [1, 2, 7, 12])
 def test_all_legal_shardings_are_legal_and_different(make_operator, nodes):
     any_way = make_operator("any")
-    shardings = legal_shardings(any_way, nodes)
+    shardings = list_legal_shardings(any_way, nodes)
     workload = Workload("w", (any_way,), (), 4)
     for sharding in shardings:
         check_strategy(workload, Strategy((sharding,)), nodes)
@@ -105,7 +105,9 @@ def test_all_legal_shardings_are_legal_and_different(make_operator, nodes):
     side_by_side = [size for size in sizes if 1 < size < nodes]
     placed = nodes + 1 if nodes > 1 else 1
     assert len(shardings) == 1 + placed + 2 * (len(sizes) + len(side_by_side))
-    assert legal_shardings(make_operator("data", ways=("data",)), nodes) == (data_sharding(range(nodes)),)
+    assert list_legal_shardings(make_operator("data", ways=("data",)), nodes) == (
+        data_sharding(range(nodes)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,14 +149,14 @@ def test_each_operator_has_a_sharding(make_operator):
 def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
     attention = make_operator("attention", ways=("data", "tensor"), most_shards=12)
     experts = make_operator("experts", ways=("expert", "data"), most_shards=6)
-    assert max(sharding.shards for sharding in legal_shardings(attention, 128)) == 8
+    assert max(sharding.shards for sharding in list_legal_shardings(attention, 128)) == 8
     workload = Workload("w", (attention, experts), (), 128)
     assert [sharding.shards for sharding in default_strategy(workload, 8).shardings] == [1, 4]
     ten = Strategy((space_sharding("tensor", 120, 15), data_sharding([0])))
     with pytest.raises(StrategyError, match="attention: cut into 15 shards, it can be into 12 at most"):
         check_strategy(workload, ten, 120)
     whole = make_operator("whole", ways=("tensor",), most_shards=1)
-    assert legal_shardings(whole, 4) == (space_sharding("tensor", 4, 1),)
+    assert list_legal_shardings(whole, 4) == (space_sharding("tensor", 4, 1),)
 
 
 @pytest.mark.parametrize(("nodes", "shards"), [(10, 4), (10, 20), (10, 0), (0, 1), (-4, 2)])
