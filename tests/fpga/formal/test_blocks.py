@@ -116,21 +116,8 @@ def test_every_file_of_checks_is_used():
 
 
 @pytest.mark.long
-def test_mutants_of_small_blocks_fail_at_the_assertion_that_is_about_them(missed_of, mutants):
-    planted = [mutant for mutant in mutants.MUTANTS if mutant.block in SMALL]
-    assert missed_of(mutants, planted) == []
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_every_mutant_fails_at_the_assertion_that_is_about_it(missed_of, mutants):
-    planted = [mutant for mutant in mutants.MUTANTS if mutant.block not in (*PIPELINES, *WIDE)]
-    assert missed_of(mutants, planted) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", sorted(PIPELINES))
-def test_every_mutant_of_a_pipeline_fails_at_the_assertion_that_is_about_it(missed_of, mutants, block):
+@pytest.mark.parametrize("block", sorted({proven.block for proven in PROVEN} - {*WIDE}))
+def test_every_mutant_fails_at_the_assertion_that_is_about_it(missed_of, mutants, block):
     assert missed_of(mutants, [mutant for mutant in mutants.MUTANTS if mutant.block == block]) == []
 
 
