@@ -173,7 +173,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     everybody = make_matrix_demand(1.0 - np.eye(12))
     monkeypatch.setattr(
-        "testbed.design.evaluation.job.routes_for",
+        "testbed.design.evaluation.job.find_routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
     )
     stated = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)

@@ -64,7 +64,7 @@ def response(levels: npt.ArrayLike, decay: float, previous: float | None = None)
 
     By hand, from 0 to 1 with a decay of 1/2: 1 - 1/2, 1 - 1/4, 1 - 1/8.
 
-    >>> response([1.0, 1.0, 1.0], 0.5, before=0.0).tolist()
+    >>> response([1.0, 1.0, 1.0], 0.5, previous=0.0).tolist()
     [0.5, 0.75, 0.875]
     """
     checks.within(0.0, 1.0, decay=decay)

@@ -273,7 +273,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth():
     failures = dict.fromkeys((DeviceError, PartialApply, VerifyMismatch), 0)
     successes = 0
 
-    @settings(max_examples=150)
+    @settings(max_examples=400)
     @given(configurations, configurations, st.lists(st.sampled_from(FAULTS), max_size=2), st.booleans())
     def check(held, target, faults, atomic):
         nonlocal successes

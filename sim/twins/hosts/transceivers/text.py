@@ -86,7 +86,7 @@ def format_voltage(name: str, value: int) -> str:
 def format_flag(name: str, level: str, *, is_on: bool, lane: str = "") -> str:
     r"""Return the line of an alarm or warning flag. `lane` is a text in parentheses; an empty text is left out.
 
-    >>> format_flag("Laser rx power", "low alarm", on=True, lane="Channel 2")
+    >>> format_flag("Laser rx power", "low alarm", is_on=True, lane="Channel 2")
     '\tLaser rx power low alarm    (Channel 2)   : On'
     """
     return format_line(
