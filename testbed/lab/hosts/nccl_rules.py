@@ -395,8 +395,8 @@ TEXTS: tuple[TextRule, ...] = (
     TextRule(
         "counts",
         f"at most {MAX_ATTRIBUTES} attributes of an element (NCCL ignores the others); at most {MAX_CHILDREN} "
-        f"children of an element; at most {MAX_ELEMENTS['topology']} elements of a topology, including those that NCCL adds; "
-        f"at most {MAX_ELEMENTS['graph']} elements of a graph file",
+        f"children of an element; at most {MAX_ELEMENTS['topology']} elements of a topology, including those that NCCL "
+        f"adds; at most {MAX_ELEMENTS['graph']} elements of a graph file",
         f"{XML}, `xmlGetNode`, `xmlLoadSub`; {HEADER}; src/graph/topo.h",
     ),
     TextRule(
