@@ -91,7 +91,8 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "numaid",
         True,
         _NUMBER,
-        "the NUMA node; GPUs that NCCL finds itself go to the element with theirs, -1 if the machine has none",
+        "the NUMA node, -1 if the machine has none. NCCL adds a GPU that it finds itself to the `cpu` of "
+        "the GPU's node",
         f"{TOPO}, `ncclTopoAddCpu`; {XML}, `ncclTopoGetXmlFromSys`",
     ),
     AttributeRule(
@@ -136,11 +137,11 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "affinity",
         False,
         r"[0-9a-f]{1,8}(,[0-9a-f]{1,8})*",
-        "processors of the node: hexadecimal masks of 32, the highest first",
+        "processors of the node: hexadecimal masks of 32 processors each, the highest processors first",
         f"{TOPO}, `ncclTopoAddCpu`; src/include/cpuset.h, `ncclStrToCpuset`",
     ),
     AttributeRule(
-        "topology", "cpu", "host_hash", False, _HEX, "is overwritten", f"{TOPO}, `ncclTopoGetSystem`"
+        "topology", "cpu", "host_hash", False, _HEX, "NCCL overwrites it", f"{TOPO}, `ncclTopoGetSystem`"
     ),
     AttributeRule(
         "topology",
@@ -157,7 +158,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "class",
         True,
         r"0x[0-9a-f]{2,6}",
-        "`0x02...` is a NIC, `0x03...` a GPU, all others but NVSwitches (`0x0680...`) bridges",
+        "`0x02...` is a NIC, `0x03...` a GPU, `0x0680...` an NVSwitch, every other class a bridge",
         f"{TOPO}, `ncclTopoAddPci`",
     ),
     AttributeRule(
@@ -188,7 +189,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER,
-        "number of the GPU in the driver; absent: NCCL asks the driver. -1 excludes the GPU",
+        "number of the GPU in the driver; if absent, NCCL asks the driver. -1 excludes the GPU",
         f"{XML}, `ncclTopoGetXmlFromGpu`",
     ),
     AttributeRule(
@@ -197,11 +198,11 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "sm",
         False,
         _NUMBER,
-        "absent: NCCL asks the driver",
+        "if absent, NCCL asks the driver",
         f"{XML}, `ncclTopoGetXmlFromGpu`",
     ),
     AttributeRule(
-        "topology", "gpu", "rank", False, _NUMBER, "is overwritten", f"{TOPO}, `ncclTopoGetSystem`"
+        "topology", "gpu", "rank", False, _NUMBER, "NCCL overwrites it", f"{TOPO}, `ncclTopoGetSystem`"
     ),
     AttributeRule(
         "topology",
@@ -209,7 +210,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "gdr",
         False,
         "[01]",
-        "absent: NCCL asks the driver",
+        "if absent, NCCL asks the driver",
         f"{TOPO}, `ncclTopoGetSystem`",
     ),
     AttributeRule(
@@ -227,7 +228,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER,
-        "is overwritten with the plugin's number; for sockets, the place among running interfaces (`getifaddrs`)",
+        "NCCL overwrites it with the plugin's number; for sockets, the place among running interfaces (`getifaddrs`)",
         f"{TOPO}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
     ),
     AttributeRule(
@@ -236,7 +237,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "speed",
         False,
         r"[1-9][0-9]*",
-        "Mbit/s, an integer; 0 and less count as 10000. Absent: that of the plugin",
+        "Mbit/s, an integer; 0 and less count as 10000. If absent, NCCL takes the speed of the plugin",
         f"{TOPO}, `ncclTopoAddNet`",
     ),
     AttributeRule(
@@ -249,7 +250,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
             key,
             False,
             _HEX,
-            "absent: that of the plugin",
+            "if absent, NCCL takes the value of the plugin",
             f"{TOPO}, `ncclTopoPopulateNics`",
         )
         for key in ("port", "guid", "maxconn", "gdr", "rail", "plane", "coll", "net", "gin", "rma")
@@ -261,7 +262,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "id",
         True,
         r"[0-4]",
-        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS; NCCL searches a graph that the file does not have",
+        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. If the file lacks a graph, NCCL computes the graph",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
     ),
     AttributeRule(
@@ -279,8 +280,8 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "crossnic",
         True,
         r"[012]",
-        "1: a ring may leave by another NIC than it enters by. NCCL ignores the graph if it is 1 and "
-        "`NCCL_CROSS_NIC` is 0; with 2 it exchanges channels of odd hosts",
+        "1: a ring may leave by another NIC than it enters by. NCCL ignores a graph with 1 if `NCCL_CROSS_NIC` is 0. "
+        "With 2, NCCL exchanges channels of odd hosts",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {CONNECT}, `ncclTopoPostset`",
     ),
     AttributeRule(
@@ -289,7 +290,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "nchannels",
         True,
         r"[1-9][0-9]*",
-        "the number of `channel` elements: NCCL reads zeros for channels that are missing",
+        "the number of `channel` elements. NCCL reads zeros for missing channels",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
@@ -327,7 +328,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
             True,
             _PATHS,
             f"longest path between {subject}: LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB or SYS. "
-            "The program crashes if it is absent",
+            "Without this attribute the program crashes",
             f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {HEADER}, `kvConvertToInt`",
         )
         for key, subject in (("typeintra", "GPUs"), ("typeinter", "a GPU and its NIC"))
@@ -338,7 +339,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "samechannels",
         True,
         "[01]",
-        "1 if all channels pass the GPUs in one order",
+        "1 if all channels pass the GPUs in the same order",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
@@ -365,7 +366,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "rank",
         False,
         _NUMBER,
-        "rank in the communicator; absent: NCCL looks it up by `dev`",
+        "rank in the communicator; if absent, NCCL finds the rank by `dev`",
         f"{SEARCH}, `ncclTopoGetChannelFromXml`",
     ),
 )
@@ -380,7 +381,7 @@ TEXTS: tuple[TextRule, ...] = (
     TextRule("between elements", "blanks, `\\n` and `\\r`; neither tabs nor text", f"{XML}, `xmlGetNode`"),
     TextRule(
         "attributes",
-        "one blank before each, none before `/>` or `>`; quotes are `\"` or `'`; "
+        "one blank before each attribute, none before `/>` or `>`; quotes are `\"` or `'`; "
         "entities such as `&amp;` are not decoded",
         f"{XML}, `xmlGetNode`, `xmlGetValue`",
     ),
@@ -393,17 +394,19 @@ TEXTS: tuple[TextRule, ...] = (
     ),
     TextRule(
         "counts",
-        f"at most {MAX_ATTRIBUTES} attributes (others are ignored), {MAX_CHILDREN} children of an element, "
-        f"{MAX_ELEMENTS['topology']} elements of a topology with those that NCCL adds, "
-        f"{MAX_ELEMENTS['graph']} of a graph file",
+        f"at most {MAX_ATTRIBUTES} attributes of an element (NCCL ignores the others); at most {MAX_CHILDREN} "
+        f"children of an element; at most {MAX_ELEMENTS['topology']} elements of a topology, including those that NCCL "
+        f"adds; at most {MAX_ELEMENTS['graph']} elements of a graph file",
         f"{XML}, `xmlGetNode`, `xmlLoadSub`; {HEADER}; src/graph/topo.h",
     ),
     TextRule(
-        "other elements", "are ignored, and break the reader if they contain elements", f"{XML}, `xmlLoadSub`"
+        "other elements",
+        "NCCL ignores them, unless they contain elements: then its reader fails",
+        f"{XML}, `xmlLoadSub`",
     ),
     TextRule(
         "addresses and names",
-        "`busid` of `pci` and `name` of `net` occur once: NCCL takes the first element",
+        "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL takes the first element",
         f"{HEADER}, `xmlFindTagKv`",
     ),
     TextRule(
@@ -413,12 +416,13 @@ TEXTS: tuple[TextRule, ...] = (
     ),
     TextRule(
         "channel",
-        "`net` by which the ring enters, each GPU of the communicator on this host once, `net` by which it leaves",
+        "in this order: the `net` where the ring enters; each GPU of the communicator on this host; "
+        "the `net` where the ring leaves",
         f"{SEARCH}, `ncclTopoGetChannelFromXml`, `ncclTopoGetXmlFromChannel`",
     ),
     TextRule(
         "channels",
-        f"at most {MAX_CHANNELS}; the ring and the tree use the smaller number of the two, on all hosts",
+        f"at most {MAX_CHANNELS}. Ring and tree both use the smaller of their two numbers, the same on all hosts",
         f"src/init.cc, `initTransportsRank`; {CONNECT}, `ncclTopoPostset`",
     ),
     TextRule(
@@ -428,7 +432,7 @@ TEXTS: tuple[TextRule, ...] = (
     ),
     TextRule(
         "order of the hosts",
-        "that of the ranks, in all channels: a file orders GPUs and NICs inside a host only",
+        "in all channels the order of the ranks. A file orders only the GPUs and NICs inside a host",
         f"{CONNECT}, `connectRings`",
     ),
 )

@@ -88,25 +88,27 @@ class KitParameters:
     rin_db_hz: float = _knob(-140.0, "relative intensity noise of the laser", -250.0, -60.0)
     thermal_a_rthz: float = _knob(20e-12, "input current noise of the receiver", 0.0, 1e-6)
     transimpedance_ohm: float = _knob(
-        470.0, "volts for an ampere of the detector, amplifier included", 0.0, 1e6
+        470.0, "volts at the converter per ampere of the detector, amplifier included", 0.0, 1e6
     )
     saturation_v: float = _knob(
-        math.inf, "to which the receiver's amplifier tends; inf is a linear one", 1e-3
+        math.inf, "voltage that the receiver's amplifier tends to; inf: a linear amplifier", 1e-3
     )
     offset_v: float = _knob(0.01, "volts at the converter's input without any light", -10.0, 10.0)
     adc_full_scale_v: float = _knob(0.5, "volts of the converter's largest code", 1e-3, 100.0)
-    adc_enob: float = _knob(10.1, "effective bits of the converter from -1 to 1: its own noise", 1.0, 24.0)
+    adc_enob: float = _knob(
+        10.1, "effective bits of the converter from -1 to 1, which give its noise", 1.0, 24.0
+    )
     jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
     noise: Noise = field(
         default="on",
-        metadata=_make_metadata("on: physical; off: none; constant: `noise_lsb`, whatever the light"),
+        metadata=_make_metadata("on: physical noise; off: no noise; constant: `noise_lsb` at any light"),
     )
     noise_lsb: float = _knob(
-        1.6569279459762971, "noise in units of 1/255 of a full product; with `noise` constant", 0.0, 255.0
+        1.6569279459762971, "noise if `noise` is constant, in units of 1/255 of a full product", 0.0, 255.0
     )
     drift: bool = _knob(True, "whether device time moves the null voltages and the polarisation")
     drift_v_pi: float = _knob(
-        0.01, "standard deviation of a null voltage in the long run, of V_pi", 0.0, 10.0
+        0.01, "long-run standard deviation of a null voltage, as a fraction of V_pi", 0.0, 10.0
     )
     drift_time_s: float = _knob(86400.0, "correlation time of the drift", 1e-3, 1e12)
     polarisation_rad2_s: float = _knob(1e-9, "diffusion of the polarisation's angle", 0.0, 10.0)
