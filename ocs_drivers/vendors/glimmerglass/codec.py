@@ -40,7 +40,7 @@ _CONNECTED_STATES = frozenset({"steady", "fault"})
 class CircuitRow:
     """A row of `rtrv-crs-fiber`, with ports counted from 1 on each side; a free port has None for the other end.
 
-    `is_settled` is True for the states `steady` and `fault` (connected, but without light). In other states the ports are
+    `is_settled` is True for `steady` and `fault` (connected, but without light). In other states the ports are
     occupied and the mirrors still move.
     """
 
