@@ -156,6 +156,7 @@ LANES = 16
 )
 def test_the_photonic_core_is_its_model(unit, optics):
     settings = {"delay_i": 4, "shift_i": 4, "gain_i": 9, "noise_i": 1, "seed_i": 32}
+    settings |= {"apart_delay_i": 4, "apart_shift_i": 4}
     block = unit("photonic_core", {**settings, "activation_i": 256, "weight_i": 256}, {"samples_o": 256})
     random = np.random.default_rng(6)
     cycles = 120
@@ -163,6 +164,7 @@ def test_the_photonic_core_is_its_model(unit, optics):
     begun = 4  # the noise begins here
     given = {"delay_i": optics.delay, "shift_i": optics.shift, "gain_i": optics.gain, "seed_i": optics.seed}
     driven = {name: [value] * cycles for name, value in given.items()}
+    driven |= {"apart_delay_i": [0] * cycles, "apart_shift_i": [0] * cycles}
     driven["noise_i"] = [optics.noise and cycle >= begun for cycle in range(cycles)]
     driven |= {"activation_i": packed(a << 7, 16), "weight_i": packed(b << 7, 16)}
     seen = unpacked(block.run(driven)["samples_o"], 16, LANES).ravel()
