@@ -21,8 +21,8 @@ def connect_async(
 ) -> AsyncClient:
     """Return a client of a service. It does not connect yet.
 
-    httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
-    for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
+    `verify` is passed to httpx, which checks certificates. If the service stops answering, a stream of events tries to
+    reconnect for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
     return AsyncClient(httpx.AsyncClient(**calls.make_settings(url, token, verify)), retry_s)
 
@@ -153,7 +153,7 @@ class AsyncLab:
         )
 
     async def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
+        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration that was requested first."""
         return await self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     async def release_lease(self, lease: str) -> Mapping[str, Any]:

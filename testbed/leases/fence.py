@@ -28,7 +28,7 @@ from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.log_context import about
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import find_hint, get_database_message
+from testbed.storage.reading import find_hint, get_database_message
 from testbed.storage.schema import leases, maintenance
 
 _current_fence: ContextVar[Fence | None] = ContextVar("fence", default=None)

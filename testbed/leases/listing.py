@@ -10,8 +10,8 @@ from typing import Any
 from testbed.leases import rules
 from testbed.leases.model import LIVING, Lease
 from testbed.storage.address import Address
-from testbed.storage.looking import read_or_refuse
 from testbed.storage.owner import is_running
+from testbed.storage.reading import read_or_refuse
 
 _LIST_FIELDS = ("resources", "parts", "allowed")
 

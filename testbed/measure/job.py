@@ -23,7 +23,7 @@ from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import collect, count_proof, make_node_configurations, record
 from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, make_group_name, select_largest
-from testbed.measure.inference import ModelTrial, measure_inference
+from testbed.measure.inference import InferenceTrial, measure_inference
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
 from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredCircuit, StoredTopology
@@ -300,7 +300,7 @@ def run_job(
     narrator: Narrator,
     deadline_s: float = 60.0,
     really_move: str | None = None,
-    trial: ModelTrial | None = None,
+    trial: InferenceTrial | None = None,
 ) -> JobResult:
     """Run the main job on a lab, then `trial` on a board if given, and store the record in `runs_dir`.
 

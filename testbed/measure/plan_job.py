@@ -381,7 +381,7 @@ def count_links_since_last_job(
     session: LabSession, choice: DesignChoice, runs_dir: Path
 ) -> tuple[LinkCount, ...]:
     """Return the bytes of the links since the plan last ran as a job, or () if it never did."""
-    if choice.intent is None or choice.stated.plan_text is None or session.fleet is None:
+    if choice.intent is None or choice.topology_source.plan_text is None or session.fleet is None:
         return ()
     from testbed.measure.results.store import RunStore  # imports SQLAlchemy: only if needed
 

@@ -14,7 +14,7 @@ from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows as read_parquet
 from testbed.observe.exposition import Sample
 from testbed.storage.address import Address, get_database_address
-from testbed.storage.looking import explain_unreadable, is_database_error, read_rows
+from testbed.storage.reading import explain_unreadable, is_database_error, read_rows
 
 Row = Mapping[str, Any]
 NEWEST_STEPS = 200

@@ -17,7 +17,7 @@ from testbed.offload.configuration import RUNS, Tls
 from testbed.offload.dask_engine import DaskEngine
 from testbed.offload.local_workers import scheduler_command, tls_options, worker_command
 from testbed.storage.address import get_database_address
-from testbed.storage.looking import is_database_error
+from testbed.storage.reading import is_database_error
 
 PORT = 8786
 CHECK_TIMEOUT_S = 60.0

@@ -18,9 +18,9 @@ from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
+from testbed.offload.serialisation import copy_step
 from testbed.offload.stages import Pipeline, count_elements, keep_generators, set_allocator
 from testbed.offload.store import Profile, load_profile, make_key, save_profile
-from testbed.offload.travel import copy_step
 
 MODEL, LOCAL = "model", "local"
 MIN_CPU_S = 1e-9

@@ -141,7 +141,7 @@ def keep_generators() -> Iterator[None]:
             torch.set_rng_state(torch_state)
 
 
-def use_spare_generator() -> None:
+def use_spare_rng() -> None:
     """Make the current thread always draw from the spare generator. Call it in threads of libraries."""
     _divert_draws().spare_threads.add(threading.get_ident())
 

@@ -252,7 +252,7 @@ class _Work:
             for ordinal, step in enumerate(part.steps, self.first_ordinals[part.switch]):
                 planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
-        self.journal.begin(self.operation, planned_steps, render_goal(goal))
+        self.journal.store_plan(self.operation, planned_steps, render_goal(goal))
 
 
 def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
@@ -387,7 +387,7 @@ def _settle_hosts(
     states = _read_states(lab, fleet)
     outcomes = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
     open_states = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
-    for row in journal.history(operation):
+    for row in journal.read_steps(operation):
         if row["change"] == ROUTES and row["switch"] in outcomes and row["state"] in open_states:
             journal.steps.close(operation, {(row["switch"], row["ordinal"]): outcomes[row["switch"]]})
     return {name: part for name, part in parts.items() if outcomes[name][0] is not Status.DONE}

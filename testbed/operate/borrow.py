@@ -29,9 +29,9 @@ from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import find_scope
 from testbed.operate.recovery.records import load_operations
 from testbed.operate.session import Change, LabSession, open_lab
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
-POLL_S = (0.5, 5.0)
+POLL_PAUSES_S = (0.5, 5.0)
 """First and longest pause between two reads of the switches and leases, in seconds."""
 _APPLIED = frozenset({"applied", "verified"})
 OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
@@ -160,7 +160,7 @@ class HostRequest:
         deadline = time.monotonic() + self.wait_s
         request: Lease | None = None
         chosen_hosts: tuple[str, ...] = ()
-        pause_s = POLL_S[0]
+        pause_s = POLL_PAUSES_S[0]
         try:
             while True:
                 candidates = self._read_candidates()
@@ -191,7 +191,7 @@ class HostRequest:
                 if is_new:
                     on_wait(", ".join(chosen_hosts))
                 time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
-                pause_s = min(1.5 * pause_s, POLL_S[1])
+                pause_s = min(1.5 * pause_s, POLL_PAUSES_S[1])
         finally:
             if request is not None:
                 with suppress(LeaseDenied):
@@ -276,7 +276,7 @@ class LabState:
     @classmethod
     def read(cls, session: LabSession) -> LabState:
         """Return the state of the hosts of a session. Raises what drivers raise, and `JournalError`."""
-        lab, runs_dir = session.lab, session.writable.directory
+        lab, runs_dir = session.lab, session.writable_journal.directory
         circuits_by_switch = {name: switch.read().connections for name, switch in session.switches.items()}
         names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
@@ -321,7 +321,8 @@ class LabState:
             with session.operation("trial", reason, goal=goal):
                 session.apply(plan)
         in_force = {
-            intent.epoch for intent in select_in_force(load_intents(session.writable.directory, lab.name))
+            intent.epoch
+            for intent in select_in_force(load_intents(session.writable_journal.directory, lab.name))
         }
         for intent in reversed(self.epochs):
             if (intent.epoch in in_force) == bool(owner):
@@ -336,7 +337,9 @@ def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -
         if session.unreachable:
             problem = "; ".join(f"{name}: {reason}" for name, reason in session.unreachable.items())
             raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {problem}")
-        result = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
+        result = session.carry_out(
+            design, session.plan(design), topology_source=intent.topology_source, change=change
+        )
     if intent.state == "verified" and not result.verified.ok:
         details = "; ".join(finding.detail for finding in result.verified.findings)
         raise VerifyFailed(
@@ -349,17 +352,19 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
 
     A read decides the open steps of switches. Open steps of hosts count as unknown.
     """
-    journal, lab = session.writable, session.lab
+    journal, lab = session.writable_journal, session.lab
     with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
     for record in load_operations(journal.directory, lab.name):
         if record.row["owner"] != owner or record.state in ("running", "done") or record.id in with_epoch:
             continue
         for switch in session.switches.values():
             journal.settle(lab.name, switch.address, switch.read())
-        journal.steps.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
+        journal.steps.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
         journal.steps.give_up(record.id, reason)
         if record.state == "killed":
-            journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
+            journal.update_operation(
+                record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}"
+            )
 
 
 def _select_in_scope(lab: Lab, switch: str, circuits: CrossConnects) -> CrossConnects:

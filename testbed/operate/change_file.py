@@ -156,7 +156,7 @@ def check_expected(revision: str, current_state: ObservedState) -> None:
 def change_document(
     lab: Lab,
     design: Design,
-    stated: TopologySource,
+    topology_source: TopologySource,
     plan: LabPlan,
     observed: ObservedState,
     *,
@@ -169,9 +169,9 @@ def change_document(
         "name": design.name,
         "topology": json.loads(render_topology(design.topology, design.wiring, lab)),
         "hosts": [host.name for host in lab.hosts],
-        "words": stated.words,
-        "plan_text": stated.plan_text,
-        "repairs": stated.repairs,
+        "words": topology_source.words,
+        "plan_text": topology_source.plan_text,
+        "repairs": topology_source.repairs,
     }
     document = {"format": FORMAT, "intent": intent, "take_over": take_over}
     return document | {

@@ -219,7 +219,12 @@ class PlannedChange:
         """Write the change file."""
         choice = self.design_choice
         document = change_document(
-            choice.lab, choice.design, choice.stated, self.planned, self.observed, take_over=take_over
+            choice.lab,
+            choice.design,
+            choice.topology_source,
+            self.planned,
+            self.observed,
+            take_over=take_over,
         )
         write_change(path, document | self.json())
 
@@ -273,7 +278,7 @@ class ChangeRequest:
         if change.intent.lab != lab.name:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
         job_lab, design = build_intent_design(lab, change.intent)
-        choice = DesignChoice(job_lab, design, change.intent.stated)
+        choice = DesignChoice(job_lab, design, change.intent.topology_source)
         return cls(choice, runs_dir, change.take_over, change, expect)
 
     def plan(self, session: LabSession) -> LabPlan:

@@ -121,18 +121,18 @@ def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """A planned repair in two stages: the detours of `rerouted`, then the circuits of `repatched`.
+    """A planned repair in two stages: the detours of `detour_design`, then the circuits of `repatched_design`.
 
-    `rerouted` is None if the links that carry data do not connect all hosts. `repatched` is None if no circuit changes.
-    `is_repaired` is True if the switches already hold the repair. `unexpected_circuits` lists circuits that belong
-    neither to the topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next
-    repair before anything changes.
+    `detour_design` is None if the links that carry data do not connect all hosts. `repatched_design` is None if no
+    circuit changes. `is_repaired` is True if the switches already hold the repair. `unexpected_circuits` lists circuits
+    that belong neither to the topology nor to an earlier repair of it, and missing circuits. `record` must be stored
+    for the next repair before anything changes.
     """
 
     observation: LossObservation
     repair: Repair
-    rerouted: Design | None
-    repatched: Design | None
+    detour_design: Design | None
+    repatched_design: Design | None
     is_repaired: bool
     unexpected_circuits: tuple[str, ...]
     record: RepairRecord
@@ -284,28 +284,30 @@ def carry_out(
     planned: LabRepair,
     note: Note = lambda _text: None,
     *,
-    stated: TopologySource = DEFAULT,
+    topology_source: TopologySource = DEFAULT,
 ) -> RepairResult:
-    """Execute both stages and verify them. Store new circuits as an epoch, with the options or plan in `stated`.
+    """Execute both stages and verify them. Store new circuits as an epoch with `topology_source`.
 
     Raises what `LabSession.bring_up` raises, and `HostError`. Raises `DriftError`, and changes nothing, if the switches
     hold neither the topology nor a repair of it, or have changed since the observation. A lab that is repaired already
     keeps its circuits and gets no detours.
     """
     check_in_force(planned)
-    target = planned.repatched or planned.rerouted
+    target = planned.repatched_design or planned.detour_design
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
     check_no_drift(
         session.lab, planned.observation.snapshots, {part.switch: part.snapshot for part in plan.switches}
     )
-    if planned.repatched is None:
+    if planned.repatched_design is None:
         return carry_out_detours(session, planned, plan, note)
-    detour = None if planned.is_repaired else planned.rerouted
-    if planned.rerouted is None and not planned.is_repaired:
+    detour = None if planned.is_repaired else planned.detour_design
+    if planned.detour_design is None and not planned.is_repaired:
         note(_NO_DETOUR)
-    change = Change("repair", stated.words, detour=detour)
-    report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
+    change = Change("repair", topology_source.words, detour=detour)
+    report = session.carry_out(
+        planned.repatched_design, plan, note, topology_source=topology_source, change=change
+    )
     return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
 
@@ -324,7 +326,7 @@ def carry_out_detours(
     with session.operation("repair", "around lost fibres", resumed_operation=resumed_operation) as operation:
         reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
         verified = _verify_detours(session, planned, plan, note)
-        session.writable.prove(operation, is_proven=verified.ok)
+        session.writable_journal.record_proof(operation, is_proven=verified.ok)
     return RepairResult(reroute_s, 0.0, 0.0, verified)
 
 
@@ -357,10 +359,10 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """
     check_in_force(planned)
-    if planned.rerouted is None:
+    if planned.detour_design is None:
         note(_NO_DETOUR)
         return 0.0
-    return session.install_detours(planned.rerouted, note)
+    return session.install_detours(planned.detour_design, note)
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:

@@ -42,7 +42,7 @@ class IncompleteOperation:
     | `circuits_stood` | the switches were done, only hosts were not |
     | `circuits` | circuits that a discovery may have left |
     | `is_superseded` | a newer epoch exists for some of the hosts |
-    | `is_for_a_person` | an epoch awaits confirmation |
+    | `awaits_confirmation` | an epoch awaits confirmation |
     | `lacks_proof` | circuits and routes are in place, only the proof did not end |
     | `kind` | kind of the operation, if it is not an apply |
     """
@@ -55,7 +55,7 @@ class IncompleteOperation:
     circuits_stood: bool = False
     circuits: frozenset[SwitchCircuit] = frozenset()
     is_superseded: bool = False
-    is_for_a_person: bool = False
+    awaits_confirmation: bool = False
     lacks_proof: bool = False
     kind: str = ""
 
@@ -77,7 +77,7 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Incomple
     """
     journal = _Journal(runs_dir, lab)
     unconfirmed = (
-        IncompleteOperation(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name)
+        IncompleteOperation(*texts, awaits_confirmation=True) for texts in find_unwatched(runs_dir, lab.name)
     )
     operations = (
         *_find_applies(journal),

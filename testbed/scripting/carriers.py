@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, get_origin
 
 from lightbed.errors import LightbedError
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Field, carry_out, list_document_types, list_fields
 from testbed.commands.documents import Document
-from testbed.commands.place import CommandContext
 from testbed.commands.progress import Narrator, Progress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
@@ -341,7 +341,7 @@ def _convert_value(field: Field, value: Any) -> Any:
         return None
     if choices and value not in choices:
         raise UsageError(f"{field.name}={value!r} is none of {', '.join(map(repr, choices))}")
-    if field.has_several:
+    if field.has_many_values:
         return (value,) if isinstance(value, str) else tuple(value)
     if isinstance(value, str) and field.kind is not str:
         if field.kind is Path:

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from lightbed.errors import LightbedError
+from testbed.commands.context import DEFAULT_RUNS
 from testbed.commands.declare import list_fields
 from testbed.commands.groups import HostsChoice, parse_interval
-from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
 from testbed.commands.table import load_command
 from testbed.errors import HostError, LabStartError, LeaseDenied, UsageError

@@ -20,7 +20,7 @@ from testbed.service.context import Caller, RequestContext, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView, check_match, load_topology_document, make_tag
-from testbed.service.looking import Limit, Name
+from testbed.service.reading import Limit, Name
 from testbed.service.requests import Request, find_model, get_command, list_models, parse_request
 from testbed.service.runs import Run
 from testbed.service.workers import get_run_folder, interrupt

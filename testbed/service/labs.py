@@ -22,7 +22,7 @@ from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.service.runs import RunStore
 from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 CACHE_S = 0.1
 """Time for which a document about a lab is cached."""
@@ -271,7 +271,7 @@ def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
         "name": intent.name,
         "operation": intent.operation,
         "hosts": list(intent.hosts),
-        "stated": intent.stated.words,
+        "stated": intent.topology_source.words,
         "at": intent.intended_at,
     }
     wiring = [

@@ -168,7 +168,7 @@ def find_model(name: str) -> type[Request] | None:
     """Return the model of a command or of its variant, such as `verify --narrow`, or None if it cannot be submitted."""
     words, dashes, variant = name.partition(" --")
     command = load_command(words)
-    if command is None or command.role is None or command.has_own_route:
+    if command is None or command.role is None or command.has_service_route:
         return None
     return make_model(words, command, variant) if not dashes or variant in command.variants else None
 
@@ -221,7 +221,7 @@ def _make_field(field: declare.Field) -> tuple[Any, Any]:
         kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:
         kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else Line
-    elif field.has_several:
+    elif field.has_many_values:
         kind = Annotated[list[Line], Field(min_length=1)] if field.default is REQUIRED else list[Line]
     elif kind is str:
         kind = _make_text_type(option)
@@ -229,7 +229,7 @@ def _make_field(field: declare.Field) -> tuple[Any, Any]:
         maximum = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=maximum)]
     default: Any = ... if field.default is REQUIRED else field.default
-    if field.has_several and default == ():
+    if field.has_many_values and default == ():
         default = []
     return (kind | None if field.is_optional else kind), default
 

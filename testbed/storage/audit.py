@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from testbed.storage.address import Address
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 from testbed.storage.schema import audit, counters
 
 FIRST = "0" * 64

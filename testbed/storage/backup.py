@@ -24,7 +24,7 @@ from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import find_hint, get_database_message, read_rows
+from testbed.storage.reading import find_hint, get_database_message, read_rows
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
 _DATABASE_MEMBER = "lightbed.sqlite"

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from testbed.database_file import BUSY_TIMEOUT_S
 from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password, resolve_address
-from testbed.storage.looking import CONNECT_TIMEOUT_S
+from testbed.storage.reading import CONNECT_TIMEOUT_S
 from testbed.storage.schema import REVISION, metadata
 
 DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)

@@ -199,7 +199,7 @@ def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, 
     assert confirmations.change(2, ("requested",), "failed", reason="no answer")
     (one,) = find_unfinished_operations(runs, testbed12)
     assert one.detail == "epoch 2 was not confirmed; the rollback to epoch 1 failed (no answer)"
-    assert one.is_for_a_person
+    assert one.awaits_confirmation
     apply()
     assert left(runs, testbed12) == []
 

@@ -19,7 +19,7 @@ from testbed.errors import StorageError
 from testbed.storage import schema
 from testbed.storage.backup import TOKENS_LEFT_OUT, back_up, restore
 from testbed.storage.database import Database
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 RUN = "20261123T055112-616504"

@@ -30,8 +30,8 @@ from testbed.storage.database import (
     check_is_local,
     find_filesystem_type,
 )
-from testbed.storage.looking import find_hint, read_rows
 from testbed.storage.owner import get_current_process, is_running
+from testbed.storage.reading import find_hint, read_rows
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 """A file of the first revision: a run, two operations, an epoch, a discovery, a loss."""

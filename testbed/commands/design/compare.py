@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, make_job_keys
-from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option, output_file_option
 from testbed.commands.design.workload import SEED, WorkloadCommand
-from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
+from testbed.commands.documents import EXIT_DONE, EXIT_INTERRUPTED, OMIT_NONE, Document
 from testbed.commands.groups import HOSTS_OF, SIMPLEX
-from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
 
@@ -128,7 +128,7 @@ class PlanDocument(Document):
     @property
     def exit_code(self) -> int:
         """130 if Ctrl-C stopped the search. The plan is then the best so far."""
-        return INTERRUPTED if self.stopped else DONE
+        return EXIT_INTERRUPTED if self.stopped else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)

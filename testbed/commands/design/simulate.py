@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import (
     DIRECT_DEGREE,
@@ -18,7 +19,6 @@ from testbed.commands.design.workload import (
     make_job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
-from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.errors import WorkloadError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.groups import DEMAND, SIMPLEX
-from testbed.commands.place import CommandContext
 from testbed.design.topology.strides import Method
 
 

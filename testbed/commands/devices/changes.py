@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
 from testbed.commands.devices.switch import Pair, SwitchCommand, SwitchDocument
-from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, OMIT_NONE
 from testbed.errors import RefusedToMove, UsageError
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class DryRunDocument(SwitchDocument):
     @property
     def exit_code(self) -> int:
         """2 if an apply would change something."""
-        return CHANGES if self.steps else DONE
+        return EXIT_CHANGES if self.steps else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import input_file_option, option
-from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, yield_finding_lines
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import (
     INTERVAL,
     TAKE_OVER,
@@ -21,7 +22,6 @@ from testbed.commands.groups import (
     MovingCommand,
     TopologyCommand,
 )
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -61,7 +61,7 @@ class ApplyDocument(HostsFields):
     @property
     def exit_code(self) -> int:
         """1 if the proof has findings."""
-        return DONE if self.verified else ERROR
+        return EXIT_DONE if self.verified else EXIT_ERROR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,11 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             lab_plan = request.plan(session)
             with _show_progress(session, lab_plan, context.runs_dir):
                 report = session.carry_out(
-                    choice.design, lab_plan, note, stated=choice.stated, change=confirmation.change
+                    choice.design,
+                    lab_plan,
+                    note,
+                    topology_source=choice.topology_source,
+                    change=confirmation.change,
                 )
             confirmation.arm(session, report, note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
@@ -217,7 +221,7 @@ class _Confirmation:
             return
         from testbed.operate.confirmation import Confirmations
 
-        confirmations = Confirmations(session.writable, self.lab.name)
+        confirmations = Confirmations(session.writable_journal, self.lab.name)
         if not report.verified.ok:
             confirmations.end("the proof has findings")
             note("automatic rollback is not armed, because the proof has findings: run `testbed rollback`")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lightbed.errors import LightbedError
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import carry_out
-from testbed.commands.documents import DONE
+from testbed.commands.documents import EXIT_DONE
 from testbed.commands.lab.rollback import Rollback
-from testbed.commands.place import CommandContext
 from testbed.operate.confirmation import Confirmations
 from testbed.storage.address import choose_database
 
@@ -61,7 +61,7 @@ def _roll_back(command: Rollback, context: CommandContext) -> str:
         return "interrupted"
     except (LightbedError, OSError) as error:
         return str(error)
-    return "" if document.exit_code == DONE else context.lines[-1]
+    return "" if document.exit_code == EXIT_DONE else context.lines[-1]
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from lightbed.wording import count_noun
 from testbed.commands.about import LabFields, describe_findings, describe_lab
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Text, option
-from testbed.commands.documents import CHANGES, DONE, Finding, yield_finding_lines
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Finding, yield_finding_lines
 from testbed.commands.groups import INTERVAL, HostsCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -66,7 +66,7 @@ class DriftDocument(LabFields):
     @property
     def exit_code(self) -> int:
         """2 if light is lost, or an operation is unfinished."""
-        return DONE if self.ok and not self.unfinished else CHANGES
+        return EXIT_DONE if self.ok and not self.unfinished else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TopologyCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.environment import ProgramEnvironment

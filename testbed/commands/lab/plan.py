@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 from testbed.commands.about import HostsFields, describe_hosts, make_heading_lines
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
-from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
+from testbed.commands.documents import (
+    EXIT_CHANGES,
+    EXIT_DONE,
+    Document,
+    UnfinishedOperation,
+    describe_unfinished,
+)
 from testbed.commands.groups import TAKE_OVER, TopologyCommand
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -93,7 +99,7 @@ class PlanDocument(HostsFields, TopologyDocument):
     @property
     def exit_code(self) -> int:
         """2 if something would change, or an operation is unfinished."""
-        return CHANGES if self.has_changes or self.unfinished else DONE
+        return EXIT_CHANGES if self.has_changes or self.unfinished else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
 from testbed.commands.documents import (
-    CHANGES,
-    DONE,
-    ERROR,
+    EXIT_CHANGES,
+    EXIT_DONE,
+    EXIT_ERROR,
     OMIT_NONE,
     Finding,
     describe_unfinished,
     yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,9 +123,9 @@ class RepairDocument(HostsFields):
     def exit_code(self) -> int:
         """1 if a repair is not proven, 2 if a repair is planned or something is lost, off or unfinished."""
         if self.repaired is not None:
-            return DONE if self.repaired.verified.ok else ERROR
+            return EXIT_DONE if self.repaired.verified.ok else EXIT_ERROR
         is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings or self.rules)
-        return DONE if is_well else CHANGES
+        return EXIT_DONE if is_well else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,10 +198,12 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             run.add_phase(REPAIR_BEGUN, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None
             if epoch is None:  # the next repair must know the topology that this one repairs
-                epoch = session.store_intent(choice.design, choice.stated, run.run_id)
-            stated = TopologySource(f"repair of epoch {epoch}", choice.stated.plan_text, epoch)
+                epoch = session.store_intent(choice.design, choice.topology_source, run.run_id)
+            topology_source = TopologySource(
+                f"repair of epoch {epoch}", choice.topology_source.plan_text, epoch
+            )
             with stop_on_interrupt(context.tell):
-                repair_result = carry_out(session, lab_repair, context.say, stated=stated)
+                repair_result = carry_out(session, lab_repair, context.say, topology_source=topology_source)
             run.add_phase(REPAIR, repair_json(lab, lab_repair) | repair_result.as_json())
         return repair_result
 
@@ -243,7 +245,7 @@ def plan_repair(
     if session.unreachable:
         return observation, None, unfinished
     earlier_repair = _find_earlier_repair(RunStore(runs_dir), session.lab, design, observation)
-    if not (earlier_repair or observation.losses) or choice.stated.plan_text is None:
+    if not (earlier_repair or observation.losses) or choice.topology_source.plan_text is None:
         return observation, plan_lab_repair(session.lab, design, observation, earlier_repair), unfinished
     lab_repair = plan_lab_repair(
         session.lab, design, observation, earlier_repair, *_load_plan_traffic(choice)

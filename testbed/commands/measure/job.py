@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import HostsFields, describe_hosts
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.groups import DEADLINE, HostsCommand, TopologyCommand
 from testbed.commands.lab.verify import CountedLink
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.measure.plan_job import PlanRun

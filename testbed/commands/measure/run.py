@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
-from testbed.commands.documents import ERROR, Document, UnfinishedOperation, key
+from testbed.commands.documents import EXIT_ERROR, Document, UnfinishedOperation, key
 from testbed.commands.groups import MovingCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 from testbed.storage.owner import RUN
 
@@ -93,7 +93,7 @@ class ProgramDocument(Document):
     @property
     def exit_code(self) -> int:
         """Exit code of the rank that failed first, or 1 if only the hosts were not restored."""
-        return self.code or (0 if self.restored else ERROR)
+        return self.code or (0 if self.restored else EXIT_ERROR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     program: Annotated[
         tuple[str, ...],
         argument(
-            "Command and its arguments, after `--`.", "-- COMMAND...", is_rest=True, follows_dashes=True
+            "Command and its arguments, after `--`.", "-- COMMAND...", takes_rest=True, follows_dashes=True
         ),
     ] = REQUIRED
 

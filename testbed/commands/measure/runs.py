@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from lightbed.wording import count_noun
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option, output_file_option
-from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, TableDocument
 from testbed.commands.groups import TableCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import RunSummary
@@ -283,7 +283,7 @@ class TrendDocument(Document):
     @property
     def exit_code(self) -> int:
         """2 if there is a regression."""
-        return CHANGES if self.regressions else DONE
+        return EXIT_CHANGES if self.regressions else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,7 +372,7 @@ class RunExplanation(Document):
     @property
     def exit_code(self) -> int:
         """2 if something held up the run."""
-        return CHANGES if self.findings else DONE
+        return EXIT_CHANGES if self.findings else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)

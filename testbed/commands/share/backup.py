@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lightbed.wording import count_noun
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import Document
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.storage.backup import BackupReport

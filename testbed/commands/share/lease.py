@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Text, argument, option
 from testbed.commands.documents import Document, UnfinishedOperation
 from testbed.commands.groups import INTERVAL, parse_interval
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:

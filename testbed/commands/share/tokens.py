@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Role, argument, option
 from testbed.commands.documents import Document
 from testbed.commands.groups import INTERVAL
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.storage import tokens

@@ -21,8 +21,8 @@ from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_VALUES, Chang
 from testbed.measure.units import format_size
 from testbed.operate.recovery.records import load_history
 from testbed.storage.address import get_database_address
-from testbed.storage.looking import explain_unreadable, is_database_error
-from testbed.storage.looking import read_rows as read_database
+from testbed.storage.reading import explain_unreadable, is_database_error
+from testbed.storage.reading import read_rows as read_database
 
 Quantity = Literal["bandwidth", "power"]
 UNITS: Mapping[Quantity, str] = {"bandwidth": "Mbit/s", "power": "dBm"}

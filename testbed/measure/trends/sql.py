@@ -30,7 +30,7 @@ from testbed.measure.results.run import (
 )
 from testbed.measure.results.store import RunStore
 from testbed.operate.recovery.records import load_history
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 if TYPE_CHECKING:
     import duckdb

@@ -37,9 +37,9 @@ class StepLog:
     def plan(self, operation: str, planned_steps: Iterable[PlannedStep]) -> None:
         """Store planned steps; steps that are already stored are unchanged."""
         with self._transaction() as connection:
-            self.plan_in(connection, operation, planned_steps)
+            self.insert_planned(connection, operation, planned_steps)
 
-    def plan_in(
+    def insert_planned(
         self, connection: sa.Connection, operation: str, planned_steps: Iterable[PlannedStep]
     ) -> None:
         """Store planned steps in an open transaction, see `plan`."""
@@ -95,7 +95,9 @@ class StepLog:
             open_keys = _select_keys(connection, operation, OPEN)
             _close(connection, operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
-    def for_all(self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = "") -> int:
+    def apply_event(
+        self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = ""
+    ) -> int:
         """Apply an event to all steps of an operation in these states, in one commit; return their number."""
         with self._transaction() as connection:
             keys = _select_keys(connection, operation, states)

@@ -153,7 +153,7 @@ def _render_epoch(intent: Intent, operation: OperationRecord | None) -> dict[str
         "verified": intent.state == "verified",
         "at": intent.intended_at,
         "who": row.get("who") or "",
-        "why": row.get("why") or intent.stated.words or intent.name,
+        "why": row.get("why") or intent.topology_source.words or intent.name,
         "changes": list(list_changes(operation)) if operation else [],
     }
 

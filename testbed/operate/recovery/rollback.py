@@ -57,18 +57,18 @@ def roll_back(
     """
     change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
     plan = session.plan(design, take_over=take_over)
-    report = session.carry_out(design, plan, note, stated=target.stated, change=change)
+    report = session.carry_out(design, plan, note, topology_source=target.topology_source, change=change)
     if report.verified.ok:
         _compensate(session, target, report)
     return report
 
 
 def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> None:
-    journal = session.writable
+    journal = session.writable_journal
     for intent in load_intents(journal.directory, session.lab.name):
         is_between = report.epoch is not None and target.epoch < intent.epoch < report.epoch
         if is_between and set(intent.hosts) <= set(target.hosts):
-            journal.steps.for_all(intent.operation, StepEvent.COMPENSATE, _REPLACED)
+            journal.steps.apply_event(intent.operation, StepEvent.COMPENSATE, _REPLACED)
 
 
 def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:

@@ -66,7 +66,7 @@ def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, sim
         simplex.routes,
     )
     assert [host.name for host in lab.hosts] == [host.name for host in testbed12.hosts]
-    assert change.intent.stated == STATED
+    assert change.intent.topology_source == STATED
     now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     assert change.observed == now
     change.check_current(planned, now)

@@ -17,7 +17,7 @@ from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
 from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit, verify
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 Name = Annotated[str, Path(max_length=200)]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -30,7 +30,7 @@ def health() -> Response:
 
 
 def readiness(context: Caller) -> Response:
-    """Return the state of every lab. It is a problem (503) if a lab does not answer or the database is unreadable."""
+    """Return the state of every lab. If a lab does not answer or the database is unreadable, the answer is a 503."""
     service = context.service
     reasons = {view.lab.name: view.explain_outage() for view in service.labs}
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
@@ -97,10 +97,10 @@ def switch(context: Caller, lab: Name, switch: Name) -> Response:
 
 
 def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
-    one = next((part for part in parts if part["name"] == name), None)
-    if one is None:
+    named_part = next((part for part in parts if part["name"] == name), None)
+    if named_part is None:
         raise NotFound(f"the lab has no {kind} {name!r}; it has {', '.join(part['name'] for part in parts)}")
-    return one
+    return named_part
 
 
 def topologies(context: Caller, lab: Name) -> Response:
@@ -122,13 +122,11 @@ def topology(context: Caller, lab: Name, epoch: Number) -> Response:
 
 
 def current_topology(context: Caller, lab: Name) -> Response:
-    """Return the topology in force. To change it, name its ETag in If-Match."""
+    """Return the topology in force. A request that changes it must send its ETag in If-Match."""
     view = context.lab(lab)
     document = load_topology_document(view.runs_dir, lab)
-    current_intent, tag = (
-        view.current(),
-        make_tag(document),
-    )  # the tag comes before the last check is added, because a check must not change the ETag
+    current_intent = view.current()
+    tag = make_tag(document)  # without the last check, which must not change the ETag
     if current_intent is not None and current_intent.epoch == document["epoch"]:
         document = view.add_last_check(document, current_intent, view.find_last_check())
     return answer(document, tag=tag)
