@@ -99,7 +99,7 @@ class AsyncClient:
         the service stops answering, the stream reconnects and continues after the last event. It raises
         `ServiceUnreachable` after `retry_s` seconds without contact.
         """
-        parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        parser, pause_s, last_contact_s = EventParser(after), calls.RETRY_PAUSES_S[0], time.monotonic()
         while True:
             try:
                 async with self._http.stream(
@@ -112,12 +112,12 @@ class AsyncClient:
                     async for chunk in response.aiter_raw():
                         for event in parser.feed(chunk):
                             yield event
-                        pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
+                        pause_s, last_contact_s = calls.RETRY_PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
                 if time.monotonic() - last_contact_s > self._retry_s:
                     raise calls.make_unreachable_error(self._http.base_url, error) from error
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, calls.PAUSES_S[1])
+            pause_s = min(2 * pause_s, calls.RETRY_PAUSES_S[1])
 
 
 class AsyncLab:

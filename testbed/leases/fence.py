@@ -32,7 +32,7 @@ from testbed.storage.reading import find_hint, get_database_message
 from testbed.storage.schema import leases, maintenance
 
 _current_fence: ContextVar[Fence | None] = ContextVar("fence", default=None)
-BEATS = 3
+BEATS_PER_TTL = 3
 """Heartbeats per duration of a lease; few, to save transactions, but more than one, because one may be late."""
 
 
@@ -173,7 +173,7 @@ class Heartbeat:
         """
         with self._lock:
             now_s = self._monotonic()
-            if now_s - self._last_s < self._lease.ttl_s / BEATS:
+            if now_s - self._last_s < self._lease.ttl_s / BEATS_PER_TTL:
                 return
             self._last_s = now_s
         with suppress(LeaseDenied, ClockError):

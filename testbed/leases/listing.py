@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from testbed.leases import rules
-from testbed.leases.model import LIVING, Lease
+from testbed.leases.model import LIVING_STATES, Lease
 from testbed.storage.address import Address
 from testbed.storage.owner import is_running
 from testbed.storage.reading import read_or_refuse
@@ -27,7 +27,7 @@ def parse_lease(row: Mapping[str, Any]) -> Lease:
 def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
     """Return the leases of a lab in the order of their arrival; with `ended` also those that have ended."""
     rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
-    return tuple(lease for lease in map(parse_lease, rows) if ended or lease.state in LIVING)
+    return tuple(lease for lease in map(parse_lease, rows) if ended or lease.state in LIVING_STATES)
 
 
 def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
@@ -38,12 +38,12 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
     leases = tuple(_predict_state(now_s, lease) for lease in read_leases(address, lab, ended=ended))
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
-    living = [lease for lease in leases if lease.state in LIVING]
+    living = [lease for lease in leases if lease.state in LIVING_STATES]
     return [
         lease_json(lease)
         | {
             "waits_for": rules.explain_wait(lease, living, faults, now_s)
-            if lease.state in LIVING and not lease.is_held
+            if lease.state in LIVING_STATES and not lease.is_held
             else ""
         }
         for lease in leases
@@ -52,7 +52,7 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
 
 def _predict_state(now_s: float, lease: Lease) -> Lease:
     """Return a lease as the next change will store it: draining if an operation still uses it, else expired."""
-    if lease.state not in LIVING - {"draining"} or not rules.is_due(lease, now_s):
+    if lease.state not in LIVING_STATES - {"draining"} or not rules.is_due(lease, now_s):
         return lease
     if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from testbed.errors import LeaseDenied, LeaseHeld
 from testbed.leases import locks, rows, rules
-from testbed.leases.model import LIVING, Lease, State
+from testbed.leases.model import LIVING_STATES, Lease, State
 from testbed.storage.address import Address
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_process, get_requester, is_running
@@ -47,7 +47,7 @@ class Change:
     def put(self, lease: Lease) -> Lease:
         """Store the new state of a lease and return it."""
         rows.update(self.connection, self.leases[lease.id], lease)
-        if lease.state in LIVING:
+        if lease.state in LIVING_STATES:
             self.leases[lease.id] = lease
         else:
             del self.leases[lease.id]

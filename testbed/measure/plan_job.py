@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from testbed.operate.choice import DesignChoice
 
 
-WARM_UP = 1
+WARM_UP_ITERATIONS = 1
 HEADER_BYTES = 66
 """Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
 _GRACE_S = 2.0
@@ -247,7 +247,7 @@ def _make_scripts(
         "ports": [message["port"] for message in ready_messages],
         "barrier": f"{lab.hosts[0].management}:{ready_messages[0]['port']}",
         "nodes": len(lab.hosts),
-        "warm_up": WARM_UP,
+        "warm_up": WARM_UP_ITERATIONS,
         "iterations": iterations,
         "pace_bytes": round(lab.link.rate_mbps * 1e6 / 8),
         "timeout_s": deadline_s,

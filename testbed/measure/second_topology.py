@@ -21,12 +21,12 @@ from testbed.design.workloads.iteration.totals import sum_graph_traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 
-_SEED, _STEPS, _FINALISTS = 0, 200, 4
-_ALPHA = 0.02
+_SEARCH_SEED, _SEARCH_STEPS, _FINALIST_COUNT = 0, 200, 4
+_ANNEALING_ALPHA = 0.02
 """Annealing parameter of the search: chains must accept losses of tens of milliseconds, by which such jobs differ."""
-_FILL = 0.95
+_MEMORY_FILL = 0.95
 """Share of a group's memory that the layers fill. It is so high that no smaller group suffices."""
-_SAMPLES = 16
+_BATCH_SAMPLES = 16
 _ACTIVATION_BYTES = 4 << 20
 _ADAPTER_BYTES = 1 << 26
 
@@ -57,10 +57,10 @@ def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) ->
         current_topology.degree,
         rate_gbps,
         simplex=current_topology.simplex,
-        seed=_SEED,
-        steps=_STEPS,
-        finalists=_FINALISTS,
-        alpha=_ALPHA,
+        seed=_SEARCH_SEED,
+        steps=_SEARCH_STEPS,
+        finalists=_FINALIST_COUNT,
+        alpha=_ANNEALING_ALPHA,
         polish_work=0,
         plan_routes=False,
     )
@@ -101,7 +101,7 @@ def make_fine_tuning_workload(nodes: int, group: int, cluster: Cluster) -> Workl
         kind="transformer",
         forward_flops=2e10,
         backward_flops=2e10,
-        parameter_bytes=int(_FILL * group * cluster.memory_bytes),
+        parameter_bytes=int(_MEMORY_FILL * group * cluster.memory_bytes),
         output_bytes=1 << 16,
         forward_reduce_bytes=_ACTIVATION_BYTES,
         backward_reduce_bytes=_ACTIVATION_BYTES,
@@ -120,4 +120,4 @@ def make_fine_tuning_workload(nodes: int, group: int, cluster: Cluster) -> Workl
         ways=("data",),
     )
     origin = "LoRA (Hu et al. 2022) on a model larger than a server; sizes are made up"
-    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _SAMPLES * nodes, origin=origin)
+    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _BATCH_SAMPLES * nodes, origin=origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
-_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def format_size(size_bytes: float) -> str:
@@ -14,7 +14,7 @@ def format_size(size_bytes: float) -> str:
     >>> [format_size(n) for n in (512, 1024, 1536, 8 << 20)]
     ['512 B', '1 KiB', '1.5 KiB', '8 MiB']
     """
-    for unit_bytes, unit in _SIZES:
+    for unit_bytes, unit in _UNITS:
         if size_bytes >= unit_bytes:
             return f"{size_bytes / unit_bytes:.3g} {unit}"
     return f"{size_bytes:.0f} B"

@@ -59,7 +59,7 @@ if _GC_WAS_ENABLED:
 
 try:
     from testbed.node.watch import (
-        Watch,
+        RankWatch,
         find_connections,
         probe_disk,
         read_moment,
@@ -70,7 +70,7 @@ try:
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from watch import (  # type: ignore[import-not-found,no-redef]
-        Watch,
+        RankWatch,
         find_connections,
         probe_disk,
         read_moment,
@@ -80,13 +80,13 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     )
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
-DIRECTION = {"gloo": -1, "nccl": 1}
+RING_STEP = {"gloo": -1, "nccl": 1}
 GLOO_THREADS = 1  # a process group has one operation at a time
-FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
+EXIT_FAILED, EXIT_NO_JOB, EXIT_MORE = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
-DETAIL_S = 0.02
+MIN_OBSERVED_S = 0.02
 """Shortest iteration that is observed on its own, because a reading takes half a millisecond."""
-PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
+PATTERN_PERIOD = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
 def print_event(event: str, **details: object) -> None:
@@ -100,10 +100,10 @@ def get_ring_rank(order: list[int], node: int, backend: str) -> int:
     >>> get_ring_rank([0, 5, 10, 3], 5, "nccl"), get_ring_rank([0, 5, 10, 3], 5, "gloo")
     (1, 3)
     """
-    return DIRECTION[backend] * order.index(node) % len(order)
+    return RING_STEP[backend] * order.index(node) % len(order)
 
 
-class Agreement:
+class RankAgreement:
     """Barriers and small agreements over the store. Every rank must make the same calls in the same order."""
 
     def __init__(self, store: dist.Store, rank: int, nodes: int) -> None:
@@ -200,7 +200,7 @@ def make_pattern(elements: int, start: int, device: torch.device | str) -> torch
     """Return the part that all inputs share, from element `start` on. `Configuration.measure` clears the cache."""
     indices = torch.empty(elements, device=device)
     torch.arange(start, start + elements, out=indices)
-    return indices.remainder_(PATTERN)
+    return indices.remainder_(PATTERN_PERIOD)
 
 
 def fill_inputs(tensor: torch.Tensor, rank: int, iteration: int, start: int = 0) -> None:
@@ -404,7 +404,7 @@ class Exchange:
         }
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
-        rank_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
+        rank_order = [RING_STEP[node.job["backend"]] * rank % nodes for rank in range(nodes)]
         used_sets = sorted(
             {
                 route_set
@@ -504,7 +504,7 @@ class Configuration:
             waiting_s += time.perf_counter() - begin
         return waiting_s
 
-    def run(self, agreement: Agreement) -> None:
+    def run(self, agreement: RankAgreement) -> None:
         """Measure all sizes."""
         for size in self.sizes:
             print_event("at", configuration=self.name, size=size)
@@ -513,7 +513,7 @@ class Configuration:
                 print_event("row", configuration=self.name, size=size, **row)
         agreement.barrier()
 
-    def measure(self, size: int, agreement: Agreement) -> dict[str, object] | None:
+    def measure(self, size: int, agreement: RankAgreement) -> dict[str, object] | None:
         """Warm up, agree on a number of iterations, time them back to back, check every result.
 
         Return the row on rank 0, None elsewhere.
@@ -528,7 +528,7 @@ class Configuration:
         wrong_count = self.collective.count_wrong(buffers, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
         iterations, in_detail = agreement.broadcast(
-            [choose_iterations(job, slowest_s), slowest_s >= DETAIL_S]
+            [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
         )
         inputs = [self.collective.make_buffers(size, iteration) for iteration in range(iterations)]
         measured = self.time_iterations(inputs, agreement, in_detail=in_detail)
@@ -539,7 +539,7 @@ class Configuration:
         return None if rank else make_row(ranks)
 
     def time_iterations(
-        self, inputs: list[Any], agreement: Agreement, *, in_detail: bool
+        self, inputs: list[Any], agreement: RankAgreement, *, in_detail: bool
     ) -> dict[str, object]:
         """Time all iterations; return `times` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
 
@@ -549,7 +549,7 @@ class Configuration:
         """
         agreement.barrier()
         connections = find_connections()
-        watch = Watch(connections, self.node.nics)
+        watch = RankWatch(connections, self.node.nics)
         sent_before, used_before = self.node.count_sent_bytes(), read_processor_times()
         others_before_s = read_others_processor_s()
         agreement.barrier()
@@ -666,7 +666,7 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     if job["backend"] == "nccl":
         os.environ.setdefault("NCCL_ALGO", "Ring")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + ",".join(node.nics))
-    agreement = Agreement(store, rank, job["nodes"])
+    agreement = RankAgreement(store, rank, job["nodes"])
     configurations = [Configuration(node, description) for description in job["configurations"]]
     agreement.barrier()
     for configuration in configurations:
@@ -680,15 +680,15 @@ def run_one_job(rank: int, start_s: float) -> int:
     store = announce_ready(rank, start_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return NO_JOB
+        return EXIT_NO_JOB
     try:
         job = json.loads(line)
         measure_all(job, rank, store)
     except (RuntimeError, OSError, ValueError) as error:  # torch's errors are RuntimeErrors
         message = str(error).strip() or type(error).__name__
         print_event("error", rank=rank, message=message.splitlines()[0][:500])
-        return FAILED
-    return MORE if job.get("more") else 0
+        return EXIT_FAILED
+    return EXIT_MORE if job.get("more") else 0
 
 
 def main() -> int:
@@ -706,7 +706,7 @@ def main() -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         if status < 0:
             os.kill(os.getpid(), -status)
-        if status != MORE:
+        if status != EXIT_MORE:
             return status
         start_s = 0.0
 

@@ -28,7 +28,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.1
-JUST_NOW_S = 0.2
+SIGNAL_WINDOW_S = 0.2
 
 
 class Guard:
@@ -74,7 +74,7 @@ class Guard:
     def _has_just_ended(self) -> bool:
         """Return whether the command ends right after its input: the caller may have closed it on seeing the end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(JUST_NOW_S)
+            self.process.wait(SIGNAL_WINDOW_S)
         return self.process.returncode is not None
 
     def _forward_input(self) -> bool:

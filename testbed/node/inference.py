@@ -30,14 +30,14 @@ from typing import Any
 
 HEADER = struct.Struct(">4sBBBBIIQHHHH")
 MAGIC, VERSION = b"LBIP", 1
-ANSWER, REFUSAL = 2, 3
+ANSWER_KIND, REFUSAL_KIND = 2, 3
 REFUSALS = {1: "MALFORMED", 2: "UNKNOWN_MODEL", 3: "LATE", 4: "INPUT", 5: "FAILED", 6: "BUSY"}
-SHORTEST_ANSWER = 16
-LONGEST_DATAGRAM = 2048
+MIN_ANSWER_BYTES = 16
+MAX_DATAGRAM_BYTES = 2048
 MAX_DIFFERENCES = 5
 IP_RECVERR = 11
 """Linux socket option that reports an error if a host does not answer ARP."""
-MAX_SILENT = 3
+MAX_UNANSWERED = 3
 """Number of lost requests after which a board that never replied gets no more requests."""
 
 
@@ -59,8 +59,8 @@ def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
     payload = datagram[HEADER.size :]
     if (magic, version, request, fragments, length) != (MAGIC, VERSION, number, 1, len(payload)):
         return None
-    is_answer = kind == ANSWER and length >= SHORTEST_ANSWER
-    return (kind, code, payload) if is_answer or kind == REFUSAL else None
+    is_answer = kind == ANSWER_KIND and length >= MIN_ANSWER_BYTES
+    return (kind, code, payload) if is_answer or kind == REFUSAL_KIND else None
 
 
 class Trial:
@@ -83,7 +83,7 @@ class Trial:
     def ask(self, number: int, request: bytes, expected: bytes) -> None:
         """Send a request until its reply comes, and count the outcome."""
         self.requests += 1
-        if self.lost >= MAX_SILENT and not (self.latencies_us or self.refused):
+        if self.lost >= MAX_UNANSWERED and not (self.latencies_us or self.refused):
             self.lost += 1
             return
         begin_ns = time.perf_counter_ns()
@@ -111,7 +111,7 @@ class Trial:
         while (left_s := end_s - time.monotonic()) > 0:
             self.connection.settimeout(left_s)
             try:
-                reply = read_reply(self.connection.recv(LONGEST_DATAGRAM), number)
+                reply = read_reply(self.connection.recv(MAX_DATAGRAM_BYTES), number)
             except TimeoutError:
                 return None
             except OSError as error:  # keep waiting after an ICMP error, so that requests are not sent faster
@@ -127,11 +127,11 @@ class Trial:
         self.connection.setblocking(False)
         with contextlib.suppress(OSError):
             while True:
-                self.connection.recv(LONGEST_DATAGRAM, socket.MSG_ERRQUEUE)
+                self.connection.recv(MAX_DATAGRAM_BYTES, socket.MSG_ERRQUEUE)
 
     def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, latency_ns: int) -> None:
         kind, code, payload = reply
-        if kind == REFUSAL:
+        if kind == REFUSAL_KIND:
             name = REFUSALS.get(code, str(code))
             self.refused[name] = self.refused.get(name, 0) + 1
             return

@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.messages import HEADER, PIECE, ZEROS, Host
+    from testbed.node.messages import HEADER, PIECE_BYTES, ZEROS, Host
     from testbed.node.watch import (
-        Watch,
+        RankWatch,
         find_disk_folder,
         probe_disk,
         read_moment,
@@ -48,9 +48,9 @@ try:
     )
 except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     sys.path.insert(0, str(Path(__file__).parent))
-    from messages import HEADER, PIECE, ZEROS, Host  # type: ignore[import-not-found,no-redef]
+    from messages import HEADER, PIECE_BYTES, ZEROS, Host  # type: ignore[import-not-found,no-redef]
     from watch import (  # type: ignore[import-not-found,no-redef]
-        Watch,
+        RankWatch,
         find_disk_folder,
         probe_disk,
         read_moment,
@@ -59,7 +59,7 @@ except ModuleNotFoundError:  # a copy on a host, beside copies of these files
         write_durably,
     )
 
-FAILED, NO_JOB = 1, 1
+EXIT_FAILED, EXIT_NO_JOB = 1, 1
 
 
 def print_event(event: str, **details: object) -> None:
@@ -176,7 +176,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     counters_before, busy_before = read_counters(job["nics"]), read_busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s, others_s = time.process_time(), read_others_processor_s()
-    watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
+    watch = RankWatch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
     watch.begin()
     times, observations = [], []
@@ -236,7 +236,7 @@ def _write_checkpoint(job: dict[str, Any]) -> float:
     folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else find_disk_folder()
     path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
     try:
-        return float(write_durably(path, (ZEROS[: size - offset] for offset in range(0, size, PIECE))))
+        return float(write_durably(path, (ZEROS[: size - offset] for offset in range(0, size, PIECE_BYTES))))
     finally:
         path.unlink(missing_ok=True)
 
@@ -247,7 +247,7 @@ def main() -> int:
     print_event("ready", rank=host.rank, port=host.server.getsockname()[1])
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return NO_JOB
+        return EXIT_NO_JOB
     try:
         row = run_job(host, json.loads(line))
     except (OSError, ValueError, KeyError) as error:
@@ -256,7 +256,7 @@ def main() -> int:
             rank=host.rank,
             message=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
         )
-        return FAILED
+        return EXIT_FAILED
     print_event("row", rank=host.rank, **row)
     print_event("done", rank=host.rank)
     with suppress(OSError):

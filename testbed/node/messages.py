@@ -18,8 +18,8 @@ HELLO = struct.Struct("!cI")
 """First bytes of a connection: `d` for data or `b` for barriers, and the rank of the sender."""
 HEADER = struct.Struct("!IQ")
 """Number of the task, and number of bytes that follow."""
-PIECE = 1 << 18
-ZEROS = memoryview(bytes(PIECE))
+PIECE_BYTES = 1 << 18
+ZEROS = memoryview(bytes(PIECE_BYTES))
 _SO_MAX_PACING_RATE = 47  # bytes/s; asm-generic/socket.h
 SEND_BUFFER = 1 << 16
 """Send buffer of a connection in bytes. The buffers of all connections fit into the queues of the NICs."""
@@ -69,7 +69,7 @@ class Outgoing:
 class Incoming:
     """Messages that arrive on one connection."""
 
-    receive_buffer = memoryview(bytearray(PIECE))
+    receive_buffer = memoryview(bytearray(PIECE_BYTES))
 
     def __init__(self, connection: socket.socket, on_arrival: Callable[[int], None]) -> None:
         self.connection = connection

@@ -28,18 +28,18 @@ from pathlib import Path
 
 ETHERTYPE = 0x88B5
 MAGIC = b"lightbed-probe-1 "
-BROADCAST = b"\xff" * 6
-SMALLEST_FRAME = 60
+BROADCAST_MAC = b"\xff" * 6
+MIN_FRAME_BYTES = 60
 SIOCGIFHWADDR, SIOCETHTOOL, ETHTOOL_GLINK = 0x8927, 0x8946, 0x0A
-COPIES, SPACING_S = 3, 0.03
+FRAME_COPIES, SPACING_S = 3, 0.03
 COUNTERS = ("tx_packets", "rx_packets", "rx_errors")
 
 
 def encode(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
     """Return one Ethernet frame that names its sender."""
     payload = MAGIC + json.dumps([host, nic, epoch]).encode()
-    frame = BROADCAST + mac + struct.pack("!H", ETHERTYPE) + payload
-    return frame.ljust(SMALLEST_FRAME, b"\0")
+    frame = BROADCAST_MAC + mac + struct.pack("!H", ETHERTYPE) + payload
+    return frame.ljust(MIN_FRAME_BYTES, b"\0")
 
 
 def decode(frame: bytes) -> tuple[str, str, int] | None:
@@ -148,7 +148,7 @@ def print_event(event: str, **details: object) -> None:
 
 def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
     """Send a few copies of the frame on every NIC, and receive frames after each."""
-    for copy in range(COPIES):
+    for copy in range(FRAME_COPIES):
         if copy:
             time.sleep(SPACING_S)
         for nic in nics:

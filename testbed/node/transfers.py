@@ -22,12 +22,12 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from udp_ends import UdpReceiver, UdpSender, bind_socket  # type: ignore[import-not-found,no-redef]
 
-SEGMENT = 1448
+SEGMENT_BYTES = 1448
 """Payload of a TCP segment with time stamps in a packet of 1500 bytes. The MTU of a lab may be larger."""
 CONNECT_S = 10.0
 IDLE_S = 0.25
-CHUNK = 1 << 16
-_ZEROS = bytes(CHUNK)
+CHUNK_BYTES = 1 << 16
+_ZERO_BYTES = bytes(CHUNK_BYTES)
 _TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
 _RETRANSMITTED = struct.Struct("=100xI")  # tcpi_total_retrans of struct tcp_info
 
@@ -83,7 +83,7 @@ class TcpSender:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, job["control"].encode())
         bind_socket(self.connection, job)
@@ -103,7 +103,7 @@ class TcpSender:
         """Send as much as the socket accepts."""
         with suppress(BlockingIOError):
             while self.left:
-                self.left -= self.connection.send(_ZEROS[: min(self.left, CHUNK)])
+                self.left -= self.connection.send(_ZERO_BYTES[: min(self.left, CHUNK_BYTES)])
         return None
 
     def read(self) -> None:
@@ -129,7 +129,7 @@ class TcpReceiver:
 
     def __init__(self, address: str) -> None:
         self.server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+        self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         self.server.bind((address, 0))
         self.server.listen(1)
         self.port = int(self.server.getsockname()[1])
@@ -154,7 +154,7 @@ class TcpReceiver:
             self.connection.setblocking(False)
             return
         with suppress(BlockingIOError):
-            data = self.connection.recv(CHUNK)
+            data = self.connection.recv(CHUNK_BYTES)
             if not data:
                 raise ConnectionError("the sending host ended")
             self.arrived += len(data)
@@ -184,7 +184,7 @@ def open_incoming(member: dict[str, Any]) -> Incoming | None:
     return TcpReceiver(member["listen"]) if member["transport"] == "tcp" else UdpReceiver(member["listen"])
 
 
-class Loop:
+class EventLoop:
     """Event loop of the ends of a job."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:

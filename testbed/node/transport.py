@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 try:
-    from testbed.node.congestion import CONTROLS, Cubic, Gain, Reno
+    from testbed.node.congestion import CONGESTION_CONTROLS, Cubic, Gain, Reno
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from congestion import CONTROLS, Cubic, Gain, Reno  # type: ignore[import-not-found,no-redef]
+    from congestion import CONGESTION_CONTROLS, Cubic, Gain, Reno  # type: ignore[import-not-found,no-redef]
 
 DATA = struct.Struct("!BxxxQQd")
 ACK = struct.Struct("!BxxxQQd")
@@ -243,7 +243,7 @@ class Receiver:
 
 def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
     """Return a sender with the named congestion control. A slope above 0 makes it MLTCP. Raises `KeyError`."""
-    return Sender(CONTROLS[control](), Gain(slope, intercept))
+    return Sender(CONGESTION_CONTROLS[control](), Gain(slope, intercept))
 
 
 def transfer(

@@ -36,10 +36,10 @@ def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
         raise ResultsError(f"no metrics: {explain_unreadable(address, error)}") from error
 
 
-Read = Callable[..., Sequence[Row]]
+ReadRows = Callable[..., Sequence[Row]]
 
 
-def _yield_samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
+def _yield_samples(runs_dir: Path, address: Address, read: ReadRows) -> Iterator[Sample]:
     labs = sorted(
         {
             row["lab"]
@@ -58,7 +58,7 @@ def _yield_samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sam
         yield from _sample_light(lab, read)
 
 
-def _sample_counts(read: Read) -> Iterator[Sample]:
+def _sample_counts(read: ReadRows) -> Iterator[Sample]:
     for row in read("select lab, kind, state, count(*) as number from operations group by lab, kind, state"):
         yield Sample(
             "testbed_operations_total", (row["lab"], row["kind"] or "apply", row["state"]), row["number"]
@@ -74,7 +74,7 @@ def _sample_counts(read: Read) -> Iterator[Sample]:
         yield Sample("testbed_runs_total", (row["lab"], row["status"]), row["number"])
 
 
-def _sample_steps(lab: str, read: Read) -> Iterator[Sample]:
+def _sample_steps(lab: str, read: ReadRows) -> Iterator[Sample]:
     query = (
         "select s.change, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation "
         "where o.lab = ? and s.outcome_at is not null and s.intent_at <> '' order by s.intent_at desc limit ?"
@@ -90,13 +90,13 @@ def _sample_steps(lab: str, read: Read) -> Iterator[Sample]:
             yield Sample("testbed_step_seconds", (lab, change, str(quantile)), seconds[index])
 
 
-def _sample_epoch(lab: str, read: Read) -> Iterator[Sample]:
+def _sample_epoch(lab: str, read: ReadRows) -> Iterator[Sample]:
     for row in read("select epoch, state from intents where lab = ? order by epoch desc limit 1", lab):
         yield Sample("testbed_epoch", (lab,), row["epoch"])
         yield Sample("testbed_epoch_verified", (lab,), float(row["state"] == "verified"))
 
 
-def _sample_leases(lab: str, address: Address, read: Read) -> Iterator[Sample]:
+def _sample_leases(lab: str, address: Address, read: ReadRows) -> Iterator[Sample]:
     now_s = time.time()
     states = [lease.state for lease in read_leases(address, lab) if lease.expires_s > now_s or lease.is_held]
     for state in ("requested", "queued", "granted", "draining"):
@@ -111,7 +111,7 @@ def _get_count(rows: Sequence[Row]) -> float:
     return float(rows[0]["number"]) if rows else 0.0
 
 
-def _sample_newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]:
+def _sample_newest_run(lab: str, runs_dir: Path, read: ReadRows) -> Iterator[Sample]:
     """Yield the start of the newest run, and the bandwidth of the newest completed run that has timings."""
     for row in read("select started from runs where lab = ? order by id desc limit 1", lab):
         yield Sample(
@@ -141,7 +141,7 @@ def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
         yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
 
 
-def _sample_light(lab: str, read: Read) -> Iterator[Sample]:
+def _sample_light(lab: str, read: ReadRows) -> Iterator[Sample]:
     """Yield only the newest reading, so that fibre sections that no longer exist disappear."""
     query = "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
     rows = read(query, lab, lab)

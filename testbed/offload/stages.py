@@ -18,7 +18,7 @@ from typing import Any
 
 DRAWS_MODULE = "lightbed_offload_draws"
 MMAP_THRESHOLD_BYTES = 32 << 20
-TENSOR = "tensor of torch, as an array of numpy"
+TENSOR_TAG = "tensor of torch, as an array of numpy"
 """Tag of an array that was a tensor. It is a string, because a class would be sent by value with every result."""
 
 TRIM_THRESHOLD_BYTES = 256 << 20
@@ -183,13 +183,13 @@ def to_wire(value: Any) -> Any:
     """Replace the tensors in a value by numpy arrays, because Dask sends their buffers without a copy."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor) and value.dtype is not torch.bfloat16:
-        return TENSOR, value.detach().cpu().numpy()
+        return TENSOR_TAG, value.detach().cpu().numpy()
     return _map_items(value, to_wire)
 
 
 def from_wire(value: Any) -> Any:
     """Invert `to_wire`."""
-    if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR:
+    if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR_TAG:
         import torch
 
         array = value[1]

@@ -36,7 +36,7 @@ from testbed.lab.hosts.kernel_state import KernelState, plan_state, read_kernels
 from testbed.lab.model import Lab
 from testbed.leases.model import find_parts
 from testbed.log_context import about, logger
-from testbed.operate.engine.consent import EmergencyStop, SendCheck, is_interrupted
+from testbed.operate.engine.consent import CheckSending, EmergencyStop, is_interrupted
 from testbed.operate.engine.planned import ROUTES, PlannedStep, render_goal
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
@@ -139,7 +139,7 @@ def _execute(
         raise
 
 
-def _check_complete(lab: Lab, result: ApplyResult, consent: SendCheck) -> None:
+def _check_complete(lab: Lab, result: ApplyResult, consent: CheckSending) -> None:
     if all(report.complete for report in result.reports.values()):
         return
     if is_interrupted():
@@ -237,7 +237,7 @@ class _Work:
 
     journal: Journal
     operation: str
-    consent: SendCheck
+    consent: CheckSending
     fence: Fence
     on_step_done: Callable[[str], object]
     first_ordinals: dict[str, int] = field(default_factory=dict)

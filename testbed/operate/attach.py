@@ -26,7 +26,7 @@ from testbed.operate.plan import find_port_owners, label_pair, plan_lab, select_
 if TYPE_CHECKING:
     from testbed.operate.session import LabSession
 
-Note = Callable[[str], None]
+AddNote = Callable[[str], None]
 _HOST_NIC, _BOARD_NIC = Nic(0, 0), Nic(1, 0)
 _WIRING = Wiring(2, 1, simplex=False, links=(Link(_HOST_NIC, _BOARD_NIC), Link(_BOARD_NIC, _HOST_NIC)))
 
@@ -61,7 +61,7 @@ class AttachReport:
     dark_s: float
 
 
-def attach(session: LabSession, attachment: Attachment, note: Note = lambda _text: None) -> AttachReport:
+def attach(session: LabSession, attachment: Attachment, note: AddNote = lambda _text: None) -> AttachReport:
     """Patch a NIC to a port of a board, check the light, and give the host its route to the board's address.
 
     Circuits that occupy the four ports are removed. A later `testbed apply` of a topology that needs the NIC restores

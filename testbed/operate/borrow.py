@@ -33,7 +33,7 @@ from testbed.storage.reading import read_rows
 
 POLL_PAUSES_S = (0.5, 5.0)
 """First and longest pause between two reads of the switches and leases, in seconds."""
-_APPLIED = frozenset({"applied", "verified"})
+_APPLIED_STATUSES = frozenset({"applied", "verified"})
 OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
 """Function that opens a lab, or a shard of it, for changes under the borrower's lease."""
 
@@ -52,7 +52,7 @@ class HostNeeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class HostCandidates:
     """Hosts of a running lab, with NICs, faults and GPUs of each.
 
     Circuits join the hosts of a group, so only whole `groups` can be changed without taking light from other hosts.
@@ -224,7 +224,7 @@ class HostRequest:
             if not parts.isdisjoint(find_parts(self.lab, [f"host:{host.name}"]))
         )
 
-    def _read_candidates(self) -> Candidates:
+    def _read_candidates(self) -> HostCandidates:
         """Read the switches, the last checks and, if needed, the GPUs. Raises what drivers raise."""
         lab = self.lab
         with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
@@ -235,7 +235,7 @@ class HostRequest:
             (names[circuit.link.source.node], names[circuit.link.target.node])
             for circuit in find_held_circuits(lab, snapshots)
         ]
-        return Candidates(
+        return HostCandidates(
             groups=join_hosts(names, pairs),
             nics={host.name: len(host.nics) for host in lab.hosts},
             faults=self._read_faults(),
@@ -280,7 +280,11 @@ class LabState:
         circuits_by_switch = {name: switch.read().connections for name, switch in session.switches.items()}
         names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
-        epochs = (intent for intent in intents if names.issuperset(intent.hosts) and intent.state in _APPLIED)
+        epochs = (
+            intent
+            for intent in intents
+            if names.issuperset(intent.hosts) and intent.state in _APPLIED_STATUSES
+        )
         return cls(
             {name: _select_in_scope(lab, name, circuits) for name, circuits in circuits_by_switch.items()},
             tuple(epochs),

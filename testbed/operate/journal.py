@@ -21,7 +21,7 @@ from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.log_context import about, logger
 from testbed.operate.engine.planned import ROUTES, PlannedStep, now, parse_circuits, render_circuits
-from testbed.operate.engine.step_log import SETTLED_LATER, StepLog
+from testbed.operate.engine.step_log import SETTLED_LATER_REASON, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
 from testbed.storage.address import get_database_address
@@ -224,7 +224,7 @@ class Journal:
         outcomes = tuple((step, _judge(step, read_back.connections)) for step in open_steps)
         for step, status in outcomes:
             key, read_text = (step.switch, step.ordinal), render_circuits(read_back.connections)
-            self.steps.close(step.operation, {key: (status, read_text)}, reason=SETTLED_LATER)
+            self.steps.close(step.operation, {key: (status, read_text)}, reason=SETTLED_LATER_REASON)
         return outcomes
 
     def read_steps(self, operation: str) -> tuple[Mapping[str, Any], ...]:

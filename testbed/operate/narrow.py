@@ -28,17 +28,17 @@ from testbed.operate.design import Design
 from testbed.operate.engine.planned import render_goal
 from testbed.operate.light import find_held_circuits, read_carriers
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, SwitchPlan, VerifyReport
-from testbed.operate.probe_findings import Fibre, locate_fibre_end
-from testbed.operate.session import LabSession, Note
+from testbed.operate.probe_findings import FibreSide, locate_fibre_end
+from testbed.operate.session import AddNote, LabSession
 
-_ADVICE = "; `testbed verify --narrow`"
+_NARROW_HINT = "; `testbed verify --narrow`"
 SETTLE_S = 2.0
 """Time limit for a NIC to notice that its light comes or goes."""
 POLL_S = 0.05
 
 
 def narrow(
-    session: LabSession, design: Design, report: VerifyReport, note: Note = lambda _text: None
+    session: LabSession, design: Design, report: VerifyReport, note: AddNote = lambda _text: None
 ) -> VerifyReport:
     """Return the report with findings of swapped and of dark fibres narrowed to one end, where possible.
 
@@ -60,12 +60,12 @@ def narrow(
         narrowed_finding = finding
         if len(links) == len(names):
             narrowed_finding = _narrow_swapped(session, design, finding, links, note)
-        findings.append(replace(narrowed_finding, hint=narrowed_finding.hint.partition(_ADVICE)[0]))
+        findings.append(replace(narrowed_finding, hint=narrowed_finding.hint.partition(_NARROW_HINT)[0]))
     return replace(report, findings=tuple(findings))
 
 
 def _narrow_swapped(
-    session: LabSession, design: Design, finding: LinkFinding, links: list[Link], note: Note
+    session: LabSession, design: Design, finding: LinkFinding, links: list[Link], note: AddNote
 ) -> LinkFinding:
     """Return the finding with the swapped end. It is about one link, two links, or the four links of two cables."""
     first_link = links[0]
@@ -76,7 +76,7 @@ def _narrow_swapped(
         return finding
     lab = session.lab
     is_target_dark = dark_nic == first_link.target
-    side: Fibre = "transmit" if is_target_dark else "receive"
+    side: FibreSide = "transmit" if is_target_dark else "receive"
     evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark_nic)} went dark"
     if len(links) == 1:
         nic = first_link.source if is_target_dark else first_link.target
@@ -96,7 +96,7 @@ def _narrow_swapped(
 
 
 def _find_dark_nic(
-    session: LabSession, design: Design, circuit: Circuit, links: list[Link], note: Note
+    session: LabSession, design: Design, circuit: Circuit, links: list[Link], note: AddNote
 ) -> Nic | None:
     """Return the only NIC that goes dark while a circuit is removed, or None.
 
@@ -123,7 +123,7 @@ def _find_dark_nic(
 
 @contextmanager
 def change_circuits(
-    session: LabSession, design: Design, switch: str, new_outputs: Mapping[int, int | None], note: Note
+    session: LabSession, design: Design, switch: str, new_outputs: Mapping[int, int | None], note: AddNote
 ) -> Iterator[None]:
     """Connect inputs of one switch to `new_outputs` (None for no output) within the block, then restore them.
 
@@ -194,7 +194,7 @@ class DarkFibres:
 
     session: LabSession
     design: Design
-    note: Note
+    note: AddNote
 
     def narrow(self, finding: LinkFinding) -> LinkFinding:
         """Return the finding with the fibre that is out, if known. Raises the errors of `LabSession.apply`."""
@@ -256,7 +256,7 @@ class DarkFibres:
                 return self._describe_outage(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
 
-    def _list_trials(self, link: Link, held_circuits: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
+    def _list_trials(self, link: Link, held_circuits: CrossConnects) -> Iterator[tuple[Nic, Nic, FibreSide]]:
         """Yield source and target NIC of each trial, with the side of the link that is out if the target is lit.
 
         The loops of the two ends come first, because they find a single fault with one trial. Idle NICs may be many.
@@ -268,7 +268,7 @@ class DarkFibres:
         for nic in self._find_free_nics(link, held_circuits):
             yield nic, link.target, "transmit"
 
-    def _describe_outage(self, link: Link, side: Fibre, evidence: str) -> str:
+    def _describe_outage(self, link: Link, side: FibreSide, evidence: str) -> str:
         if side == "receive":
             location, name = (
                 locate_fibre_end(self._lab, link.target, "receive"),

@@ -18,7 +18,7 @@ from testbed.operate.engine.order import order_steps
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
 Pair = tuple[int, int]
-_CHANGES = {"-": "remove", "+": "make", "=": "keep"}
+_CHANGE_BY_SIGN = {"-": "remove", "+": "make", "=": "keep"}
 
 
 def list_circuits(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
@@ -220,7 +220,7 @@ def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> d
         "revision": plan.snapshot.revision,
         "circuits": [
             {
-                "change": _CHANGES[sign],
+                "change": _CHANGE_BY_SIGN[sign],
                 "input_port": pair[0],
                 "output_port": pair[1],
                 "link": label_pair(owners, plan.switch, pair),

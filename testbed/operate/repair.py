@@ -34,14 +34,14 @@ from testbed.operate.intent import TopologySource
 from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
 from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports, list_used_ports
-from testbed.operate.session import DEFAULT, Change, LabSession, Note
+from testbed.operate.session import DEFAULT_SOURCE, AddNote, Change, LabSession
 
 if TYPE_CHECKING:
     from testbed.design.routing.route_sets import RouteSets
 
 
-RoutesFor = Callable[[Topology], "RouteSets | None"]
-_NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
+FindRoutes = Callable[[Topology], "RouteSets | None"]
+_NO_DETOUR_MESSAGE = "no detour joins all hosts: their traffic waits for the circuits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def plan_lab_repair(
     observation: LossObservation,
     earlier_repair: RepairRecord | None = None,
     traffic_bytes: NDArray[np.float64] | None = None,
-    routes_for: RoutesFor = lambda _topology: None,
+    routes_for: FindRoutes = lambda _topology: None,
 ) -> LabRepair | None:
     """Return the repair of the observed losses, or None if nothing is lost.
 
@@ -256,7 +256,7 @@ def add_failed_gpus(
     return replace(observation, losses=(*observation.losses, *losses), carrying_links=carrying_links)
 
 
-def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
+def _design_detours(design: Design, repair: Repair, routes_for: FindRoutes) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
     rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
@@ -271,7 +271,7 @@ def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
 
-def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
+def _make_design(name: str, design: Design, wiring: Wiring, routes_for: FindRoutes) -> Design:
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old_topology = design.topology
     topology = Topology(old_topology.nodes, wiring.degree, old_topology.simplex, old_topology.strides, edges)
@@ -282,9 +282,9 @@ def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFo
 def carry_out(
     session: LabSession,
     planned: LabRepair,
-    note: Note = lambda _text: None,
+    note: AddNote = lambda _text: None,
     *,
-    topology_source: TopologySource = DEFAULT,
+    topology_source: TopologySource = DEFAULT_SOURCE,
 ) -> RepairResult:
     """Execute both stages and verify them. Store new circuits as an epoch with `topology_source`.
 
@@ -303,7 +303,7 @@ def carry_out(
         return carry_out_detours(session, planned, plan, note)
     detour = None if planned.is_repaired else planned.detour_design
     if planned.detour_design is None and not planned.is_repaired:
-        note(_NO_DETOUR)
+        note(_NO_DETOUR_MESSAGE)
     change = Change("repair", topology_source.words, detour=detour)
     report = session.carry_out(
         planned.repatched_design, plan, note, topology_source=topology_source, change=change
@@ -315,7 +315,7 @@ def carry_out_detours(
     session: LabSession,
     planned: LabRepair,
     plan: LabPlan,
-    note: Note,
+    note: AddNote,
     *,
     resumed_operation: str | None = None,
 ) -> RepairResult:
@@ -353,19 +353,19 @@ def _count_with_verb(number: int, noun: str) -> str:
     return f"{count_noun(number, noun)} {'is' if number == 1 else 'are'}"
 
 
-def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
+def reroute(session: LabSession, planned: LabRepair, note: AddNote = lambda _text: None) -> float:
     """Install the first stage, routes over detours, and return its seconds, or 0 if no detours exist.
 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """
     check_in_force(planned)
     if planned.detour_design is None:
-        note(_NO_DETOUR)
+        note(_NO_DETOUR_MESSAGE)
         return 0.0
     return session.install_detours(planned.detour_design, note)
 
 
-def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
+def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: AddNote) -> VerifyReport:
     """Verify the links that carry traffic. Circuits of lost fibres, which stay in place, do not count as findings."""
     dark_labels = {
         session.lab.link_label(link)

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from testbed.operate.unfinished import IncompleteOperation
 
 
-Note = Callable[[str], None]
-Kind = Literal["apply", "repair", "rollback", "trial"]
+AddNote = Callable[[str], None]
+ChangeKind = Literal["apply", "repair", "rollback", "trial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Change:
     back to.
     """
 
-    kind: Kind = "apply"
+    kind: ChangeKind = "apply"
     reason: str = ""
     resumed_operation: str | None = None
     epoch: int | None = None
@@ -68,12 +68,14 @@ class Change:
     confirm: tuple[float, int] | None = None
 
 
-APPLY = Change()
-DEFAULT = TopologySource()
-_MODELLED = "hosts are modelled: no routes"
-FAULTY = frozenset({"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"})
+APPLY_CHANGE = Change()
+DEFAULT_SOURCE = TopologySource()
+_NO_ROUTES_MESSAGE = "hosts are modelled: no routes"
+LAB_FAULT_KINDS = frozenset(
+    {"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"}
+)
 """Kinds of findings that blame a part of the lab, not the topology that was applied."""
-_NIC = re.compile(r"[^\s/]+/[^\s/]+")
+_NIC_PATTERN = re.compile(r"[^\s/]+/[^\s/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def open_switches(
     return switches, errors
 
 
-READING = (
+READING_METHODS = (
     "address",
     "capabilities",
     "identity",
@@ -140,7 +142,7 @@ READING = (
 
 def make_read_only(switch: OpticalSwitch) -> OpticalSwitch:
     """Return an open switch without the methods that change it, so that a read-only session cannot call them."""
-    return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING}))
+    return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING_METHODS}))
 
 
 @contextmanager
@@ -343,10 +345,10 @@ class LabSession:
     def bring_up(
         self,
         design: Design,
-        note: Note = lambda _text: None,
+        note: AddNote = lambda _text: None,
         *,
         take_over: bool = False,
-        topology_source: TopologySource = DEFAULT,
+        topology_source: TopologySource = DEFAULT_SOURCE,
     ) -> BringUpReport:
         """Plan, apply, route and verify a design. `note` is called with a line on the result of each stage."""
         return self.carry_out(
@@ -357,10 +359,10 @@ class LabSession:
         self,
         design: Design,
         plan: LabPlan,
-        note: Note = lambda _text: None,
+        note: AddNote = lambda _text: None,
         *,
-        topology_source: TopologySource = DEFAULT,
-        change: Change = APPLY,
+        topology_source: TopologySource = DEFAULT_SOURCE,
+        change: Change = APPLY_CHANGE,
     ) -> BringUpReport:
         """Apply a plan that was made for a design, route and verify. Store the design and its source as an epoch.
 
@@ -393,7 +395,7 @@ class LabSession:
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
-            routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
+            routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
             note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further_routes=design.further_routes)
             findings = count_noun(len(verified.findings), "finding")
@@ -411,12 +413,12 @@ class LabSession:
             within_s, back_to = change.confirm
             Confirmations(self.writable_journal, self.lab.name).request(intent.epoch, back_to, within_s)
 
-    def install_detours(self, detour: Design, note: Note) -> float:
+    def install_detours(self, detour: Design, note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
         start = time.monotonic()
         self.install_routes(detour)
         duration_s = time.monotonic() - start
-        note(f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
+        note(f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE)
         return duration_s
 
     def applying(
@@ -451,9 +453,12 @@ def list_part_checks(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) 
     checks = dict.fromkeys(sorted(checked_parts), "")
     lab_parts = list_lab_parts(lab)
     for finding in findings:
-        if finding.kind not in FAULTY:
+        if finding.kind not in LAB_FAULT_KINDS:
             continue
-        blamed_parts = [f"host:{finding.subject}", *(f"nic:{nic}" for nic in _NIC.findall(finding.subject))]
+        blamed_parts = [
+            f"host:{finding.subject}",
+            *(f"nic:{nic}" for nic in _NIC_PATTERN.findall(finding.subject)),
+        ]
         if finding.kind == "switch_off":
             blamed_parts = [part for part in lab_parts if part.startswith(f"port:{finding.subject}/")]
         checks |= {part: finding.kind for part in blamed_parts if part in lab_parts}

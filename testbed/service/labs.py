@@ -184,7 +184,12 @@ class LabView:
                 "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, default)[0]],
                 "seen": circuits.get(one.name, default)[1],
                 "ports": [
-                    {"port": port, "side": side, "nic": nic, "power": power.get(f"{nic}:{_FIBRE[side]}")}
+                    {
+                        "port": port,
+                        "side": side,
+                        "nic": nic,
+                        "power": power.get(f"{nic}:{_FIBRE_BY_SIDE[side]}"),
+                    }
                     for (switch, side, port), nic in sorted(nics_by_port.items())
                     if switch == one.name
                 ],
@@ -195,7 +200,7 @@ class LabView:
     def _read_circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
         """Return for each switch its circuits at the last reading, and the time and command of that reading."""
         readings: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
-        for row in read_rows(self.address, _READ_BACK, (self.lab.name,)):
+        for row in read_rows(self.address, _READ_BACK_QUERY, (self.lab.name,)):
             pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
             readings[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
         check = self.find_last_check()
@@ -210,16 +215,16 @@ class LabView:
     def _read_power(self) -> dict[str, dict[str, Any]]:
         """Return the last power reading of each place. A reading of joined fibres counts for each of them."""
         readings: dict[str, dict[str, Any]] = {}
-        for row in read_rows(self.address, _LAST_LOSSES, (self.lab.name,)):
+        for row in read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,)):
             reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
             readings |= dict.fromkeys(row["place"].split("+"), reading)
         return readings
 
     def drift(self) -> list[dict[str, Any]]:
         """Return the last reading of every place, with the number of its readings."""
-        counts = read_rows(self.address, _COUNT_LOSSES, (self.lab.name,))
+        counts = read_rows(self.address, _LOSS_COUNT_QUERY, (self.lab.name,))
         readings = {row["place"]: row["readings"] for row in counts}
-        rows = read_rows(self.address, _LAST_LOSSES, (self.lab.name,))
+        rows = read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
     def explain_outage(self) -> str:
@@ -227,17 +232,17 @@ class LabView:
         return str(self.get_fresh("up", lambda: _find_outage(self.lab), REACHABILITY_CACHE_S))
 
 
-_FIBRE = {"input": "transmit", "output": "receive"}
-_READ_BACK = """
+_FIBRE_BY_SIDE = {"input": "transmit", "output": "receive"}
+_READ_BACK_QUERY = """
 select s.switch, s.read_back, s.outcome_at as at, s.operation from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.change = 'circuits' and s.read_back is not null order by s.outcome_at
 """
-_LAST_LOSSES = """
+_LAST_LOSSES_QUERY = """
 select l.place, l.taken_s, l.loss_db, l.power_dbm from losses l join
 (select lab, place, max(taken_s) as newest from losses where lab = ? group by lab, place) n
 on l.lab = n.lab and l.place = n.place and l.taken_s = n.newest order by l.place
 """
-_COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? group by place"
+_LOSS_COUNT_QUERY = "select place, count(*) as readings from losses where lab = ? group by place"
 
 
 def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:

@@ -34,73 +34,81 @@ class Route:
         return self.method == "GET"
 
 
-_LAB = "/v1/labs/{lab}"
-_LEASE = f"{_LAB}/leases/{{lease}}"
-_READ = "labs:read"
+_LAB_PATH = "/v1/labs/{lab}"
+_LEASE_PATH = f"{_LAB_PATH}/leases/{{lease}}"
+_READ_SCOPE = "labs:read"
 _LEASE_PROBLEMS = (404, 409, 412, 423, 428)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", reading.health, None, "", documents.Health),
     Route("GET", "/readyz", reading.readiness, None, "", documents.Health, problems=(503,)),
     Route("GET", "/openapi.json", reading.document, None, "", None),
-    Route("GET", "/metrics", reading.metrics, "viewer", _READ, None, content="text/plain"),
-    Route("GET", "/v1/labs", reading.labs, "viewer", _READ, documents.LabList),
-    Route("GET", _LAB, reading.lab, "viewer", _READ, documents.LabDocument, problems=(404,)),
-    Route("GET", f"{_LAB}/hosts", reading.hosts, "viewer", _READ, documents.HostList, problems=(404,)),
+    Route("GET", "/metrics", reading.metrics, "viewer", _READ_SCOPE, None, content="text/plain"),
+    Route("GET", "/v1/labs", reading.labs, "viewer", _READ_SCOPE, documents.LabList),
+    Route("GET", _LAB_PATH, reading.lab, "viewer", _READ_SCOPE, documents.LabDocument, problems=(404,)),
+    Route(
+        "GET", f"{_LAB_PATH}/hosts", reading.hosts, "viewer", _READ_SCOPE, documents.HostList, problems=(404,)
+    ),
     Route(
         "GET",
-        f"{_LAB}/hosts/{{host}}",
+        f"{_LAB_PATH}/hosts/{{host}}",
         reading.host,
         "viewer",
-        _READ,
+        _READ_SCOPE,
         documents.HostDocument,
         problems=(404,),
     ),
     Route(
-        "GET", f"{_LAB}/switches", reading.switches, "viewer", _READ, documents.SwitchList, problems=(404,)
+        "GET",
+        f"{_LAB_PATH}/switches",
+        reading.switches,
+        "viewer",
+        _READ_SCOPE,
+        documents.SwitchList,
+        problems=(404,),
     ),
     Route(
         "GET",
-        f"{_LAB}/switches/{{switch}}",
+        f"{_LAB_PATH}/switches/{{switch}}",
         reading.switch,
         "viewer",
-        _READ,
+        _READ_SCOPE,
         documents.SwitchDocument,
         problems=(404,),
     ),
     Route(
         "GET",
-        f"{_LAB}/topologies",
+        f"{_LAB_PATH}/topologies",
         reading.topologies,
         "viewer",
-        _READ,
+        _READ_SCOPE,
         documents.TopologyList,
         problems=(404,),
     ),
     Route(
         *(
             "GET",
-            f"{_LAB}/topologies/{{epoch}}",
+            f"{_LAB_PATH}/topologies/{{epoch}}",
             reading.topology,
             "viewer",
-            _READ,
+            _READ_SCOPE,
             documents.TopologyDocument,
         ),
         problems=(404,),
     ),
     Route(
         "GET",
-        f"{_LAB}/topology",
+        f"{_LAB_PATH}/topology",
         reading.current_topology,
         "viewer",
-        _READ,
+        _READ_SCOPE,
         documents.TopologyDocument,
         problems=(404,),
     ),
     Route(
         *(
             "PUT",
-            f"{_LAB}/topology",
+            f"{_LAB_PATH}/topology",
             changing.set_topology,
             "operator",
             "runs:write",
@@ -110,26 +118,54 @@ ROUTES: tuple[Route, ...] = (
         problems=(404, 412, 428, 429),
     ),
     Route(
-        "GET", f"{_LAB}/history", reading.history, "viewer", _READ, documents.HistoryDocument, problems=(404,)
+        "GET",
+        f"{_LAB_PATH}/history",
+        reading.history,
+        "viewer",
+        _READ_SCOPE,
+        documents.HistoryDocument,
+        problems=(404,),
     ),
     Route(
         "GET",
-        f"{_LAB}/operations",
+        f"{_LAB_PATH}/operations",
         reading.operations,
         "viewer",
-        _READ,
+        _READ_SCOPE,
         documents.OperationList,
         problems=(404,),
     ),
     Route(
-        "GET", f"{_LAB}/findings", reading.findings, "viewer", _READ, documents.FindingList, problems=(404,)
+        "GET",
+        f"{_LAB_PATH}/findings",
+        reading.findings,
+        "viewer",
+        _READ_SCOPE,
+        documents.FindingList,
+        problems=(404,),
     ),
-    Route("GET", f"{_LAB}/drift", reading.drift, "viewer", _READ, documents.DriftDocument, problems=(404,)),
-    Route("GET", f"{_LAB}/leases", changing.leases, "viewer", _READ, documents.LeaseList, problems=(404,)),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/drift",
+        reading.drift,
+        "viewer",
+        _READ_SCOPE,
+        documents.DriftDocument,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/leases",
+        changing.leases,
+        "viewer",
+        _READ_SCOPE,
+        documents.LeaseList,
+        problems=(404,),
+    ),
     Route(
         *(
             "POST",
-            f"{_LAB}/leases",
+            f"{_LAB_PATH}/leases",
             changing.request_lease,
             "operator",
             "leases:write",
@@ -138,23 +174,32 @@ ROUTES: tuple[Route, ...] = (
         ),
         problems=(404, 409),
     ),
-    Route("GET", _LEASE, changing.lease, "viewer", _READ, documents.LeaseDocument, problems=(404,)),
     Route(
-        *("PATCH", _LEASE, changing.extend_lease, "operator", "leases:write", documents.LeaseDocument),
+        "GET", _LEASE_PATH, changing.lease, "viewer", _READ_SCOPE, documents.LeaseDocument, problems=(404,)
+    ),
+    Route(
+        *("PATCH", _LEASE_PATH, changing.extend_lease, "operator", "leases:write", documents.LeaseDocument),
         problems=_LEASE_PROBLEMS,
     ),
     Route(
-        *("DELETE", _LEASE, changing.release_lease, "operator", "leases:write", documents.LeaseDocument),
+        *("DELETE", _LEASE_PATH, changing.release_lease, "operator", "leases:write", documents.LeaseDocument),
         problems=_LEASE_PROBLEMS,
     ),
     Route(
-        *("POST", f"{_LEASE}/break", changing.break_lease, "admin", "leases:write", documents.LeaseDocument),
+        *(
+            "POST",
+            f"{_LEASE_PATH}/break",
+            changing.break_lease,
+            "admin",
+            "leases:write",
+            documents.LeaseDocument,
+        ),
         problems=(404, 409, 423),
     ),
     Route(
         *(
             "PUT",
-            f"{_LAB}/maintenance",
+            f"{_LAB_PATH}/maintenance",
             changing.set_maintenance,
             "developer",
             "labs:write",
@@ -165,7 +210,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         *(
             "DELETE",
-            f"{_LAB}/maintenance",
+            f"{_LAB_PATH}/maintenance",
             changing.clear_maintenance,
             "developer",
             "labs:write",
@@ -175,7 +220,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "PUT",
-        f"{_LAB}/stop",
+        f"{_LAB_PATH}/stop",
         changing.stop_lab,
         "viewer",
         "labs:stop",
@@ -184,7 +229,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "DELETE",
-        f"{_LAB}/stop",
+        f"{_LAB_PATH}/stop",
         changing.release_stop,
         "operator",
         "labs:stop",

@@ -20,14 +20,14 @@ import sqlalchemy as sa
 from testbed.operate.engine.planned import now
 from testbed.service.access import Identity
 from testbed.service_errors import KeyReused, NotFound, RunEnded, TooManyRuns
-from testbed.storage.audit import Entry, append
+from testbed.storage.audit import AuditEntry, append
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import step_events, submitted_runs
 
 MAX_QUEUED = 8
 """Default number of runs of a user that may wait at the same time."""
-ENDED = ("done", "failed", "interrupted", "cancelled")
+ENDED_STATES = ("done", "failed", "interrupted", "cancelled")
 _MAX_MESSAGES_LENGTH = 20_000
 _STATE_BY_EXIT_CODE = {0: "done", 2: "done", 130: "interrupted"}
 
@@ -55,7 +55,7 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """True if the state is final."""
-        return self.state in ENDED
+        return self.state in ENDED_STATES
 
     def json(self) -> dict[str, Any]:
         """Return the run as a JSON document. `result` is the document that the command printed, or None for text."""
@@ -143,7 +143,7 @@ class RunStore:
                 "idempotency_key": user_key,
             }
             connection.execute(submitted_runs.insert().values(row))
-            append(connection, Entry(who, f"run {command}", lab, reason, plan, f"run {row['id']}"))
+            append(connection, AuditEntry(who, f"run {command}", lab, reason, plan, f"run {row['id']}"))
             _append_event(connection, row, "queued", {"command": command, "who": who.name, "why": reason})
             return _make_run(_read_row(connection, str(row["id"]))), True
 
@@ -218,9 +218,9 @@ class RunStore:
         """Withdraw a waiting run, or return a running one unchanged. Raises `NotFound` and `RunEnded`."""
         with self.database.transaction() as connection:
             row = _read_row(connection, run_id)
-            if row["state"] in ENDED:
+            if row["state"] in ENDED_STATES:
                 raise RunEnded(f"run {run_id} is already {row['state']}")
-            append(connection, Entry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
+            append(connection, AuditEntry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
             if row["state"] == "queued":
                 _update_row(connection, run_id, {"state": "cancelled", "finished": now()})
                 row = _read_row(connection, run_id)

@@ -22,7 +22,7 @@ from testbed.commands.declare import (
     output_file_option,
 )
 from testbed.commands.documents import EXIT_CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
-from testbed.commands.groups import INTERVAL, MovingCommand, parse_interval
+from testbed.commands.groups import INTERVAL_TEXT, MovingCommand, parse_interval
 from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
 
@@ -51,10 +51,10 @@ class CountThings(MovingCommand, Command[Count]):
     variants: ClassVar = {"deep": "moving"}
     kind: Annotated[str, argument("Which things.", "KIND")]
     last: Annotated[int | None, option("Only the last N.", metavar="N", least=1, most=9)] = None
-    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL)] = None
+    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL_TEXT)] = None
     plan: Annotated[Path | None, input_file_option("Things as planned.")] = None
     out: Annotated[Path | None, output_file_option("things.json", "Write them here.")] = None
-    every: Annotated[float | None, option("Go on.", text=INTERVAL, is_local=True)] = None
+    every: Annotated[float | None, option("Go on.", text=INTERVAL_TEXT, is_local=True)] = None
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
 
@@ -249,5 +249,9 @@ def test_what_is_not_an_interval_is_refused(text):
 
 
 def test_an_interval_is_read_as_it_was_written():
-    assert [INTERVAL.parse(INTERVAL.write(seconds)) for seconds in (1.0, 90.0, 3600.0)] == [1.0, 90.0, 3600.0]
-    assert isinstance(INTERVAL, Text)
+    assert [INTERVAL_TEXT.parse(INTERVAL_TEXT.write(seconds)) for seconds in (1.0, 90.0, 3600.0)] == [
+        1.0,
+        90.0,
+        3600.0,
+    ]
+    assert isinstance(INTERVAL_TEXT, Text)

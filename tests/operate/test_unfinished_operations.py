@@ -20,7 +20,7 @@ from testbed.lab.model import make_shard
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Observation, Problem, Round
-from testbed.operate.discovery.run import ROUNDS_KEPT, DiscoveryRecord
+from testbed.operate.discovery.run import MAX_ROUND_AGE, DiscoveryRecord
 from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.intent import find_replaced, load_intents
 from testbed.operate.journal import open_journal
@@ -299,8 +299,8 @@ def test_rounds_are_taken_over_for_an_hour_and_no_longer(journal, testbed12):
     (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     now = datetime.now(UTC)
     assert one.rounds_for(PROBLEM, now) == ((ROUND, SEEN),)
-    assert one.rounds_for(PROBLEM, now + ROUNDS_KEPT - timedelta(minutes=1)) != ()
-    assert one.rounds_for(PROBLEM, now + ROUNDS_KEPT + timedelta(minutes=1)) == ()
+    assert one.rounds_for(PROBLEM, now + MAX_ROUND_AGE - timedelta(minutes=1)) != ()
+    assert one.rounds_for(PROBLEM, now + MAX_ROUND_AGE + timedelta(minutes=1)) == ()
     assert one.rounds_for(replace(PROBLEM, nics=NICS[:1]), now) == ()
 
 

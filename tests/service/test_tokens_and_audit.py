@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 from testbed.service.access import ANONYMOUS
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.address import get_database_address
-from testbed.storage.audit import Entry, append, read_audit, verify
+from testbed.storage.audit import AuditEntry, append, read_audit, verify
 
 DAY = timedelta(days=1)
 
@@ -69,7 +69,7 @@ def log(service):
     """Five lines."""
     for number in range(5):
         with service.database.transaction() as connection:
-            append(connection, Entry(ANONYMOUS, f"action {number}", "lab", "why"))
+            append(connection, AuditEntry(ANONYMOUS, f"action {number}", "lab", "why"))
     service.database.close()
 
     def change(*statements):
@@ -109,7 +109,7 @@ def test_a_removed_line_shows(service, log, line):
 def test_a_line_goes_on_after_a_removed_end(service, log):
     log("delete from audit where number = 5")
     with service.database.transaction() as connection:
-        append(connection, Entry(ANONYMOUS, "later"))
+        append(connection, AuditEntry(ANONYMOUS, "later"))
 
     assert verify(get_database_address(service.runs_dir)).broken == 5
 
@@ -155,7 +155,7 @@ def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
     from testbed.cli.app import run_app
 
     with service.database.transaction() as connection:
-        append(connection, Entry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
+        append(connection, AuditEntry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
     run_app(["audit", "--runs-dir", str(service.runs_dir)])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("a\\n2 2026-11-28 root (admin) stop")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option, output_file_option
-from testbed.commands.design.workload import SEED, WorkloadCommand
+from testbed.commands.design.workload import SEED_OPTION, WorkloadCommand
 from testbed.commands.documents import EXIT_DONE, EXIT_INTERRUPTED, OMIT_NONE, Document
-from testbed.commands.groups import HOSTS_OF, SIMPLEX
+from testbed.commands.groups import HOSTS_OPTION, SIMPLEX_OPTION
 from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
 
@@ -145,11 +145,11 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
             is_local=True,
         ),
     ] = None
-    hosts_of: Annotated[str, HOSTS_OF] = ""
+    hosts_of: Annotated[str, HOSTS_OPTION] = ""
     rate_gbps: Annotated[
         float | None, option("Rate of one link; default: the lab's, else 100.", metavar="R")
     ] = None
-    simplex: Annotated[bool, SIMPLEX] = False
+    simplex: Annotated[bool, SIMPLEX_OPTION] = False
     device: Annotated[
         str, option("Device of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
     ] = "a100"
@@ -166,7 +166,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         bool,
         option("Recompute activations in the backward pass instead of keeping most of them.", "--recompute"),
     ] = False
-    seed: Annotated[int, SEED] = 0
+    seed: Annotated[int, SEED_OPTION] = 0
     steps: Annotated[
         int | None, option("Steps of each chain; default: 250, or 4000 beyond 32 servers.", least=0)
     ] = None

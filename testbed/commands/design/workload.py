@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.design.fabrics.kind import FabricOptions
     from testbed.design.workloads.choice import WorkloadChoice
 
-SEED = option("Random seed; the same seed gives the same answer.", least=0)
+SEED_OPTION = option("Random seed; the same seed gives the same answer.", least=0)
 DIRECT_DEGREE = 4
 """Default number of links of a server on fabrics that connect servers directly."""
 
@@ -209,7 +209,7 @@ class SimulationCommand(WorkloadCommand):
     hb_gbps: Annotated[
         float, option("Rate of a GPU inside its domain, each way.", metavar="R", least=1e-3)
     ] = HB_GBPS
-    seed: Annotated[int, SEED] = 0
+    seed: Annotated[int, SEED_OPTION] = 0
 
     def setting(
         self,

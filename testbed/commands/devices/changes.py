@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport, Snapshot
 
 _PORT_HELP = "By number or by name."
-_AFTER_ROBOT = "Wait until it is done, and read again. If it is never executed, remove it at the robot."
-_AFTER_PROVISIONING = (
+_ROBOT_HINT = "Wait until it is done, and read again. If it is never executed, remove it at the robot."
+_PROVISIONING_HINT = (
     "It is provisioned but not active: connect the same pair, which activates it, or use its input with "
     "`apply INPUT:OUTPUT --scope INPUTS`, which deletes it."
 )
@@ -156,7 +156,7 @@ def _find_dropped_circuits(
             actual=snapshot.connections,
             device=device.address,
             ports=list_ports(queued_pairs),
-            hint=_AFTER_ROBOT if device.capabilities.serial_robot else _AFTER_PROVISIONING,
+            hint=_ROBOT_HINT if device.capabilities.serial_robot else _PROVISIONING_HINT,
         )
     dropped_circuits = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
     if dropped_circuits and not replace:

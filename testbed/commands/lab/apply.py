@@ -15,8 +15,8 @@ from testbed.commands.context import CommandContext
 from testbed.commands.declare import input_file_option, option
 from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import (
-    INTERVAL,
-    TAKE_OVER,
+    INTERVAL_TEXT,
+    TAKE_OVER_OPTION,
     HostsChoice,
     HostsCommand,
     MovingCommand,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from testbed.operate.choice import DesignChoice
     from testbed.operate.confirmation import Confirmation
     from testbed.operate.model import LabPlan
-    from testbed.operate.session import BringUpReport, Change, LabSession, Note
+    from testbed.operate.session import AddNote, BringUpReport, Change, LabSession
 
 PROGRESS_AFTER_S = 1.0
 """Expected duration from which an apply shows its progress."""
@@ -68,7 +68,7 @@ class ApplyDocument(HostsFields):
 class Apply(MovingCommand, HostsCommand, TopologyCommand):
     """`testbed apply`."""
 
-    take_over: Annotated[bool, TAKE_OVER] = False
+    take_over: Annotated[bool, TAKE_OVER_OPTION] = False
     change: Annotated[
         Path | None,
         input_file_option("Apply this change of `testbed plan --out`, if the lab is unchanged since."),
@@ -84,7 +84,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
                 "e.g. 10m."
             ),
             metavar="TIME",
-            text=INTERVAL,
+            text=INTERVAL_TEXT,
         ),
     ] = None
 
@@ -206,16 +206,16 @@ class _Confirmation:
         cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
     ) -> _Confirmation:
         """Return the confirmation for `within_s`. Raises `NoEarlierEpoch` if no verified epoch precedes this one."""
-        from testbed.operate.session import APPLY, Change
+        from testbed.operate.session import APPLY_CHANGE, Change
 
-        change = APPLY
+        change = APPLY_CHANGE
         if within_s is not None:
             from testbed.operate.recovery.rollback import find_last_verified
 
             change = Change(confirm=(within_s, find_last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
-    def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
+    def arm(self, session: LabSession, report: BringUpReport, note: AddNote) -> None:
         """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return

@@ -17,7 +17,7 @@ from testbed.commands.documents import (
     UnfinishedOperation,
     describe_unfinished,
 )
-from testbed.commands.groups import TAKE_OVER, TopologyCommand
+from testbed.commands.groups import TAKE_OVER_OPTION, TopologyCommand
 from testbed.errors import UsageError
 
 
@@ -114,7 +114,7 @@ class PatchList(Document):
 class Plan(TopologyCommand):
     """`testbed plan`."""
 
-    take_over: Annotated[bool, TAKE_OVER] = False
+    take_over: Annotated[bool, TAKE_OVER_OPTION] = False
     patches: Annotated[bool, option("Print only the patch list; reads no device.", "--patch-list")] = False
     out: Annotated[
         Path | None, output_file_option("change.json", "Write the change here, for `testbed apply --change`.")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from testbed.operate.design import Design
     from testbed.operate.failure_rules import Gpu
     from testbed.operate.light import LossObservation
-    from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
+    from testbed.operate.repair import FindRoutes, LabRepair, RepairRecord, RepairResult
     from testbed.operate.session import LabSession
     from testbed.operate.unfinished import IncompleteOperation
 
@@ -296,7 +296,7 @@ def _find_earlier_repair(
     )
 
 
-def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, FindRoutes]:
     """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
     # Imported late, because it imports the models of workloads and most checks find nothing lost.
     from testbed.design.evaluation.job import find_routes_for, sum_by_pairs

@@ -16,7 +16,7 @@ from testbed.commands.documents import (
     UnfinishedOperation,
     yield_finding_lines,
 )
-from testbed.commands.groups import TAKE_OVER, HostsCommand, MovingCommand
+from testbed.commands.groups import TAKE_OVER_OPTION, HostsCommand, MovingCommand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Rollback(MovingCommand, HostsCommand):
             "Epoch to go back to; default: the verified epoch before the current one.", "[EPOCH]", least=1
         ),
     ] = None
-    take_over: Annotated[bool, TAKE_OVER] = False
+    take_over: Annotated[bool, TAKE_OVER_OPTION] = False
 
     def run(self, context: CommandContext) -> RollbackDocument:
         """Apply the earlier epoch and prove it. Raises `NoEarlierEpoch`, `RefusedToMove` and the devices' errors."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, UnfinishedOperation
-from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
+from testbed.commands.groups import DEADLINE_OPTION, RATE, SIZES_OPTION, HostsCommand, MovingCommand
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     """`testbed demo`."""
 
     role = None
-    sizes: Annotated[str, SIZES] = "1KiB:8MiB"
+    sizes: Annotated[str, SIZES_OPTION] = "1KiB:8MiB"
     rate_mbps: Annotated[float | None, RATE] = None
-    deadline_s: Annotated[float, DEADLINE] = 240.0
+    deadline_s: Annotated[float, DEADLINE_OPTION] = 240.0
     inference: Annotated[
         Path | None,
         option(

@@ -12,7 +12,7 @@ from testbed.commands.about import EpochFields, HostsFields, describe_epoch, des
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Document, key
-from testbed.commands.groups import DEADLINE, SIZES, HostsCommand, TopologyCommand
+from testbed.commands.groups import DEADLINE_OPTION, SIZES_OPTION, HostsCommand, TopologyCommand
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
 from testbed.measure.model import Timing
@@ -187,8 +187,8 @@ class Measure(
     interfaces: Annotated[
         str, option("Verbs devices for NCCL, e.g. qedr0,qedr1.", "--nccl-interfaces", metavar="NAMES")
     ] = ""
-    sizes: Annotated[str, SIZES] = "1KiB:8MiB"
-    deadline_s: Annotated[float, DEADLINE] = 60.0
+    sizes: Annotated[str, SIZES_OPTION] = "1KiB:8MiB"
+    deadline_s: Annotated[float, DEADLINE_OPTION] = 60.0
 
     def run(self, context: CommandContext) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
         """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.measure.trends.comparison import RunComparison
     from testbed.measure.trends.report import SeriesChange
 
-RUN = "Run id, the beginning of one, or `last`."
+RUN_HELP = "Run id, the beginning of one, or `last`."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,16 @@ class Difference:
     b: str
 
 
-COMPARED = ("configuration", "collective", "ranks", "size_bytes", "a_mbps", "b_mbps", "ratio", "clear")
+COMPARISON_COLUMNS = (
+    "configuration",
+    "collective",
+    "ranks",
+    "size_bytes",
+    "a_mbps",
+    "b_mbps",
+    "ratio",
+    "clear",
+)
 """Columns of the table of `runs compare`."""
 
 
@@ -179,7 +188,7 @@ class RunsComparison(TableDocument):
 
     def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """Return a row for each measurement that both runs have."""
-        return COMPARED, [
+        return COMPARISON_COLUMNS, [
             [
                 f"{row.topology}: {row.configuration}",
                 row.collective,
@@ -201,7 +210,7 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    a: Annotated[str, argument(RUN, "A")] = REQUIRED
+    a: Annotated[str, argument(RUN_HELP, "A")] = REQUIRED
     b: Annotated[str, argument("Run to compare with it.", "B")] = REQUIRED
 
     def run(self, context: CommandContext) -> RunsComparison:
@@ -382,7 +391,7 @@ class RunsExplain(Command[RunExplanation]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
+    run_id: Annotated[str, argument(RUN_HELP, "RUN")] = REQUIRED
 
     def run(self, context: CommandContext) -> RunExplanation:
         """Find what held up the run. Raises `ResultsError`."""
@@ -422,7 +431,7 @@ class Report(Command[ReportDocument]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
+    run_id: Annotated[str, argument(RUN_HELP, "RUN")] = REQUIRED
     out: Annotated[
         Path | None, output_file_option("report.html", "File to write; default: in the run's folder.")
     ] = None

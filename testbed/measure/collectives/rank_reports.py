@@ -12,7 +12,7 @@ from testbed.errors import CollectiveError, CollectiveTimeout
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.model import Lab
 
-MAX_NAMES = 4
+MAX_NAMED_HOSTS = 4
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class Diagnosis:
         named_hosts = [host for host in missing if host in self.reports.unstarted_hosts] or missing
         reasons = "; ".join(
             f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}"
-            for host in named_hosts[:MAX_NAMES]
+            for host in named_hosts[:MAX_NAMED_HOSTS]
         )
         summary = f"{len(named_hosts)} of {len(self.nodes)} ranks did not get ready"
         hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
@@ -131,19 +131,21 @@ class Diagnosis:
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
         if silent and self.reports.guards:
-            ranks = ", ".join(map(self._describe_rank, silent[:MAX_NAMES])) + _describe_rest(silent)
+            ranks = ", ".join(map(self._describe_rank, silent[:MAX_NAMED_HOSTS])) + _describe_rest(silent)
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {ranks} cannot be reached any more. Look at the management network "
                 f"and at these hosts; {self._describe_ending()}"
             )
         dark = list(self._describe_dark_links())
         if dark:
-            ranks = "; ".join(dark[:MAX_NAMES]) + _describe_rest(dark)
+            ranks = "; ".join(dark[:MAX_NAMED_HOSTS]) + _describe_rest(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
         if self.reports.deadline_passed:
             not_ready = [host for host in self.nodes if host not in self.reports.ready]
             unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done_hosts]
-            ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMES])) + _describe_rest(unfinished)
+            ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMED_HOSTS])) + _describe_rest(
+                unfinished
+            )
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks} waited although every NIC has "
                 f"carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
@@ -203,5 +205,5 @@ class Diagnosis:
 
 
 def _describe_rest(names: list[str]) -> str:
-    count = len(names) - MAX_NAMES
+    count = len(names) - MAX_NAMED_HOSTS
     return f" and {count} more" if count > 0 else ""

@@ -17,10 +17,10 @@ from typing import Literal
 
 from testbed.design.model import RingOrder
 
-_THREAD = re.compile(r"(?P<thread>\S+:\d+:\d+) \[-?\d+\] NCCL INFO (?P<said>.*\S)")
-_START = re.compile(r".*\bnranks (?P<ranks>\d+)\b.*\bcommId (?P<id>0x[0-9a-f]+)\b.* - Init START")
-_RING = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)$")
-_CHANNEL = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<cut>\s*\S*\.\.\.)?$")
+_THREAD_PATTERN = re.compile(r"(?P<thread>\S+:\d+:\d+) \[-?\d+\] NCCL INFO (?P<said>.*\S)")
+_START_PATTERN = re.compile(r".*\bnranks (?P<ranks>\d+)\b.*\bcommId (?P<id>0x[0-9a-f]+)\b.* - Init START")
+_RING_PATTERN = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)$")
+_CHANNEL_PATTERN = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<cut>\s*\S*\.\.\.)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def parse_rings(text: str) -> RingLog:
     sizes: dict[str, int] = {}
     channels: dict[tuple[str, int], _Channel] = {}
     for line in text.splitlines():
-        match = _THREAD.search(line)
+        match = _THREAD_PATTERN.search(line)
         if not match:
             continue
         thread, message = match["thread"], match["said"]
-        start = _START.match(message)
+        start = _START_PATTERN.match(message)
         if start:
             communicator_of[thread] = start["id"]
             sizes[start["id"]] = int(start["ranks"])
@@ -124,7 +124,7 @@ def find_ring_differences(
 
 
 def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, line: str) -> None:
-    neighbours, whole_ring = _RING.match(line), _CHANNEL.match(line)
+    neighbours, whole_ring = _RING_PATTERN.match(line), _CHANNEL_PATTERN.match(line)
     if neighbours:
         channel = channels.setdefault((communicator, int(neighbours["channel"])), _Channel())
         rank, predecessor, successor = (

@@ -41,7 +41,7 @@ from testbed.storage.owner import get_current_process
 
 LEASE_TTL_S = 60.0
 """Duration of the lease without a heartbeat. It expires this long after our machine has died."""
-Note = Callable[[str], None]
+AddNote = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class LeaseWatch:
 
 
 @dataclass(slots=True)
-class Light:
+class LightGrant:
     """The hosts of a program in the order of its ranks. They are open in `fleet`, and programs get `variables`.
 
     `design` is the topology in force on the hosts, or None if it is unknown. Its node i is `lab.hosts[i]`.
@@ -90,7 +90,7 @@ class Light:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _RankChoice:
     """Hosts of a program in the order of its ranks, and the design of `lab`, in force unless `must_be_patched`."""
 
     lab: Lab
@@ -112,8 +112,8 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
 
 @contextmanager
 def provide_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Note
-) -> Iterator[Light]:
+    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: AddNote
+) -> Iterator[LightGrant]:
     """Provide hosts with light, and restore them at the end of the block.
 
     Raises `LightDenied` if the lease or the light is not available. Raises errors such as `UsageError` and
@@ -131,7 +131,7 @@ def provide_light(
                 choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
                 variables = variables_for(choice.hosts)
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
-            light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
+            light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
                 leased_lab = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
                 stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, note))
@@ -160,7 +160,7 @@ def _lease_hosts(
     runs_dir: Path,
     store: LeaseStore,
     keeper: Keeper,
-    note: Note,
+    note: AddNote,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
     selected = get_selected_lease()
@@ -222,7 +222,7 @@ def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequen
 
 def _choose_light(
     lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen_names: tuple[str, ...]
-) -> _Choice:
+) -> _RankChoice:
     """Choose the topology of the hosts: the named topology, else the topology in force, else the default.
 
     Without a named topology, a single host and hosts under the user's lease are not patched.
@@ -247,22 +247,24 @@ def _choose_light(
         design_lab, design = build_intent_design(lab, current_intent)
         return _order_ranks(design_lab, design, must_be_patched=is_own, selected_hosts=chosen_names)
     if not is_own or len(chosen_names) == 1:
-        return _Choice(shard, shard.hosts)
+        return _RankChoice(shard, shard.hosts)
     design_lab, design, _ = state_design(shard, named_topology)
     return _order_ranks(design_lab, design, must_be_patched=True)
 
 
 def _order_ranks(
     lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
-) -> _Choice:
+) -> _RankChoice:
     """Return a choice whose ranks follow a ring of the topology. `selected_hosts` restricts it to these hosts."""
     ranks = program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
-    return _Choice(lab, hosts, design, must_be_patched)
+    return _RankChoice(lab, hosts, design, must_be_patched)
 
 
 @contextmanager
-def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: Note) -> Iterator[None]:
+def _patch(
+    light: LightGrant, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: AddNote
+) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
     lease, start_s = light.watch.lease, time.monotonic()
     with deny_light(), open_under_lease(leased_lab, runs_dir, lease) as session:
@@ -297,7 +299,7 @@ def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: 
 
 
 @contextmanager
-def _ignore_first_interrupt(note: Note) -> Iterator[None]:
+def _ignore_first_interrupt(note: AddNote) -> Iterator[None]:
     """Ignore the first Ctrl-C in the block. The second raises, and the keeper process does the rest."""
     if threading.current_thread() is not threading.main_thread():
         yield

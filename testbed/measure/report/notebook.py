@@ -14,7 +14,7 @@ from typing import Any
 from testbed.measure.model import Timing
 from testbed.measure.report.chart import Series, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
-from testbed.measure.report.style import STYLE
+from testbed.measure.report.style import PAGE_STYLE
 from testbed.measure.report.tables import table
 from testbed.measure.report.topology import draw_topology
 from testbed.measure.results.records import StoredTopology
@@ -32,7 +32,7 @@ def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
     title = type(document).__name__.removesuffix("Document")
     badge = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
     parts = [tag("h3", badge, title), *_draw_figures(document), *_list_tables(document, as_json)]
-    page = join(tag("style", Markup(STYLE)), *parts)
+    page = join(tag("style", Markup(PAGE_STYLE)), *parts)
     frame = f"width:100%;height:{HEIGHT_PX}px;border:0"
     return f'<iframe srcdoc="{escape(page)}" style="{frame}" title="{escape(title)}"></iframe>'
 

@@ -28,7 +28,7 @@ from testbed.operate.journal import Journal, open_journal
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
 
-Note = Callable[[str], object]
+AddNote = Callable[[str], object]
 PHASE = "shared jobs"
 
 
@@ -46,7 +46,7 @@ class HostRun:
 
 @contextmanager
 def open_in_force(
-    lab_file: Path, placement: Placement, runs_dir: Path, note: Note
+    lab_file: Path, placement: Placement, runs_dir: Path, note: AddNote
 ) -> Iterator[tuple[LabSession, Design, Journal, str]]:
     """Yield (session, design, journal, kind of hosts) of a running lab. Start a simulated lab if it is down.
 
@@ -86,7 +86,7 @@ def open_in_force(
 
 
 def run_on_hosts(
-    lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, note: Note
+    lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, note: AddNote
 ) -> tuple[str, list[MeasuredJob]]:
     """Run the jobs, and record rows as soon as they are measured. Return the id of the run and its rows."""
     check_permission(load_lab(lab_file), really_move)

@@ -35,21 +35,21 @@ from testbed.storage.reading import read_rows
 if TYPE_CHECKING:
     import duckdb
 
-_TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
+_DUCKDB_TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
 TABLES_HINT = "see `testbed runs query --help` for the tables"
-MAX_SECONDS, MAX_MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
+MAX_QUERY_S, MAX_MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
 """Limits of a statement on time, memory and rows, because others use the machine too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """Result of a statement: column names and rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
 
-def query_runs(runs_dir: str | Path, statement: str) -> Answer:
+def query_runs(runs_dir: str | Path, statement: str) -> QueryResult:
     """Run a SQL statement on the tables of all runs, `epochs` and `losses`, and return its result.
 
     Raises `ResultsError` if DuckDB is not installed, for a file that cannot be read, for invalid SQL, and for a
@@ -76,7 +76,9 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             )
             epochs = [{"lab": lab, **epoch} for lab in labs for epoch in load_history(store.path, lab)]
             _create_from_rows(connection, "epochs", _EPOCHS, epochs)
-            _create_from_rows(connection, "losses", _LOSSES, _read_database(store, "select * from losses"))
+            _create_from_rows(
+                connection, "losses", _LOSS_SCHEMA, _read_database(store, "select * from losses")
+            )
             connection.execute(f"set memory_limit = '{MAX_MEMORY_MB}MB'")
             connection.execute(f"set max_temp_directory_size = '{MAX_MEMORY_MB}MB'")
             # The files are loaded now: the user's statement must neither read files nor undo these limits.
@@ -86,7 +88,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             raise ResultsError(
                 f"the runs in {runs_dir} cannot be read: {error}. Move away the file that it names"
             ) from error
-        timer = threading.Timer(MAX_SECONDS, connection.interrupt)
+        timer = threading.Timer(MAX_QUERY_S, connection.interrupt)
         timer.start()
         try:
             result = connection.execute(statement)
@@ -94,7 +96,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             rows = result.fetchmany(MAX_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
-                f"the statement took longer than {MAX_SECONDS:g} s and was stopped; {TABLES_HINT}"
+                f"the statement took longer than {MAX_QUERY_S:g} s and was stopped; {TABLES_HINT}"
             ) from error
         except duckdb.OutOfMemoryException as error:
             raise ResultsError(
@@ -108,7 +110,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
         raise ResultsError(
             f"the statement has more than {MAX_ROWS:,} rows: end it with `limit`, or aggregate"
         )
-    return Answer(columns, tuple(rows))
+    return QueryResult(columns, tuple(rows))
 
 
 def _import_duckdb() -> Any:
@@ -119,15 +121,16 @@ def _import_duckdb() -> Any:
     return duckdb
 
 
-_TEXT, _NUMBER = pa.string(), pa.float64()
+_TEXT_TYPE, _NUMBER_TYPE = pa.string(), pa.float64()
 _EPOCHS = pa.schema(
-    {"lab": _TEXT, "id": pa.int64(), "verified": pa.bool_()}
-    | dict.fromkeys(("operation", "kind", "state", "at", "who", "why"), _TEXT)
+    {"lab": _TEXT_TYPE, "id": pa.int64(), "verified": pa.bool_()}
+    | dict.fromkeys(("operation", "kind", "state", "at", "who", "why"), _TEXT_TYPE)
 )
-_LOSSES = pa.schema(
-    {"lab": _TEXT, "place": _TEXT} | dict.fromkeys(("taken_s", "loss_db", "intent_db", "power_dbm"), _NUMBER)
+_LOSS_SCHEMA = pa.schema(
+    {"lab": _TEXT_TYPE, "place": _TEXT_TYPE}
+    | dict.fromkeys(("taken_s", "loss_db", "intent_db", "power_dbm"), _NUMBER_TYPE)
 )
-_RUN_ID = pa.field("run_id", _TEXT)
+_RUN_ID = pa.field("run_id", _TEXT_TYPE)
 
 
 def _read_database(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
@@ -171,7 +174,7 @@ def _create_from_files(
 def _create_from_rows(
     connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    columns = ", ".join(f'"{field.name}" {_TYPES[field.type]}' for field in schema)
+    columns = ", ".join(f'"{field.name}" {_DUCKDB_TYPES[field.type]}' for field in schema)
     connection.execute(f"create table {table} ({columns})")
     _add_rows(connection, table, schema, rows)
 

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from testbed.offload.workloads.timed import TimedStep
 
-SIDE = 64
+SIDE_PIXELS = 64
 
 
 class Digits:
@@ -34,11 +34,11 @@ def augment(element: tuple[Any, int]) -> tuple[Any, int]:
     image, label = element
     angle = np.random.uniform(-15, 15) * np.pi / 180  # noqa: NPY002 - the generator that a loader seeds
     shift = np.random.uniform(-4, 4, 2)  # noqa: NPY002
-    rows, columns = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32) - (SIDE - 1) / 2
+    rows, columns = np.mgrid[0:SIDE_PIXELS, 0:SIDE_PIXELS].astype(np.float32) - (SIDE_PIXELS - 1) / 2
     source_rows = np.cos(angle) * rows - np.sin(angle) * columns + shift[0]
     source_columns = np.sin(angle) * rows + np.cos(angle) * columns + shift[1]
     source_indices = [
-        np.clip((coordinates / SIDE + 0.5) * 8, 0, 7).astype(np.int64)
+        np.clip((coordinates / SIDE_PIXELS + 0.5) * 8, 0, 7).astype(np.int64)
         for coordinates in (source_rows, source_columns)
     ]
     large = image[source_indices[0], source_indices[1]]

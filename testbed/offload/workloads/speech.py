@@ -10,8 +10,8 @@ import numpy as np
 from testbed.offload.workloads.timed import TimedStep
 
 RATE_HZ = 16000
-SECONDS = 2
-COUNT = 512
+UTTERANCE_S = 2
+UTTERANCE_COUNT = 512
 BANDS = 80
 
 
@@ -20,11 +20,11 @@ class Utterances:
 
     def __len__(self) -> int:
         """Return the number of utterances."""
-        return COUNT
+        return UTTERANCE_COUNT
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """Return the samples of an utterance and its class."""
-        times = np.arange(RATE_HZ * SECONDS) / RATE_HZ
+        times = np.arange(RATE_HZ * UTTERANCE_S) / RATE_HZ
         pitch = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times)
         phase = 2 * np.pi * np.cumsum(pitch) / RATE_HZ
         sound = sum(np.sin(number * phase) / number for number in range(1, 6))

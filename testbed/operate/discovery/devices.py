@@ -19,14 +19,14 @@ from testbed.lab.hosts.forwarding import read_macs
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.apply import apply_plan
-from testbed.operate.discovery.model import NicName, Observation, Port, Round
+from testbed.operate.discovery.model import NicKey, Observation, Port, Round
 from testbed.operate.model import LabPlan, SwitchPlan
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
     from testbed.operate.journal import Journal
 
-_NOTHING = Wiring(0, 0, simplex=True, links=())
+_NO_WIRING = Wiring(0, 0, simplex=True, links=())
 
 
 class Devices:
@@ -51,7 +51,7 @@ class Devices:
         self._journal = journal
         self._settle_s = settle_s
         self._own_circuits: set[tuple[Port, Port]] = set()
-        self._down_nics: frozenset[NicName] = frozenset()
+        self._down_nics: frozenset[NicKey] = frozenset()
         self.circuit_changes = 0
 
     def read_held(self) -> dict[Port, Port]:
@@ -77,7 +77,7 @@ class Devices:
         self._own_circuits = set(circuits)
         self._patch({})
 
-    def find_down_interfaces(self) -> frozenset[NicName]:
+    def find_down_interfaces(self) -> frozenset[NicKey]:
         """Return the NICs that are administratively down.
 
         Raises `HostError` if an interface does not exist or carries the management address.
@@ -101,7 +101,7 @@ class Devices:
             }
         return frozenset(down_nics)
 
-    def set_interfaces(self, nics: Collection[NicName], *, up: bool) -> None:
+    def set_interfaces(self, nics: Collection[NicKey], *, up: bool) -> None:
         """Set NICs up or down, on all hosts in parallel. Raises `HostError`."""
         lines_by_host: dict[str, list[str]] = {}
         for host, nic in sorted(nics):
@@ -155,7 +155,7 @@ class Devices:
             ),
         )
 
-    def restore(self, down_nics: Collection[NicName]) -> None:
+    def restore(self, down_nics: Collection[NicKey]) -> None:
         """Remove the circuits of the discovery, set the NICs in `down` down and all others up."""
         try:
             self._patch({})
@@ -180,7 +180,7 @@ class Devices:
             return
         with ThreadPoolExecutor(max_workers=max(1, len(self._switches))) as pool:
             parts = tuple(pool.map(lambda name: self._plan_switch(name, circuits), self._switches))
-        plan = LabPlan(_NOTHING, (), tuple(part for part in parts if part.steps))
+        plan = LabPlan(_NO_WIRING, (), tuple(part for part in parts if part.steps))
         self._own_circuits |= target  # a failed apply may leave circuits of both
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)

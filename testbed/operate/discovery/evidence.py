@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from testbed.operate.discovery.model import (
     FibreResult,
     History,
-    NicName,
+    NicKey,
     NicResult,
     Observation,
     Port,
@@ -28,7 +28,7 @@ from testbed.operate.discovery.model import (
     Round,
 )
 
-Ports = dict[NicName, set[Port]]
+Ports = dict[NicKey, set[Port]]
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Evidence:
     history: History
     transmit: Ports = field(default_factory=dict)
     receive: Ports = field(default_factory=dict)
-    sends: set[NicName] = field(default_factory=set)
-    receives: set[NicName] = field(default_factory=set)
+    sends: set[NicKey] = field(default_factory=set)
+    receives: set[NicKey] = field(default_factory=set)
     lit: list[dict[Port, bool]] = field(default_factory=list)
     follows: set[Port] = field(default_factory=set)
 
@@ -71,21 +71,21 @@ class Evidence:
         sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
         return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
 
-    def find_input(self, nic: NicName) -> Port | None:
+    def find_input(self, nic: NicKey) -> Port | None:
         """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
         ports = self.transmit[nic]
         return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
 
-    def find_output(self, nic: NicName) -> Port | None:
+    def find_output(self, nic: NicKey) -> Port | None:
         """Return the output from which a NIC receives, or None if it is not known."""
         ports = self.receive[nic]
         return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
 
-    def known_inputs(self) -> dict[Port, NicName]:
+    def known_inputs(self) -> dict[Port, NicKey]:
         """Return the inputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.find_input(nic))}
 
-    def known_outputs(self) -> dict[Port, NicName]:
+    def known_outputs(self) -> dict[Port, NicKey]:
         """Return the outputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.find_output(nic))}
 
@@ -121,8 +121,8 @@ class Evidence:
         self,
         this_round: Round,
         observation: Observation,
-        listeners: dict[Port, NicName],
-        owners: dict[Port, NicName],
+        listeners: dict[Port, NicKey],
+        owners: dict[Port, NicKey],
     ) -> Iterator[tuple[Port, bool]]:
         for port in self.problem.inputs:
             output = this_round.circuits.get(port)
@@ -182,7 +182,7 @@ class Evidence:
 
         Light through the same circuit does not change while all NICs are on, so the NIC is not at that output.
         """
-        carriers: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
+        carriers: dict[tuple[NicKey, Port, Port], set[bool]] = defaultdict(set)
         for this_round, observation in self.history:
             for port, output in this_round.circuits.items() if not this_round.down_nics else ():
                 for nic, has_carrier in observation.carriers.items():
@@ -200,7 +200,7 @@ class Evidence:
                 self.transmit[candidates[0]] &= {port}
                 self.sends.update(candidates)
 
-    def _exclude_settled_ports(self, ports: Ports, alive: set[NicName]) -> None:
+    def _exclude_settled_ports(self, ports: Ports, alive: set[NicKey]) -> None:
         """Exclude a port that certainly belongs to one fibre from all other fibres."""
         settled_ports = {
             port: nic

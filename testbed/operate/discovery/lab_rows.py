@@ -10,15 +10,15 @@ from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 from testbed.lab.wired_file import WiredRow, write_wired_text
-from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicName, NicResult
+from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicKey, NicResult
 
-IN_USE = "in use: it received light before the discovery started"
+IN_USE_NOTE = "in use: it received light before the discovery started"
 
 
-def make_rows(result: DiscoveryResult) -> dict[NicName, WiredRow]:
+def make_rows(result: DiscoveryResult) -> dict[NicKey, WiredRow]:
     """Return the row of every NIC of the discovery: its ports, or the reason why it cannot be used."""
     rows = {nic.nic: _make_row(nic) for nic in result.nics}
-    return rows | {nic: WiredRow(unused=IN_USE) for nic in result.busy_nics}
+    return rows | {nic: WiredRow(unused=IN_USE_NOTE) for nic in result.busy_nics}
 
 
 def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
@@ -58,7 +58,7 @@ def _describe_fibre(direction: str, fibre: FibreResult) -> str:
     return f"the {direction} fibre is {fibre.verdict}{possible_ports}"
 
 
-def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
+def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicKey, WiredRow]) -> bool:
     """Return whether a lab that was read back from a written file equals `lab` with these rows."""
     return _collect_wiring(written_lab) == _collect_wiring(_wire(lab, rows))
 
@@ -75,11 +75,11 @@ def _collect_wiring(lab: Lab) -> list[object]:
     return [fibre_ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
-def _wire(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:
+def _wire(lab: Lab, rows: dict[NicKey, WiredRow]) -> Lab:
     return replace(lab, hosts=tuple(_wire_host(host, rows) for host in lab.hosts))
 
 
-def _wire_host(host: LabHost, rows: dict[NicName, WiredRow]) -> LabHost:
+def _wire_host(host: LabHost, rows: dict[NicKey, WiredRow]) -> LabHost:
     nics = [
         (_wire_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
         for nic in host.nics

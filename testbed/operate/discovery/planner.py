@@ -16,19 +16,19 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.operate.discovery.evidence import Evidence
-from testbed.operate.discovery.model import NicName, NicResult, Observation, Port, Problem, Round
+from testbed.operate.discovery.model import NicKey, NicResult, Observation, Port, Problem, Round
 
-Rounds = Generator[Round, Observation, Evidence]
+RoundGenerator = Generator[Round, Observation, Evidence]
 _MAX_IDLE_ROUNDS = 3
 
 
-def plan_rounds(problem: Problem, *, limit: int) -> Rounds:
+def plan_rounds(problem: Problem, *, limit: int) -> RoundGenerator:
     """Yield rounds until every fibre is found or dead, nothing more can be learnt, or `limit` is reached.
 
     Send the observation of each round to the generator; its return value is the evidence. The same observations give
     the same rounds.
     """
-    search = _Search(problem, limit)
+    search = _BlockSearch(problem, limit)
     yield from search.run()
     return search.evidence
 
@@ -55,7 +55,7 @@ def max_rounds(problem: Problem) -> int:
 
 
 @dataclass
-class _Search:
+class _BlockSearch:
     problem: Problem
     limit: int
     history: list[tuple[Round, Observation]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class _Search:
         monitored = {port for light in self.evidence.lit[-1:] for port in light}
         return bool(unidentified_inputs & monitored) and bool(self._find_unknown_transmitters())
 
-    def _find_unknown_transmitters(self) -> list[NicName]:
+    def _find_unknown_transmitters(self) -> list[NicKey]:
         return [nic.nic for nic in self._get_results() if nic.transmit.verdict == "uncertain"]
 
     def _run_laser_code(self) -> Generator[Round, Observation, None]:
@@ -193,7 +193,7 @@ class _RoundCircuits:
         self._targets.pop(target, None)
         self._unnamed_inputs = [port for port in self._unnamed_inputs if port != source]
 
-    def light(self, nic: NicName) -> bool:
+    def light(self, nic: NicKey) -> bool:
         """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
         output = self._evidence.find_output(nic)
         if output is None or output in self._used_outputs:

@@ -2,8 +2,8 @@
 
 The journal records circuits before they are made, and the observation of every round. After a crash, the next discovery
 of the lab removes the recorded circuits, and continues after the last recorded round. A discovery that failed but
-restored the lab has the state `stopped`, and its rounds are reused too. Rounds older than `ROUNDS_KEPT` are not reused,
-because somebody may have moved fibres since.
+restored the lab has the state `stopped`, and its rounds are reused too. Rounds older than `MAX_ROUND_AGE` are not
+reused, because somebody may have moved fibres since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.operate.discovery.evidence import Evidence
 from testbed.operate.discovery.model import (
     DiscoveryResult,
     History,
-    NicName,
+    NicKey,
     Observation,
     Port,
     Problem,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from testbed.operate.journal import Journal
 
 
-ROUNDS_KEPT = timedelta(hours=1)
-Pair = tuple[Port, Port]
+MAX_ROUND_AGE = timedelta(hours=1)
+Circuit = tuple[Port, Port]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class UnfinishedDiscovery:
 
     id: str
     problem: dict[str, Any]
-    down_nics: frozenset[NicName]
-    states: tuple[frozenset[Pair], frozenset[Pair]]
+    down_nics: frozenset[NicKey]
+    states: tuple[frozenset[Circuit], frozenset[Circuit]]
     rounds: History
     is_restored: bool = False
 
-    def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
+    def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Circuit], bool]:
         """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
         It made them if they are exactly its circuits before or after its last change. Otherwise somebody else has
@@ -66,7 +66,7 @@ class UnfinishedDiscovery:
 
     def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
         """Return its rounds if its problem is the same and its first round is recent, or else ()."""
-        oldest_start = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
+        oldest_start = ((now or datetime.now(UTC)) - MAX_ROUND_AGE).isoformat(timespec="microseconds")
         is_recent = bool(self.rounds) and self.rounds[0][1].time_text >= oldest_start
         return self.rounds if is_recent and self.problem == _render_problem(problem) else ()
 
@@ -78,7 +78,7 @@ class DiscoveryRecord:
         self._journal = journal
         self._lab = lab
         self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        self._circuits: frozenset[Pair] = frozenset()
+        self._circuits: frozenset[Circuit] = frozenset()
         self._rounds: list[Any] = []
 
     def find_unfinished(self) -> tuple[UnfinishedDiscovery, ...]:
@@ -92,7 +92,7 @@ class DiscoveryRecord:
             _parse_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner)
         )
 
-    def begin(self, problem: Problem, down: Collection[NicName]) -> None:
+    def begin(self, problem: Problem, down: Collection[NicKey]) -> None:
         """Store the problem, and the NICs that were down before."""
         values = {
             "id": self._id,
@@ -183,7 +183,7 @@ def _make_pair(words: Any) -> Any:
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
-    heard_names: dict[NicName, tuple[NicName, ...]] = {
+    heard_names: dict[NicKey, tuple[NicKey, ...]] = {
         _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
@@ -205,11 +205,11 @@ def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-Note = Callable[[str], None]
+AddNote = Callable[[str], None]
 
 
 def discover(
-    devices: Devices, record: DiscoveryRecord, note: Note = lambda _text: None, *, limit: int | None = None
+    devices: Devices, record: DiscoveryRecord, note: AddNote = lambda _text: None, *, limit: int | None = None
 ) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
@@ -250,7 +250,7 @@ def discover(
     )
 
 
-def _find_nics_without_fibres(lab: Lab) -> tuple[NicName, ...]:
+def _find_nics_without_fibres(lab: Lab) -> tuple[NicKey, ...]:
     return tuple(
         (host.name, nic.name)
         for host in lab.hosts
@@ -283,9 +283,7 @@ def _remove_leftovers(
     return tuple(notes)
 
 
-def _split_busy(
-    devices: Devices, nics: tuple[NicName, ...]
-) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
+def _split_busy(devices: Devices, nics: tuple[NicKey, ...]) -> tuple[tuple[NicKey, ...], tuple[NicKey, ...]]:
     """Return the free NICs and the busy NICs, which already receive light."""
     report = devices.probe()
     busy_nics = {nic for nic, nic_report in report.nics.items() if nic_report.carrier}
@@ -300,7 +298,7 @@ def _search(
     record: DiscoveryRecord,
     problem: Problem,
     history: History,
-    note: Note,
+    note: AddNote,
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)

@@ -21,7 +21,7 @@ from testbed.operate.engine.planned import now
 from testbed.operation_errors import OperationStopped
 from testbed.storage.owner import get_current_person
 
-SendCheck = Callable[[], None]
+CheckSending = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
 
 _interrupt_requested = threading.Event()

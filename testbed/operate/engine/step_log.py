@@ -10,15 +10,15 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
 from testbed.operate.engine.planned import PlannedStep, now, render_circuits
-from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replay_events
+from testbed.operate.engine.transitions import OPEN_STATES, StepEvent, StepState, next_state, replay_events
 from testbed.storage.owner import get_current_run
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
-SETTLED_LATER = "judged by a read after the operation had ended"
+SETTLED_LATER_REASON = "judged by a read after the operation had ended"
 """Reason of a step whose outcome was read later, so that its times do not show the speed of the device."""
-Key = tuple[str, int]
+StepKey = tuple[str, int]
 """A step of an operation: device and ordinal."""
 
 _EVENT_OF_STATUS = {
@@ -71,7 +71,7 @@ class StepLog:
     def close(
         self,
         operation: str,
-        outcomes: Mapping[Key, tuple[Status, str | None]],
+        outcomes: Mapping[StepKey, tuple[Status, str | None]],
         *,
         is_refused: bool = False,
         reason: str = "",
@@ -92,7 +92,7 @@ class StepLog:
     def give_up(self, operation: str, reason: str) -> None:
         """Store the outcome of all open steps of an operation as unknown."""
         with self._transaction() as connection:
-            open_keys = _select_keys(connection, operation, OPEN)
+            open_keys = _select_keys(connection, operation, OPEN_STATES)
             _close(connection, operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
     def apply_event(
@@ -109,10 +109,10 @@ class StepLog:
                     )
         return len(keys)
 
-    def replay(self, operation: str) -> dict[Key, StepState]:
+    def replay(self, operation: str) -> dict[StepKey, StepState]:
         """Return the state of each step by replaying the stored events. Raises `TransitionError` if one is invalid."""
         query = sa.select(transitions).where(transitions.c.operation == operation).order_by("number")
-        events_by_step: dict[Key, list[StepEvent]] = {}
+        events_by_step: dict[StepKey, list[StepEvent]] = {}
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
                 events_by_step.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
@@ -124,7 +124,7 @@ class StepLog:
 def _close(
     connection: sa.Connection,
     operation: str,
-    outcomes: Mapping[Key, tuple[Status, str | None]],
+    outcomes: Mapping[StepKey, tuple[Status, str | None]],
     *,
     is_refused: bool = False,
     reason: str = "",
@@ -163,7 +163,7 @@ def _insert(connection: sa.Connection, operation: str, step: PlannedStep) -> Non
     connection.execute(sa.insert(steps).values(values))
 
 
-def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterable[StepEvent]) -> None:
+def _advance(connection: sa.Connection, operation: str, key: StepKey, events: Iterable[StepEvent]) -> None:
     state = _read_state(connection, operation, key)
     for event in events:
         state = next_state(state, event)
@@ -173,13 +173,13 @@ def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterab
     connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 
 
-def _read_state(connection: sa.Connection, operation: str, key: Key) -> StepState:
+def _read_state(connection: sa.Connection, operation: str, key: StepKey) -> StepState:
     return StepState(
         connection.execute(sa.select(steps.c.state).where(_match_step(operation, key))).scalar_one()
     )
 
 
-def _select_keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:
+def _select_keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[StepKey]:
     names = [state.value for state in states]
     query = (
         sa.select(steps.c.switch, steps.c.ordinal)
@@ -189,5 +189,5 @@ def _select_keys(connection: sa.Connection, operation: str, states: Iterable[Ste
     return [(row.switch, row.ordinal) for row in connection.execute(query)]
 
 
-def _match_step(operation: str, key: Key) -> sa.ColumnElement[bool]:
+def _match_step(operation: str, key: StepKey) -> sa.ColumnElement[bool]:
     return (steps.c.operation == operation) & (steps.c.switch == key[0]) & (steps.c.ordinal == key[1])

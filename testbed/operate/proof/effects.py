@@ -50,7 +50,7 @@ class InterruptedState:
 
 
 @dataclass(frozen=True)
-class Effects:
+class StoredEffects:
     """Unfinished operations, compared with the evidence of one proof.
 
     An apply explains differences only if its topology is being verified. A discovery explains its circuits.

@@ -98,7 +98,7 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
     explains missing routes with this source. A host that holds nothing of the plan, or another plan, is one finding.
     """
     comparison = _Comparison(lab, host, planned, state)
-    checks = (check for check in CHECKS if check.of_bare_hosts or not comparison.is_bare)
+    checks = (check for check in HOST_CHECKS if check.of_bare_hosts or not comparison.is_bare)
     return tuple(finding for check in checks for finding in check.judge(comparison))
 
 
@@ -470,7 +470,7 @@ class HostCheck:
     of_bare_hosts: bool = False
 
 
-CHECKS = (
+HOST_CHECKS = (
     HostCheck(
         _judge_interfaces,
         (MISSING_INTERFACE, INTERFACE_DOWN, WRONG_MASTER, WRONG_MTU, WRONG_RATE),
@@ -486,4 +486,4 @@ CHECKS = (
 )
 """Every check of a host, in the order of its findings."""
 
-KINDS = tuple(kind for check in CHECKS for kind in check.kinds)
+KINDS = tuple(kind for check in HOST_CHECKS for kind in check.kinds)

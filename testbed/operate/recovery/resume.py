@@ -32,18 +32,18 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.order import order_steps
 from testbed.operate.engine.planned import SwitchGoal, render_circuits
-from testbed.operate.engine.step_log import SETTLED_LATER
-from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
+from testbed.operate.engine.step_log import SETTLED_LATER_REASON
+from testbed.operate.engine.transitions import OPEN_STATES, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import list_circuits
 from testbed.operate.recovery.records import OperationRecord, StepRecord, find_operation, load_operations
 from testbed.operate.repair import LabRepair, carry_out_detours, describe_unexpected_circuits
-from testbed.operate.session import Change, LabSession, Note
+from testbed.operate.session import AddNote, Change, LabSession
 from testbed.operate.unfinished import IncompleteOperation, find_unfinished_operations
 from testbed.operation_errors import NoSuchOperation, OperationRunning, OperationSuperseded
 
 _NO_WIRING = Wiring(0, 0, simplex=True, links=())
-_UNSETTLED_STATES = OPEN | {StepState.UNKNOWN}
+_UNSETTLED_STATES = OPEN_STATES | {StepState.UNKNOWN}
 Pair = tuple[int, int]
 POLL_PAUSES_S = (0.05, 1.0)
 """First and longest pause in seconds between two reads of a robot that has pending moves."""
@@ -102,7 +102,7 @@ def resume(
     session: LabSession,
     unfinished: IncompleteOperation,
     design: Design | None,
-    note: Note = lambda _text: None,
+    note: AddNote = lambda _text: None,
 ) -> ResumeResult:
     """Resume an operation. `design` is the design of its epoch, or None without an epoch.
 
@@ -184,7 +184,9 @@ def _settle(
         if step.change == "circuits" and is_unsettled(step):
             status = judge_step(step, snapshots[step.device], in_doubt=in_doubt)
             read_back = render_circuits(snapshots[step.device].connections)
-            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER)
+            log.close(
+                record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER_REASON
+            )
     if not in_doubt:
         log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "lab_repair again")
 
@@ -283,7 +285,7 @@ def resume_detours(
     session: LabSession,
     unfinished: IncompleteOperation,
     lab_repair: LabRepair | None,
-    note: Note = lambda _text: None,
+    note: AddNote = lambda _text: None,
 ) -> ResumeResult:
     """Resume a repair that only installs detours. `lab_repair` is the plan for the fibres that are lost now, or None.
 

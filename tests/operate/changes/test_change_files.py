@@ -28,7 +28,7 @@ from testbed.operate.durations import Durations
 from testbed.operate.intent import TopologySource
 from testbed.operate.plan import plan_lab
 from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched_elements
-from testbed.operate.session import READING, make_read_only
+from testbed.operate.session import READING_METHODS, make_read_only
 
 STATED = TopologySource("--simplex")
 
@@ -223,8 +223,8 @@ def test_a_reader_has_no_method_that_writes(switch):
 
     writing = {"execute", "apply", "connect", "disconnect", "set_attenuation", "shutter", "open", "close"}
     contract = {name for name, _ in getmembers(OpticalSwitch) if not name.startswith("_")}
-    assert contract == writing | set(READING)
-    for name in set(READING) - {"address", "capabilities"}:
+    assert contract == writing | set(READING_METHODS)
+    for name in set(READING_METHODS) - {"address", "capabilities"}:
         if not hasattr(switch, name):
             setattr(switch, name, len)
     reader = make_read_only(switch)
