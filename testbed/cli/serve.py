@@ -88,5 +88,5 @@ def serve(
         )
         sys.stdout.flush()
 
-    serve_labs(service, listener, ready, identify_by_either(service.tokens.identity, provider))
+    serve_labs(service, listener, ready, identify_by_either(service.tokens.identify, provider))
     return EXIT_DONE

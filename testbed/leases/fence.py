@@ -163,7 +163,7 @@ class Heartbeat:
         self._lease = lease
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._last_s = monotonic()
+        self._last_beat_s = monotonic()
 
     def beat(self) -> None:
         """Extend the lease if a third of its duration has passed since the last heartbeat.
@@ -173,8 +173,8 @@ class Heartbeat:
         """
         with self._lock:
             now_s = self._monotonic()
-            if now_s - self._last_s < self._lease.ttl_s / BEATS_PER_TTL:
+            if now_s - self._last_beat_s < self._lease.ttl_s / BEATS_PER_TTL:
                 return
-            self._last_s = now_s
+            self._last_beat_s = now_s
         with suppress(LeaseDenied, ClockError):
             self._store.extend(self._lease.id)

@@ -40,7 +40,7 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
     living = [lease for lease in leases if lease.state in LIVING_STATES]
     return [
-        lease_json(lease)
+        make_lease_json(lease)
         | {
             "waits_for": rules.explain_wait(lease, living, faults, now_s)
             if lease.state in LIVING_STATES and not lease.is_held
@@ -59,7 +59,7 @@ def _predict_state(now_s: float, lease: Lease) -> Lease:
     return replace(lease, state="expired", reason=lease.describe_end("its time is over"))
 
 
-def lease_json(lease: Lease) -> dict[str, Any]:
+def make_lease_json(lease: Lease) -> dict[str, Any]:
     """Return a lease for JSON documents; times are seconds since 1970."""
     names = ("id", "token", "owner", "state", "priority", "reason")
     return {name: getattr(lease, name) for name in names} | {

@@ -63,7 +63,7 @@ class Lease:
     operation: str | None = None
     reason: str = ""
 
-    def become(self, state: State, **changes: object) -> Lease:
+    def change_state(self, state: State, **changes: object) -> Lease:
         """Return the lease in another state. Raises `ValueError` for a transition that is not in the table."""
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"lease {self.id} is {self.state} and cannot become {state}")

@@ -172,7 +172,7 @@ def is_start_due(lease: Lease, now_s: float) -> bool:
 def grant(lease: Lease, token: int, now_s: float) -> Lease:
     """Return the granted form of a request. A reservation ends at its planned time, even if it starts late."""
     expires_s = lease.expires_s if lease.starts_s is not None else now_s + lease.ttl_s
-    return lease.become("granted", token=token, granted_s=now_s, expires_s=expires_s)
+    return lease.change_state("granted", token=token, granted_s=now_s, expires_s=expires_s)
 
 
 def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:

@@ -354,7 +354,7 @@ class LinkUse:
         return self.lost_bytes / max(1, self.sent_bytes)
 
     @property
-    def likelihood_of_loss(self) -> float:
+    def loss_likelihood(self) -> float:
         """Logarithm of the likelihood ratio of the losses: this link causes all of them, against no link causes any.
 
         Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS` on others. A link scores lower
@@ -381,7 +381,7 @@ def _find_slow_links(
             and use.lost_bytes >= MIN_LOST_BYTES
             and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),
-        key=lambda use: use.likelihood_of_loss,
+        key=lambda use: use.loss_likelihood,
         default=None,
     )
     if lossy_link:

@@ -83,7 +83,7 @@ def find_model_number(board: LabBoard, model: Path) -> int:
 
 
 def prepare_trial(
-    lab: Lab, model: Path, count: int, note: Callable[[str], None], *, seed: int = 0
+    lab: Lab, model: Path, count: int, add_note: Callable[[str], None], *, seed: int = 0
 ) -> InferenceTrial:
     """Make the requests with their expected answers, and the picture of one request.
 
@@ -98,7 +98,7 @@ def prepare_trial(
         except InferenceError as error:
             if lab.simulated:
                 raise
-            note(f"no picture of a request: {error}")
+            add_note(f"no picture of a request: {error}")
         picture = file.read_bytes() if file.exists() else b""
     requests = _run_lightning(
         "packets", str(model), *("--number", str(number), "--requests", str(count), "--seed", str(seed))
@@ -122,7 +122,7 @@ def _run_lightning(*arguments: str) -> str:
 
 
 def measure_inference(
-    session: LabSession, run: Run, trial: InferenceTrial, note: Callable[[str], None], deadline_s: float
+    session: LabSession, run: Run, trial: InferenceTrial, add_note: Callable[[str], None], deadline_s: float
 ) -> Inference:
     """Attach the first host to the first board (`choose_attachment`), send the requests, and record the result.
 
@@ -134,14 +134,16 @@ def measure_inference(
         raise HostError(f"the hosts of lab '{lab.name}' are only modelled and send no packets to a board")
     attachment = choose_attachment(lab)
     host = next(candidate for candidate in lab.hosts if candidate.name == attachment.host)
-    attach(session, attachment, note)
+    attach(session, attachment, add_note)
     port = lab.board_port(attachment.board, attachment.port)
     result = send_requests(session.fleet, host, port, trial.requests, deadline_s)
     write_output(run.directory / RESULT, json.dumps(result) + "\n")
     if trial.picture:
         write_output(run.directory / PICTURE, trial.picture)
     inference = _summarise(trial, attachment, result)
-    note(f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly")
+    add_note(
+        f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly"
+    )
     run.add_inference(inference)
     return inference
 

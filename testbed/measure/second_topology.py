@@ -40,7 +40,9 @@ class SecondTopology:
     reason: str
 
 
-def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
+def plan_second_topology(
+    current_topology: Topology, routes: Routes, rate_gbps: float
+) -> SecondTopology | None:
     """Plan a topology for fine-tuning in the groups that `current_topology` serves worst, with links of `rate_gbps`.
 
     Return None if no groups of three or more divide the servers, if `current_topology` links the servers of all

@@ -527,11 +527,11 @@ class Configuration:
         warm_s = time.perf_counter() - begin
         wrong_count = self.collective.count_wrong(buffers, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
-        iterations, in_detail = agreement.broadcast(
+        iterations, is_detailed = agreement.broadcast(
             [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
         )
         inputs = [self.collective.make_buffers(size, iteration) for iteration in range(iterations)]
-        measured = self.time_iterations(inputs, agreement, in_detail=in_detail)
+        measured = self.time_iterations(inputs, agreement, is_detailed=is_detailed)
         wrong_count += sum(
             self.collective.count_wrong(buffers, iteration) for iteration, buffers in enumerate(inputs)
         )
@@ -539,12 +539,12 @@ class Configuration:
         return None if rank else make_row(ranks)
 
     def time_iterations(
-        self, inputs: list[Any], agreement: RankAgreement, *, in_detail: bool
+        self, inputs: list[Any], agreement: RankAgreement, *, is_detailed: bool
     ) -> dict[str, object]:
         """Time all iterations; return `times` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
 
         `seen` holds observations of each iteration, of each connection by peer, and of the host. Counters are read
-        between barriers, so that they cover exactly these iterations of all ranks. Unless `in_detail`, the totals are
+        between barriers, so that they cover exactly these iterations of all ranks. Unless `is_detailed`, the totals are
         divided evenly among the iterations.
         """
         agreement.barrier()
@@ -562,7 +562,7 @@ class Configuration:
             end_s = time.perf_counter()
             times.append(end_s - begin_s)
             observations.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
-            if in_detail:
+            if is_detailed:
                 moments.append(read_moment(watch))
             last_s = time.perf_counter()
         moments.append(read_moment(watch))
@@ -579,7 +579,7 @@ class Configuration:
         total_use = subtract_moments(moments[0], moments[-1])
         mean_use = {key: value / len(inputs) for key, value in total_use.items()}
         for entry, (before, after) in (
-            zip(observations, itertools.pairwise(moments), strict=False) if in_detail else ()
+            zip(observations, itertools.pairwise(moments), strict=False) if is_detailed else ()
         ):
             entry.update(subtract_moments(before, after))
         return {

@@ -79,7 +79,7 @@ class Iteration:
             for dependency in task["after"]:
                 self.successors.setdefault(dependency, []).append(number)
         self.open_parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
-        self.unfinished = len(self.tasks)
+        self.unfinished_count = len(self.tasks)
         self.ready: list[tuple[float, int]] = []
         self.is_busy = False
         self.computing_s = 0.0
@@ -92,7 +92,7 @@ class Iteration:
         for number, open_dependencies in list(self.open_dependencies.items()):
             if not open_dependencies:
                 self._start(number, begin_s)
-        while self.unfinished:
+        while self.unfinished_count:
             self.host.serve_once(deadline)
         return time.monotonic() - begin_s
 
@@ -141,7 +141,7 @@ class Iteration:
 
     def _end(self, number: int, now_s: float) -> None:
         """End a task, and start the tasks that waited only for it."""
-        self.unfinished -= 1
+        self.unfinished_count -= 1
         for successor in self.successors.get(number, ()):
             self.open_dependencies[successor] -= 1
             if not self.open_dependencies[successor]:

@@ -92,7 +92,7 @@ class ProbeNic:
     def __init__(self, name: str) -> None:
         self.name = name
         self.connection = open_nic(name)
-        self.sent = 0
+        self.sent_count = 0
         self.frames: list[tuple[str, str, int]] = []
         self.counters_before = read_counters(name)
 
@@ -100,7 +100,7 @@ class ProbeNic:
         """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
             self.connection.send(encode(read_mac(self.connection, self.name), host, self.name, epoch))
-            self.sent += 1
+            self.sent_count += 1
         except OSError:
             pass
 
@@ -126,7 +126,7 @@ class ProbeNic:
             for name, count in read_counters(self.name).items()
             if name in counters_before
         }
-        return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counters": counters}
+        return {"carrier": carrier, "sent": self.sent_count, "frames": self.frames, "counters": counters}
 
 
 def open_nics(names: list[str]) -> list[ProbeNic]:

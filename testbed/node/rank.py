@@ -89,7 +89,7 @@ class WindowRates:
         self.nics = nics
         self.window_s = WINDOW_S
         self.rates: dict[str, list[float]] = {nic: [] for nic in nics}
-        self._sent, self._last_s = self._read(), time.monotonic()
+        self._sent_bytes, self._last_read_s = self._read(), time.monotonic()
 
     def _read(self) -> dict[str, int]:
         return {nic: counters.get("tx_bytes", 0) for nic, counters in read_counters(self.nics).items()}
@@ -98,12 +98,12 @@ class WindowRates:
         """Add the rates since the last window."""
         sent_bytes, now_s = self._read(), time.monotonic()
         for nic, rates in self.rates.items():
-            rates.append((sent_bytes[nic] - self._sent[nic]) / max(now_s - self._last_s, 1e-6))
+            rates.append((sent_bytes[nic] - self._sent_bytes[nic]) / max(now_s - self._last_read_s, 1e-6))
             if len(rates) > MAX_WINDOWS:
                 pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
                 rates[:] = [(left_rate + right_rate) / 2 for left_rate, right_rate in pairs]
                 self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
-        self._sent, self._last_s = sent_bytes, now_s
+        self._sent_bytes, self._last_read_s = sent_bytes, now_s
 
     def describe(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""

@@ -90,20 +90,22 @@ class TcpSender:
         self.connection.settimeout(CONNECT_S)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
-        self.left = 0
+        self.remaining_bytes = 0
         self.is_done = True
 
     def begin(self, size: int, pace: float) -> None:
         """Begin a part."""
         if pace:
             self.connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", int(pace)))
-        self.left, self.is_done = size, False
+        self.remaining_bytes, self.is_done = size, False
 
     def write(self) -> float | None:
         """Send as much as the socket accepts."""
         with suppress(BlockingIOError):
-            while self.left:
-                self.left -= self.connection.send(_ZERO_BYTES[: min(self.left, CHUNK_BYTES)])
+            while self.remaining_bytes:
+                self.remaining_bytes -= self.connection.send(
+                    _ZERO_BYTES[: min(self.remaining_bytes, CHUNK_BYTES)]
+                )
         return None
 
     def read(self) -> None:
@@ -134,12 +136,12 @@ class TcpReceiver:
         self.server.listen(1)
         self.port = int(self.server.getsockname()[1])
         self.connection = self.server
-        self.arrived = self.expected = 0
+        self.arrived_bytes = self.expected_bytes = 0
         self.is_done = True
 
     def expect(self, size: int) -> None:
         """Expect a part of `size` bytes, some of which may have arrived already."""
-        self.expected, self.is_done = size, False
+        self.expected_bytes, self.is_done = size, False
         self._confirm_part()
 
     def write(self) -> float | None:
@@ -157,12 +159,12 @@ class TcpReceiver:
             data = self.connection.recv(CHUNK_BYTES)
             if not data:
                 raise ConnectionError("the sending host ended")
-            self.arrived += len(data)
+            self.arrived_bytes += len(data)
         self._confirm_part()
 
     def _confirm_part(self) -> None:
-        if not self.is_done and self.arrived >= self.expected:
-            self.arrived -= self.expected
+        if not self.is_done and self.arrived_bytes >= self.expected_bytes:
+            self.arrived_bytes -= self.expected_bytes
             self.is_done = True
             self.connection.send(b".")
 

@@ -15,7 +15,7 @@ from testbed.lab.model import Lab, LabHost
 from testbed.leases.listing import read_leases
 from testbed.offload.configuration import DEFAULT_RUNS, Tls
 from testbed.offload.dask_engine import DaskEngine
-from testbed.offload.local_workers import scheduler_command, tls_options, worker_command
+from testbed.offload.local_workers import make_scheduler_command, make_tls_options, make_worker_command
 from testbed.storage.address import get_database_address
 from testbed.storage.reading import is_database_error
 
@@ -88,19 +88,21 @@ def start_lab_workers(
             copies = fleet.put(
                 {name: getattr(tls, part).read_bytes() for part, name in _CERTIFICATE_FILES.items()}
             )
-            options = tls_options(
+            options = make_tls_options(
                 Tls(**{part: Path(copies) / name for part, name in _CERTIFICATE_FILES.items()})
             )
         head = hosts[0]
         protocol = "tls" if tls else "tcp"
         address = f"{protocol}://{head.management}:{PORT}"
-        arguments = scheduler_command(str(head.management), PORT, protocol)
+        arguments = make_scheduler_command(str(head.management), PORT, protocol)
         scheduler = _make_command(interpreters[head.name], arguments, options)
         with fleet.start({head.name: scheduler}):
             _await_listening(fleet, head)
             workers = {
                 host.name: _make_command(
-                    interpreters[host.name], worker_command(address, str(host.management), host.name), options
+                    interpreters[host.name],
+                    make_worker_command(address, str(host.management), host.name),
+                    options,
                 )
                 for host in hosts
             }

@@ -61,7 +61,9 @@ class AttachReport:
     dark_s: float
 
 
-def attach(session: LabSession, attachment: Attachment, note: AddNote = lambda _text: None) -> AttachReport:
+def attach(
+    session: LabSession, attachment: Attachment, add_note: AddNote = lambda _text: None
+) -> AttachReport:
     """Patch a NIC to a port of a board, check the light, and give the host its route to the board's address.
 
     Circuits that occupy the four ports are removed. A later `testbed apply` of a topology that needs the NIC restores
@@ -84,7 +86,7 @@ def attach(session: LabSession, attachment: Attachment, note: AddNote = lambda _
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
-    note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
+    add_note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
     leased_parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
     leased_parts |= find_plan_parts(attachment_lab, plan)
     with (
@@ -100,7 +102,7 @@ def attach(session: LabSession, attachment: Attachment, note: AddNote = lambda _
             link = BoardLink(attachment_lab.hosts[0], attachment_lab.nic(_HOST_NIC), attachment.board, port)
             set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.record_proof(operation, is_proven=True)
-    note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
+    add_note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
     return AttachReport((to_board, to_host), replaced, apply_result, dark_s)
 
 

@@ -21,7 +21,7 @@ from testbed.leases.listing import read_leases, read_maintenance
 from testbed.leases.model import Lease, find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.design import build_intent_design
-from testbed.operate.engine.planned import now, parse_circuits, render_circuits, render_goal
+from testbed.operate.engine.planned import format_now, parse_circuits, render_circuits, render_goal
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.light import find_held_circuits
@@ -367,7 +367,7 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
         journal.steps.give_up(record.id, reason)
         if record.state == "killed":
             journal.update_operation(
-                record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}"
+                record.id, state="failed", finished=format_now(), reason=f"killed; undone: {reason}"
             )
 
 

@@ -47,7 +47,7 @@ class DesignChoice:
         return self.intent is not None and self.intent.revision != self.lab.revision
 
     @property
-    def is_another(self) -> bool:
+    def is_other_topology(self) -> bool:
         """True if the chosen topology is not the stored topology and not the topology that the stored one repairs."""
         if self.stored is None:
             return False
@@ -56,18 +56,18 @@ class DesignChoice:
             self.stored.topology_source.repairs,
         )
 
-    def with_apply_command(self, text: str) -> str:
+    def append_apply_command(self, text: str) -> str:
         """Return the text with each bare `testbed apply` replaced by the command that applies this design."""
         words = f"--epoch {self.intent.epoch}" if self.intent else self.topology_source.words
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
 
-    def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
+    def make_findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
         """Return findings for JSON documents. An advised `testbed apply` names this design."""
         return [
             finding.as_json()
             | {
-                "detail": self.with_apply_command(finding.detail),
-                "hint": self.with_apply_command(finding.hint),
+                "detail": self.append_apply_command(finding.detail),
+                "hint": self.append_apply_command(finding.hint),
             }
             for finding in findings
         ]
@@ -94,7 +94,7 @@ class DesignChoice:
             else "nothing stored or named: the default"
         )
         topology = self.intent.describe() if self.intent else options
-        if self.stored and self.is_another:
+        if self.stored and self.is_other_topology:
             return f"{topology}; NOT WHAT IS STORED, {self.stored.describe()}"
         return topology
 
@@ -105,7 +105,7 @@ class DesignChoice:
             lines.append(
                 "the plan has no routes: they are computed now; `testbed optimise` writes plans with routes"
             )
-        if self.is_another:
+        if self.is_other_topology:
             lines.append(
                 "the lab is compared with the named topology, not with the stored one: a difference may be a "
                 "circuit of the stored topology instead of a faulty fibre"

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.log_context import about, logger
-from testbed.operate.engine.planned import ROUTES, PlannedStep, now, parse_circuits, render_circuits
+from testbed.operate.engine.planned import ROUTES, PlannedStep, format_now, parse_circuits, render_circuits
 from testbed.operate.engine.step_log import SETTLED_LATER_REASON, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
@@ -112,7 +112,9 @@ class Journal:
         another process runs it, and `JournalError`.
         """
         operation = (
-            self._reopen(resumed_operation) if resumed_operation else self._begin(lab, kind, reason, goal)
+            self._reopen(resumed_operation)
+            if resumed_operation
+            else self._insert_operation(lab, kind, reason, goal)
         )
         with about(operation=operation):
             logger.info("%s of lab %s started", kind, lab)
@@ -126,13 +128,13 @@ class Journal:
                 raise
             self._finish(operation, "done", "")
 
-    def _begin(self, lab: str, kind: str, reason: str, goal: str) -> str:
+    def _insert_operation(self, lab: str, kind: str, reason: str, goal: str) -> str:
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         values = {
             "id": operation,
             "lab": lab,
             "owner": get_current_process(),
-            "started": now(),
+            "started": format_now(),
             "state": "running",
         }
         values |= {
@@ -158,7 +160,7 @@ class Journal:
 
     def _finish(self, operation: str, state: str, reason: str) -> None:
         logger.info("operation ended: %s%s", state, f" ({reason})" if reason else "")
-        self.update_operation(operation, finished=now(), state=state, reason=reason)
+        self.update_operation(operation, finished=format_now(), state=state, reason=reason)
 
     def update_operation(self, operation: str, **values: str) -> None:
         """Set columns of an operation, such as its `stage` or its `goal`. Raises `JournalError`."""
@@ -194,7 +196,9 @@ class Journal:
             running_rows = connection.execute(query).all()
         for row in running_rows:
             if not is_running(row.owner):
-                self.update_operation(row.id, state="killed", finished=now(), reason="its process is gone")
+                self.update_operation(
+                    row.id, state="killed", finished=format_now(), reason="its process is gone"
+                )
 
     def find_unfinished(self) -> tuple[OpenStep, ...]:
         """Return steps of switches with an intent but no outcome, whose operation has ended, oldest first."""

@@ -205,7 +205,7 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
+def make_plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     """Return the plan for JSON documents: `has_changes`, and the circuits and steps of every switch."""
     owners = find_port_owners(lab)
     return {

@@ -345,21 +345,21 @@ class LabSession:
     def bring_up(
         self,
         design: Design,
-        note: AddNote = lambda _text: None,
+        add_note: AddNote = lambda _text: None,
         *,
         take_over: bool = False,
         topology_source: TopologySource = DEFAULT_SOURCE,
     ) -> BringUpReport:
-        """Plan, apply, route and verify a design. `note` is called with a line on the result of each stage."""
+        """Plan, apply, route and verify a design. `add_note` is called with a line on the result of each stage."""
         return self.carry_out(
-            design, self.plan(design, take_over=take_over), note, topology_source=topology_source
+            design, self.plan(design, take_over=take_over), add_note, topology_source=topology_source
         )
 
     def carry_out(
         self,
         design: Design,
         plan: LabPlan,
-        note: AddNote = lambda _text: None,
+        add_note: AddNote = lambda _text: None,
         *,
         topology_source: TopologySource = DEFAULT_SOURCE,
         change: Change = APPLY_CHANGE,
@@ -374,7 +374,7 @@ class LabSession:
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
         amount = "some" if plan.has_changes else "nothing"
-        note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
+        add_note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
         reason = change.reason or topology_source.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, hosts)
@@ -387,7 +387,7 @@ class LabSession:
             detour_s = 0.0
             if change.detour is not None:  # before any circuit moves, and once the epoch is stored
                 begin(operation)
-                detour_s = self.install_detours(change.detour, note)
+                detour_s = self.install_detours(change.detour, add_note)
             apply_start_s = time.monotonic()
             apply_result = self.apply(plan, begin)
             journal.update_operation(operation, stage="routes")
@@ -396,13 +396,13 @@ class LabSession:
             routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
             routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
-            note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
+            add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further_routes=design.further_routes)
             findings = count_noun(len(verified.findings), "finding")
             journal.record_proof(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
             intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
-        note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
+        add_note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, apply_result, verified, routes_s, intent.epoch, detour_s)
 
     def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
@@ -413,12 +413,14 @@ class LabSession:
             within_s, back_to = change.confirm
             Confirmations(self.writable_journal, self.lab.name).request(intent.epoch, back_to, within_s)
 
-    def install_detours(self, detour: Design, note: AddNote) -> float:
+    def install_detours(self, detour: Design, add_note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
         start = time.monotonic()
         self.install_routes(detour)
         duration_s = time.monotonic() - start
-        note(f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE)
+        add_note(
+            f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
+        )
         return duration_s
 
     def applying(

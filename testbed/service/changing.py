@@ -25,7 +25,7 @@ from testbed.service.requests import Request, find_model, get_command, list_mode
 from testbed.service.runs import Run
 from testbed.service.workers import get_run_folder, interrupt
 from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
-from testbed.storage.owner import on_behalf_of
+from testbed.storage.owner import act_on_behalf
 
 IdempotencyKey = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
 EntityTag = Annotated[str, Header(alias="If-Match", max_length=400)]
@@ -273,7 +273,9 @@ def clear_maintenance(context: CallerContext, lab: Name) -> Response:
 def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop a lab, so that nobody can send anything to its devices."""
     view = context.lab(lab)
-    with on_behalf_of(context.identity.name):  # before the audit line, because a busy database may delay that
+    with act_on_behalf(
+        context.identity.name
+    ):  # before the audit line, because a busy database may delay that
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
     context.record("stop", lab, reason=body.reason)
@@ -304,7 +306,7 @@ def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
 def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
     """Serialise the changes of a lab through this service, so that an If-Match holds until its change is made."""
     view = context.lab(lab)
-    with context.service.locks[lab], on_behalf_of(context.identity.name):
+    with context.service.locks[lab], act_on_behalf(context.identity.name):
         try:
             yield
         finally:

@@ -29,7 +29,7 @@ from testbed.storage.tokens import TokenStore
 class TokenAuthority(TokenStore):
     """The tokens in a database, which identify clients."""
 
-    def identity(self, text: str, now: datetime | None = None) -> Identity:
+    def identify(self, text: str, now: datetime | None = None) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, whose message contains no part of a secret."""
         token = self.authenticate(text, now)
         return Identity(token.name, cast("Role", token.role), frozenset(token.scopes), frozenset(token.labs))

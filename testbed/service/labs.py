@@ -99,7 +99,7 @@ class LabView:
             "revision": lab.revision,
             "hosts": [host.name for host in lab.hosts],
             "switches": [switch.name for switch in lab.switches],
-            "topology": self.add_last_check(topology_json(current_intent), current_intent, check)
+            "topology": self.add_last_check(make_topology_json(current_intent), current_intent, check)
             if current_intent
             else None,
             "findings": check.findings if check else [],
@@ -250,7 +250,7 @@ def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:
     intents = select_in_force(load_intents(runs_dir, lab))
     if not intents:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
-    return topology_json(intents[0], links=True)
+    return make_topology_json(intents[0], links=True)
 
 
 def check_match(if_match: str, tag: str, subject: str) -> None:
@@ -267,7 +267,7 @@ def make_tag(document: Any) -> str:
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
-def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
+def make_topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
     """Return a topology as a JSON document."""
     document = {
         "lab": intent.lab,
@@ -306,11 +306,11 @@ def _find_outage(lab: Lab) -> str:
         except TestbedError as error:
             return str(error)
         return "" if is_live else f"no simulated lab '{lab.name}' is up: `testbed sim up`"
-    unreachable = [switch.name for switch in lab.switches if not _answers(switch.address)]
+    unreachable = [switch.name for switch in lab.switches if not _is_answering(switch.address)]
     return f"no answer from {', '.join(unreachable)}" if unreachable else ""
 
 
-def _answers(address: str) -> bool:
+def _is_answering(address: str) -> bool:
     """Return whether something listens at an address. Addresses without a port are not tried and count as True."""
     parsed = urlsplit(address)
     try:

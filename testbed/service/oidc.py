@@ -68,7 +68,7 @@ class Provider:
         self._keys: dict[str, Mapping[str, Any]] = {}
         self._fetched_s, self._lock = -1e18, Lock()
 
-    def identity(self, text: str) -> Identity:
+    def identify(self, text: str) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, and `NotAllowed` for a person without a role."""
         header, claims, signed_bytes, signature = _split_token(text)
         key = self._find_key(str(header.get("kid", "")))
@@ -186,6 +186,6 @@ def identify_by_either(
     """Return a function that identifies our tokens and a provider's tokens, which contain two dots."""
 
     def identify(text: str) -> Identity:
-        return provider.identity(text) if provider and text.count(".") == 2 else identify_own(text)
+        return provider.identify(text) if provider and text.count(".") == 2 else identify_own(text)
 
     return identify

@@ -11,7 +11,7 @@ from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import load_history, load_operations
 from testbed.service.context import CallerContext, answer
-from testbed.service.labs import load_topology_document, make_tag, topology_json
+from testbed.service.labs import load_topology_document, make_tag, make_topology_json
 from testbed.service.metrics import count_findings
 from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
@@ -106,7 +106,7 @@ def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, 
 def topologies(context: CallerContext, lab: Name) -> Response:
     """List the topologies that were applied to a lab, newest first."""
     return answer(
-        {"lab": lab, "topologies": [topology_json(intent) for intent in context.lab(lab).topologies()]}
+        {"lab": lab, "topologies": [make_topology_json(intent) for intent in context.lab(lab).topologies()]}
     )
 
 
@@ -117,7 +117,7 @@ def topology(context: CallerContext, lab: Name, epoch: EpochNumber) -> Response:
     )
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
-    document = topology_json(intent, links=True)
+    document = make_topology_json(intent, links=True)
     return answer(document, tag=make_tag(document))
 
 

@@ -84,7 +84,7 @@ def serve(
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     with socket.create_server((listener.host, listener.port), family=family) as listening_socket:
         config = uvicorn.Config(
-            HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
+            HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identify)),
             access_log=False,
             log_level="warning",
             server_header=False,

@@ -22,7 +22,7 @@ def get_current_process() -> str:
 
 
 @contextmanager
-def on_behalf_of(person: str) -> Iterator[None]:
+def act_on_behalf(person: str) -> Iterator[None]:
     """Make `get_current_person` return `person` inside the block."""
     token = _person.set(person)
     try:

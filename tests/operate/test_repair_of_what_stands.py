@@ -156,7 +156,10 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     observation = see(design, design.wiring.links, cut)
     planned = plan_lab_repair(
-        testbed12, design, observation, routes_for=lambda topology: balancing.route(topology, sent, tries=1)
+        testbed12,
+        design,
+        observation,
+        choose_routes=lambda topology: balancing.route(topology, sent, tries=1),
     )
     for stage in (planned.detour_design, planned.repatched_design):
         assert len(stage.further_routes) == stage.sets.sets - 1 == 3
@@ -179,7 +182,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     everybody = make_matrix_demand(1.0 - np.eye(12))
     monkeypatch.setattr(
-        "testbed.design.evaluation.job.routes_for",
+        "testbed.design.evaluation.job.find_routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
     )
     topology_source = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)

@@ -23,14 +23,14 @@ def test_a_token_says_who_it_is_of_until_it_expires_or_is_revoked(service):
     now = datetime(2026, 3, 1, tzinfo=UTC)
     token, text = service.tokens.create("ann", "operator", lifetime=DAY, labs=["l1"], now=now)
 
-    who = service.tokens.identity(text, now + timedelta(hours=23))
+    who = service.tokens.identify(text, now + timedelta(hours=23))
 
     assert (who.name, who.role, who.labs) == ("ann", "operator", {"l1"})
     with pytest.raises(NotAuthenticated, match="expired"):
-        service.tokens.identity(text, now + DAY)
+        service.tokens.identify(text, now + DAY)
     service.tokens.revoke(token.id)
     with pytest.raises(NotAuthenticated, match="revoked"):
-        service.tokens.identity(text, now)
+        service.tokens.identify(text, now)
 
 
 def test_the_database_holds_no_secret(service):
@@ -52,7 +52,7 @@ def test_what_is_nearly_a_token_is_none(service, change):
     _, text = service.tokens.create("ann", "operator", lifetime=DAY)
 
     with pytest.raises(NotAuthenticated) as raised:
-        service.tokens.identity(change(text))
+        service.tokens.identify(change(text))
 
     assert text[22:60] not in str(raised.value)
 

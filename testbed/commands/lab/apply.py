@@ -111,12 +111,12 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
-        def note(line: str) -> None:
+        def add_note(line: str) -> None:
             notes.append(line)
             context.say(line)
 
         for line in describe_apply_effect(choice, self.topology_name, context.runs_dir):
-            note(line)
+            add_note(line)
         confirmation = _Confirmation.from_options(
             lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
         )
@@ -126,11 +126,11 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
                 report = session.carry_out(
                     choice.design,
                     lab_plan,
-                    note,
+                    add_note,
                     topology_source=choice.topology_source,
                     change=confirmation.change,
                 )
-            confirmation.arm(session, report, note)
+            confirmation.arm(session, report, add_note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
         findings = describe_findings(report.verified.findings)
         context.say(
@@ -215,7 +215,7 @@ class _Confirmation:
             change = Change(confirm=(within_s, find_last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
-    def arm(self, session: LabSession, report: BringUpReport, note: AddNote) -> None:
+    def arm(self, session: LabSession, report: BringUpReport, add_note: AddNote) -> None:
         """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return
@@ -224,11 +224,13 @@ class _Confirmation:
         confirmations = Confirmations(session.writable_journal, self.lab.name)
         if not report.verified.ok:
             confirmations.end("the proof has findings")
-            note("automatic rollback is not armed, because the proof has findings: run `testbed rollback`")
+            add_note(
+                "automatic rollback is not armed, because the proof has findings: run `testbed rollback`"
+            )
             return
         self.armed = confirmations.arm(lambda: self._start_watcher(report.epoch), report.epoch)
         deadline_text = self.armed.due_at[:19].replace("T", " ")
-        note(
+        add_note(
             f"The lab rolls back to epoch {self.armed.back_to} at {deadline_text} UTC, unless you run `testbed "
             "confirm` first"
         )

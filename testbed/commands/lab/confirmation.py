@@ -41,7 +41,7 @@ def main(arguments: list[Any]) -> int:
     with open_journal(runs_dir) as journal:
         confirmations = Confirmations(journal, CommandContext(Path(lab_file)).lab.name)
 
-        def roll_back_to(back_to: int) -> str:
+        def roll_back_to_epoch(back_to: int) -> str:
             rollback_place = CommandContext(
                 Path(lab_file), Path(runs_dir)
             )  # reads the lab file at the time of the rollback
@@ -49,7 +49,7 @@ def main(arguments: list[Any]) -> int:
                 Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), rollback_place
             )
 
-        print(confirmations.watch(int(epoch), roll_back_to), flush=True)
+        print(confirmations.watch(int(epoch), roll_back_to_epoch), flush=True)
     return 0
 
 

@@ -130,7 +130,7 @@ class Plan(TopologyCommand):
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
         from testbed.design.topology.circulants import render_topology as topology_json
         from testbed.operate.choice import choose_design
-        from testbed.operate.plan import describe, plan_json
+        from testbed.operate.plan import describe, make_plan_json
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
@@ -155,7 +155,7 @@ class Plan(TopologyCommand):
                     circuits=tuple(PlannedCircuit(**circuit) for circuit in row["circuits"]),
                     steps=tuple(PlannedStep(**step) for step in row["steps"]),
                 )
-                for row in plan_json(choice.lab, lab_plan)["switches"]
+                for row in make_plan_json(choice.lab, lab_plan)["switches"]
             ),
             revision=document["revision"],
             elements=tuple(TouchedElement(**element) for element in document["elements"]),

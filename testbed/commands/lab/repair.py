@@ -145,7 +145,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.failure_rules import parse_gpu
-        from testbed.operate.repair import losses_json, repair_json
+        from testbed.operate.repair import make_losses_json, make_repair_json
 
         choice = choose_design(context.running_lab, self.topology_name, context.runs_dir, before_repair=True)
         lab = choice.lab
@@ -162,7 +162,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             repair_result = None
             if lab_repair and self.apply:
                 repair_result = self._repair(context, session, choice, lab_repair)
-        rows = repair_json(lab, lab_repair) if lab_repair else {}
+        rows = make_repair_json(lab, lab_repair) if lab_repair else {}
         losses = lab_repair.record.losses if lab_repair else observation.losses
         document = describe_hosts(choice, self.hosts)
         document["unfinished"] = describe_unfinished(unfinished)
@@ -171,7 +171,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             repair_record=lab_repair is not None and lab_repair.is_repaired,
             strange=tuple(lab_repair.unexpected_circuits) if lab_repair else (),
             unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched_circuits),
-            lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
+            lost=tuple(LostFibre(**row) for row in make_losses_json(lab, losses)),
             detours=tuple(LinkDetour(**row) for row in rows["detours"]) if lab_repair else None,
             remove=rows.get("remove"),
             make=rows.get("make"),
@@ -189,7 +189,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.intent import TopologySource
-        from testbed.operate.repair import carry_out, check_in_force, repair_json
+        from testbed.operate.repair import carry_out, check_in_force, make_repair_json
 
         check_in_force(lab_repair)
         lab = session.lab
@@ -204,7 +204,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             )
             with stop_on_interrupt(context.tell):
                 repair_result = carry_out(session, lab_repair, context.say, topology_source=topology_source)
-            run.add_phase(REPAIR, repair_json(lab, lab_repair) | repair_result.as_json())
+            run.add_phase(REPAIR, make_repair_json(lab, lab_repair) | repair_result.as_json())
         return repair_result
 
 
@@ -325,11 +325,13 @@ def _describe_repair(
             yield "no fibre of the checked links is lost"
         return
     if lab_repair is None:
-        yield from map(choice.with_apply_command, describe_unpatched(choice.lab, choice.design, observation))
+        yield from map(
+            choice.append_apply_command, describe_unpatched(choice.lab, choice.design, observation)
+        )
         yield "no fibre is lost"
         return
-    yield from map(choice.with_apply_command, describe_repair(choice.lab, lab_repair))
+    yield from map(choice.append_apply_command, describe_repair(choice.lab, lab_repair))
     if lab_repair.is_repaired:
-        yield choice.with_apply_command(
+        yield choice.append_apply_command(
             "this repair is in force: after replacing the fibre, run `testbed apply`"
         )

@@ -163,12 +163,12 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
             assert context.lab_file is not None
 
-            def note(line: str) -> None:
+            def add_note(line: str) -> None:
                 if not context.is_quiet:
                     context.tell(f"testbed run: {line}")
 
             with Keeper(runs_dir, context.lab_file, run.run_id, reason) as keeper:
-                with provide_light(lab, request, runs_dir, keeper, note) as light:
+                with provide_light(lab, request, runs_dir, keeper, add_note) as light:
                     ranks = self._make_ranks(light, run.run_id, context)
                     try:
                         with deny_light():
@@ -183,7 +183,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             for rank in document.ranks:
                 context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
         for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
-            note(line)
+            add_note(line)
         return document
 
     def _make_ranks(self, light: LightGrant, run_id: str, context: CommandContext) -> Ranks:

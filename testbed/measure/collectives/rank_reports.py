@@ -66,19 +66,19 @@ class RankReports:
         )
 
     @property
-    def deadline_passed(self) -> bool:
+    def is_overdue(self) -> bool:
         """True if a guard ended its rank at the deadline."""
         return any(guard["reason"] == "deadline" for guard in self.guards.values())
 
     @property
-    def hosts_killed(self) -> Iterator[str]:
+    def killed_hosts(self) -> Iterator[str]:
         """Hosts whose rank died of a signal that its guard did not send."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
         )
 
     @property
-    def hosts_failed(self) -> Iterator[str]:
+    def failed_hosts(self) -> Iterator[str]:
         """Hosts whose rank exited with an error."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
@@ -108,7 +108,7 @@ class Diagnosis:
 
         If the deadline passed first, return the error of `make_failure_error`.
         """
-        if self.reports.deadline_passed:
+        if self.reports.is_overdue:
             return self.make_failure_error()
         missing = [host for host in self.nodes if host not in self.reports.ready]
         named_hosts = [host for host in missing if host in self.reports.unstarted_hosts] or missing
@@ -140,7 +140,7 @@ class Diagnosis:
         if dark:
             ranks = "; ".join(dark[:MAX_NAMED_HOSTS]) + _describe_rest(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
-        if self.reports.deadline_passed:
+        if self.reports.is_overdue:
             not_ready = [host for host in self.nodes if host not in self.reports.ready]
             unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done_hosts]
             ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMED_HOSTS])) + _describe_rest(
@@ -166,12 +166,12 @@ class Diagnosis:
 
     def _describe_first_failure(self) -> str:
         """Describe the rank that failed first. Killed ranks report nothing and make others fail, so they go first."""
-        for host in self.reports.hosts_killed:
+        for host in self.reports.killed_hosts:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, message in self.reports.errors.items():
             return f"{self._describe_rank(host)}: {message}"
         silent = [host for host in self.nodes if host not in self.reports.guards]
-        for host in (*self.reports.hosts_failed, *silent, *self.nodes):
+        for host in (*self.reports.failed_hosts, *silent, *self.nodes):
             return f"{self._describe_rank(host)}: {self._read_last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 

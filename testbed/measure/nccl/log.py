@@ -60,9 +60,9 @@ class _Channel:
 
     after: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
-    printed: tuple[int, ...] = ()
+    printed_ranks: tuple[int, ...] = ()
     is_cut: bool = False
-    contradictory: bool = False
+    is_contradictory: bool = False
 
 
 def parse_rings(text: str) -> RingLog:
@@ -133,24 +133,24 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, lin
             int(neighbours["after"]),
         )
         is_same_successor = channel.after.setdefault(rank, successor) == successor
-        channel.contradictory |= not (
+        channel.is_contradictory |= not (
             channel.before.setdefault(rank, predecessor) == predecessor and is_same_successor
         )
     elif whole_ring:
         channel = channels.setdefault((communicator, int(whole_ring["channel"])), _Channel())
         channel.is_cut = whole_ring["cut"] is not None
-        channel.printed = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
+        channel.printed_ranks = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
 
 
 def _find_order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     """Return the ring, from its lowest rank, or a sentence that says why it is unknown."""
-    if channel.contradictory:
+    if channel.is_contradictory:
         return "ranks contradict each other: the log mixes two communicators without their ids"
     order = _find_cycle(channel.after)
     if order and len(order) == (size or len(order)) and _has_matching_predecessors(channel, order):
         return order
-    if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
-        return _rotate(channel.printed)
+    if channel.printed_ranks and len(set(channel.printed_ranks)) == (size or len(channel.printed_ranks)):
+        return _rotate(channel.printed_ranks)
     if channel.after and len(channel.after) == (size or len(channel.after)):
         return "the neighbours of the ranks do not form a ring"
     if channel.after:

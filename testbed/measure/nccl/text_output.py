@@ -71,7 +71,7 @@ class Columns:
         if len(cells) < len(_LEADING_COLUMNS) + 2 * len(_HALF_COLUMNS):
             return None
         both_columns = (*_LEADING_COLUMNS, "redop", "root")
-        one_column = (*_LEADING_COLUMNS, "root" if is_whole(cells[3]) else "redop")
+        one_column = (*_LEADING_COLUMNS, "root" if is_integer(cells[3]) else "redop")
         has_timestamp = _DATE_PATTERN.fullmatch(cells[-2]) is not None
         candidates = (
             *(
@@ -93,7 +93,7 @@ def _guess_half(cells: Sequence[str], leading: int) -> tuple[str, ...]:
 
 def starts_row(cells: Sequence[str]) -> bool:
     """Return whether the cells start a row: size, count and the name of a type."""
-    return len(cells) >= 3 and is_whole(cells[0]) and is_whole(cells[1]) and cells[2][0].isalpha()
+    return len(cells) >= 3 and is_integer(cells[0]) and is_integer(cells[1]) and cells[2][0].isalpha()
 
 
 def continues_row(cells: Sequence[str]) -> bool:
@@ -105,7 +105,7 @@ def continues_row(cells: Sequence[str]) -> bool:
     return not starts_row(cells)
 
 
-def is_whole(cell: str) -> bool:
+def is_integer(cell: str) -> bool:
     """Return whether a cell is a whole number."""
     return re.fullmatch(r"-?[0-9]{1,20}", cell) is not None
 
@@ -193,7 +193,7 @@ class _OutputReader:
     problems: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
-    failed: bool = False
+    has_failed: bool = False
 
 
 def parse_text(text: str, name: str = "output") -> NcclTable:
@@ -233,7 +233,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         out_of_bounds=int(facts["wrong"]) if "wrong" in facts else None,
         out_of_bounds_ok=wrong_ok,
         complete="average" in facts,
-        failed=reading.failed or wrong_ok is False or average_ok is False,
+        failed=reading.has_failed or wrong_ok is False or average_ok is False,
         problems=tuple(reading.problems),
         json_path=facts.get("json_path"),
     )
@@ -264,7 +264,7 @@ def _read_line(reading: _OutputReader, line_number: int, line: str) -> None:
 
 
 def _note_failure(reading: _OutputReader, line_number: int, message: str) -> None:
-    reading.failed = True
+    reading.has_failed = True
     reading.problems.append(f"line {line_number}: {message}")
 
 
@@ -338,7 +338,7 @@ def _parse_average(cell: str | None) -> float | None:
 
 
 def _make_no_rows_error(reading: _OutputReader, name: str, lines: Sequence[str]) -> ResultsError:
-    if reading.columns or reading.devices or reading.facts or reading.failed:
+    if reading.columns or reading.devices or reading.facts or reading.has_failed:
         reason = "; ".join(reading.problems) or "the run ended before its first size"
         return ResultsError(f"{name}:{len(lines)}: no complete row of results: {reason}. Run the test again")
     first_line = next((line_number for line_number, line in enumerate(lines, start=1) if line.strip()), 1)

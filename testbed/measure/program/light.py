@@ -30,7 +30,7 @@ from testbed.measure.program.keeper import Keeper
 from testbed.operate.borrow import HostNeeds, HostRequest, LabState
 from testbed.operate.choice import choose_design, state_design
 from testbed.operate.design import Design, build_intent_design
-from testbed.operate.engine.consent import stop_on_interrupt, stoppable
+from testbed.operate.engine.consent import allow_stop, stop_on_interrupt
 from testbed.operate.intent import load_intents, select_in_force
 from testbed.operate.journal import open_journal
 from testbed.operate.named_topology import NamedTopology
@@ -112,7 +112,7 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
 
 @contextmanager
 def provide_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: AddNote
+    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, add_note: AddNote
 ) -> Iterator[LightGrant]:
     """Provide hosts with light, and restore them at the end of the block.
 
@@ -124,7 +124,7 @@ def provide_light(
         with ExitStack() as stack:
             with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
-                lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, note)
+                lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, add_note)
                 watch = LeaseWatch(store, lease)
                 stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
                 chosen_names = _choose_hosts(lab, request, runs_dir, names)
@@ -134,7 +134,7 @@ def provide_light(
             light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
                 leased_lab = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
-                stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, note))
+                stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, add_note))
             yield light
     finally:
         database.close()
@@ -160,7 +160,7 @@ def _lease_hosts(
     runs_dir: Path,
     store: LeaseStore,
     keeper: Keeper,
-    note: AddNote,
+    add_note: AddNote,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
     selected = get_selected_lease()
@@ -176,13 +176,15 @@ def _lease_hosts(
     host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, LEASE_TTL_S)
     keeper.debts.add("lease")
     try:
-        lease, hosts = host_request.acquire(lambda requested: note(f"waiting for the lease of {requested}"))
+        lease, hosts = host_request.acquire(
+            lambda requested: add_note(f"waiting for the lease of {requested}")
+        )
     except (LightbedError, *DATABASE_ERRORS):
         keeper.debts.discard("lease")  # `acquire` has withdrawn the request
         raise
     stack.callback(_release, store, lease.id, keeper)
     keeper.note_lease(lease.id)
-    note(f"lease {lease.id}: {', '.join(hosts)}")
+    add_note(f"lease {lease.id}: {', '.join(hosts)}")
     return lease.id, hosts
 
 
@@ -263,7 +265,7 @@ def _order_ranks(
 
 @contextmanager
 def _patch(
-    light: LightGrant, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: AddNote
+    light: LightGrant, leased_lab: Lab, runs_dir: Path, keeper: Keeper, add_note: AddNote
 ) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
     lease, start_s = light.watch.lease, time.monotonic()
@@ -273,7 +275,7 @@ def _patch(
     try:
         with deny_light():
             assert light.design is not None
-            with stop_on_interrupt(note), open_under_lease(light.lab, runs_dir, lease) as session:
+            with stop_on_interrupt(add_note), open_under_lease(light.lab, runs_dir, lease) as session:
                 report = session.bring_up(light.design, take_over=True)
             if not report.verified.ok:
                 details = "; ".join(
@@ -283,23 +285,23 @@ def _patch(
                 raise LightDenied(f"no light: the proof after patching has findings: {details}")
         light.patch_s, light.was_patched = time.monotonic() - start_s, report.plan.has_changes
         change = "patched" if light.was_patched else "in place"
-        note(
+        add_note(
             f"{count_noun(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
         )
         yield
     finally:
-        with _ignore_first_interrupt(note):
+        with _ignore_first_interrupt(add_note):
             try:
-                with stoppable():  # the cancellation that ended the program must not stop the restoration
+                with allow_stop():  # the cancellation that ended the program must not stop the restoration
                     restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), keeper.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
                 light.problem = mark_not_restored(leased_lab, runs_dir, keeper.reason, error)
-                note(light.problem)
+                add_note(light.problem)
             keeper.debts.discard("hosts")
 
 
 @contextmanager
-def _ignore_first_interrupt(note: AddNote) -> Iterator[None]:
+def _ignore_first_interrupt(add_note: AddNote) -> Iterator[None]:
     """Ignore the first Ctrl-C in the block. The second raises, and the keeper process does the rest."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -307,7 +309,7 @@ def _ignore_first_interrupt(note: AddNote) -> Iterator[None]:
 
     def ignore(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
+        add_note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
 
     earlier_handler = signal.signal(signal.SIGINT, ignore)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from testbed.measure.diagnosis import Explanation, RankLag, RowKey, explain_run, find_lags
 from testbed.measure.report.markup import Markup, join, tag
-from testbed.measure.report.tables import table
+from testbed.measure.report.tables import make_table
 from testbed.measure.results.records import StoredRun
 from testbed.measure.units import format_size
 
@@ -44,7 +44,7 @@ def _list_findings(explanation: Explanation) -> Markup:
         for finding in explanation.findings
     )
     columns = ("Cause", "Rank or link", "Evidence", "Iterations longer by")
-    return table("What held up this run.", columns, rows, text_columns=3)
+    return make_table("What held up this run.", columns, rows, text_columns=3)
 
 
 def _make_figure(stored: StoredRun, row: RowKey, lags: Sequence[Sequence[RankLag]], key: str) -> Markup:

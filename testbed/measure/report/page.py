@@ -21,8 +21,8 @@ from testbed.measure.report.tables import (
     make_circuit_tables,
     make_environment_table,
     make_repeat_section,
+    make_table,
     make_timing_table,
-    table,
 )
 from testbed.measure.report.topology import draw_topology
 from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredRun, StoredTopology
@@ -161,7 +161,7 @@ def _make_repatch_section(stored: StoredRun, repatch: Repatch) -> Markup:
         else tag("p", "Nothing was measured both before and after."),
         *_make_comparison_charts(stored, repatch),
         tag("h3", "Cost"),
-        table("Times start with the first byte sent to the switch.", ("Quantity", "Value"), cost_rows),
+        make_table("Times start with the first byte sent to the switch.", ("Quantity", "Value"), cost_rows),
     )
 
 
@@ -177,7 +177,7 @@ def _make_comparison_table(repatch: Repatch) -> Markup:
         for comparison in repatch.comparisons
     )
     columns = ("Quantity", f"Before: {repatch.source}", f"After: {repatch.target}", "Gain")
-    return table("A gain above 1 is an improvement, for times as well as for bandwidths.", columns, rows)
+    return make_table("A gain above 1 is an improvement, for times as well as for bandwidths.", columns, rows)
 
 
 def _make_comparison_charts(stored: StoredRun, repatch: Repatch) -> Iterable[Markup]:
@@ -265,15 +265,15 @@ def _make_error_notice(stored: StoredRun) -> Markup:
         f"Of {count_noun(inference.requests, 'inference request')}, {inference.board} answered "
         f"{inference.answered}, {inference.wrong} wrongly."
         for inference in stored.inferences
-        if not inference.is_right
+        if not inference.is_correct
     ]
-    off_plan = sum(
+    off_plan_counters = sum(
         int(str(phase.data["counters_off_plan"]))
         for phase in stored.phases
         if "counters_off_plan" in phase.data
     )
-    if off_plan:
-        errors.append(f"{off_plan} byte counters of NICs contradict the planned rings.")
+    if off_plan_counters:
+        errors.append(f"{off_plan_counters} byte counters of NICs contradict the planned rings.")
     if not stored.timings:
         errors.append("No timing was recorded.")
     if not errors:

@@ -65,17 +65,17 @@ class Run:
         self._ranks: list[RankFigures] = []
         self._flows: list[FlowFigures] = []
         self._links: list[LinkFigures] = []
-        self._subject = ExitStack()
+        self._log_context = ExitStack()
 
     def __enter__(self) -> Self:
-        self._subject.enter_context(about(run=self.run_id))
+        self._log_context.enter_context(about(run=self.run_id))
         logger.info("run started")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._subject:
+        with self._log_context:
             if error is None:
                 self.finish("done")
             elif isinstance(error, Exception):

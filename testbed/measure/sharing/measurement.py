@@ -157,7 +157,7 @@ def measure(
     conditions: Conditions,
     *,
     spread: bool = False,
-    note: Callable[[str], object] = lambda _text: None,
+    add_note: Callable[[str], object] = lambda _text: None,
     on_rows: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
 ) -> list[MeasuredJob]:
     """Run the jobs under each policy, and call `on_rows` with the rows of each policy as soon as they are measured.
@@ -180,7 +180,7 @@ def measure(
     measured_jobs: list[MeasuredJob] = []
     with hold_fence(journal.database, session.lab.name, parts) as fence:
         for policy in policies:
-            note(f"{policy}: {conditions.iterations} iterations")
+            add_note(f"{policy}: {conditions.iterations} iterations")
             schedule = make_schedule(policy, jobs, shifted_schedule, conditions)
             rows = _measure_policy(session, fence, placed_jobs, policy, schedule, conditions)
             on_rows(rows)

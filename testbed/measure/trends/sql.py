@@ -62,10 +62,12 @@ def query_runs(runs_dir: str | Path, statement: str) -> QueryResult:
             runs = store.list_runs()
             _create_from_files(connection, "timings", Timing, runs, "timings.parquet")
             _create_from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
-            _create_from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
-            _create_from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, with_run=True)
-            _create_from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
-            _create_from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
+            _create_from_files(
+                connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", has_run_columns=True
+            )
+            _create_from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, has_run_columns=True)
+            _create_from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, has_run_columns=True)
+            _create_from_files(connection, "links", LinkFigures, runs, LINKS_FILE, has_run_columns=True)
             _create_from_files(connection, "runs", RunRow, runs, RUN_FILE)
             _add_rows(
                 connection, "runs", make_row_schema(RunRow, simulated=False), _make_rows_without_file(runs)
@@ -155,14 +157,14 @@ def _create_from_files(
     runs: Iterable[RunSummary],
     name: str,
     *,
-    with_run: bool = False,
+    has_run_columns: bool = False,
 ) -> None:
     """Create a table from the file `name` of every run. The table is empty if no run has the file."""
     files = [str(path) for run in runs if (path := run.directory / name).exists()]
-    run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if with_run else ""
+    run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if has_run_columns else ""
     if not files:
         schema = make_row_schema(row_type, simulated=False)
-        _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if with_run else schema, [])
+        _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if has_run_columns else schema, [])
         return
     connection.execute(
         f"create table {table} as select {run_id}* exclude (filename) "  # noqa: S608  names of ours

@@ -33,7 +33,7 @@ def plan_rounds(problem: Problem, *, limit: int) -> RoundGenerator:
     return search.evidence
 
 
-def code_length(count: int) -> int:
+def compute_code_length(count: int) -> int:
     """Return the number of bits in which none of the numbers 1..count has only zeros or only ones.
 
     >>> [code_length(count) for count in (1, 2, 3, 48)]
@@ -51,7 +51,7 @@ def max_rounds(problem: Problem) -> int:
     ports = max(len(problem.inputs), len(problem.outputs), 1)
     nics = max(len(problem.nics), 1)
     shifts = -(-ports // nics)
-    return shifts * (2 + code_length(ports)) + 2 * code_length(nics) + 8 * shifts + 8
+    return shifts * (2 + compute_code_length(ports)) + 2 * compute_code_length(nics) + 8 * shifts + 8
 
 
 @dataclass
@@ -59,7 +59,7 @@ class _BlockSearch:
     problem: Problem
     limit: int
     history: list[tuple[Round, Observation]] = field(default_factory=list)
-    tries: Counter[Port] = field(default_factory=Counter)
+    tries_by_output: Counter[Port] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.problem, ())
@@ -112,7 +112,7 @@ class _BlockSearch:
         """Set about half of the unknown NICs down in each round. Stop early if no light goes off with its NIC."""
         suspects = self._find_unknown_transmitters()
         circuits = self.history[-1][0].circuits
-        for bit in range(code_length(len(suspects))):
+        for bit in range(compute_code_length(len(suspects))):
             off = frozenset(nic for number, nic in enumerate(suspects, 1) if not number >> bit & 1)
             if not off:
                 continue
@@ -128,7 +128,7 @@ class _BlockSearch:
 
     def _run_circuit_code(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
         pairs = list(circuits.items())
-        for bit in range(code_length(len(pairs))):
+        for bit in range(compute_code_length(len(pairs))):
             subset = {port: output for number, (port, output) in enumerate(pairs, 1) if number >> bit & 1}
             if subset and not (yield from self._run_round(Round("circuits", subset))):
                 return
@@ -137,13 +137,13 @@ class _BlockSearch:
         """Connect open ports to known NICs until nothing new is found. Run the laser code once on silent NICs."""
         idle_rounds, has_run_code = 0, False
         while idle_rounds < _MAX_IDLE_ROUNDS and not self._is_done():
-            previous_results, tried_count = self._get_results(), len(+self.tries)
+            previous_results, tried_count = self._get_results(), len(+self.tries_by_output)
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
             idle_rounds = (
                 0
-                if self._get_results() != previous_results or len(+self.tries) > tried_count
+                if self._get_results() != previous_results or len(+self.tries_by_output) > tried_count
                 else idle_rounds + 1
             )
             if idle_rounds == 1 and not has_run_code and self._can_code_lasers():
@@ -160,16 +160,16 @@ class _BlockSearch:
         inputs = {port for nic in self._get_results() for port in nic.transmit.candidates}
         outputs = {port for nic in self._get_results() for port in nic.receive.candidates}
         open_inputs, open_outputs = (
-            sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
+            sorted(ports, key=lambda port: (self.tries_by_output[port], port)) for ports in (inputs, outputs)
         )
         for nic in self._find_unknown_transmitters():
             builder.light(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):
             if number < len(open_outputs) and builder.test_output(open_outputs[number]):
-                self.tries[open_outputs[number]] += 1
+                self.tries_by_output[open_outputs[number]] += 1
             if number < len(open_inputs) and builder.test_input(open_inputs[number]):
-                self.tries[open_inputs[number]] += 1
+                self.tries_by_output[open_inputs[number]] += 1
         return builder.circuits
 
 

@@ -64,7 +64,7 @@ class UnfinishedDiscovery:
         circuits = frozenset(pair for pair in circuits_by_input.items() if not ports.isdisjoint(pair))
         return circuits, circuits in self.states
 
-    def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
+    def load_rounds(self, problem: Problem, now: datetime | None = None) -> History:
         """Return its rounds if its problem is the same and its first round is recent, or else ()."""
         oldest_start = ((now or datetime.now(UTC)) - MAX_ROUND_AGE).isoformat(timespec="microseconds")
         is_recent = bool(self.rounds) and self.rounds[0][1].time_text >= oldest_start
@@ -209,7 +209,11 @@ AddNote = Callable[[str], None]
 
 
 def discover(
-    devices: Devices, record: DiscoveryRecord, note: AddNote = lambda _text: None, *, limit: int | None = None
+    devices: Devices,
+    record: DiscoveryRecord,
+    add_note: AddNote = lambda _text: None,
+    *,
+    limit: int | None = None,
 ) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
@@ -231,9 +235,9 @@ def discover(
         nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(circuits)
         problem = Problem(nics, inputs, outputs)
-        earlier_rounds = unfinished_discoveries[-1].rounds_for(problem) if unfinished_discoveries else ()
+        earlier_rounds = unfinished_discoveries[-1].load_rounds(problem) if unfinished_discoveries else ()
         record.begin(problem, down_before)
-        result = _search(devices, record, problem, earlier_rounds, note, limit or max_rounds(problem))
+        result = _search(devices, record, problem, earlier_rounds, add_note, limit or max_rounds(problem))
     except BaseException:
         devices.restore(down_before)
         record.stop(killed_discoveries)
@@ -298,7 +302,7 @@ def _search(
     record: DiscoveryRecord,
     problem: Problem,
     history: History,
-    note: AddNote,
+    add_note: AddNote,
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)
@@ -321,7 +325,7 @@ def _search(
             count += 1
             off_text = f", {count_noun(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
             circuits = count_noun(len(round_.circuits), "circuit")
-            note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
+            add_note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
             round_ = rounds.send(observation)
     except StopIteration as end:
         evidence: Evidence = end.value

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
-from testbed.operate.engine.planned import PlannedStep, now, render_circuits
+from testbed.operate.engine.planned import PlannedStep, format_now, render_circuits
 from testbed.operate.engine.transitions import OPEN_STATES, StepEvent, StepState, next_state, replay_events
 from testbed.storage.owner import get_current_run
 from testbed.storage.schema import step_events as transitions
@@ -137,7 +137,7 @@ def _close(
         if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
             continue
         _advance(connection, operation, key, events)
-        values = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
+        values = {"outcome": status.value, "outcome_at": format_now(), "read_back": read_back}
         if reason:
             values["reason"] = reason
         connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
@@ -167,9 +167,15 @@ def _advance(connection: sa.Connection, operation: str, key: StepKey, events: It
     state = _read_state(connection, operation, key)
     for event in events:
         state = next_state(state, event)
-        row = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
+        row = {
+            "operation": operation,
+            "switch": key[0],
+            "ordinal": key[1],
+            "event": event.name,
+            "at": format_now(),
+        }
         connection.execute(sa.insert(transitions).values(row | {"run": get_current_run()}))
-    values = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
+    values = {"state": state.value} | ({"intent_at": format_now()} if state is StepState.INTENT else {})
     connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 
 

@@ -130,10 +130,10 @@ def judge(
     findings_of_hosts, interrupted_states = _judge_hosts(case, routes, further_routes) if routes else ({}, {})
     findings = [*case.effects.findings(interrupted_states), *_judge_devices(case), *_judge_light(case)]
     sets = (routes, *further_routes) if routes else ()
-    blame = BlamedParts(case.silent_links, case.nodes_that_fail(findings_of_hosts, interrupted_states))
+    blame = BlamedParts(case.silent_links, case.find_failed_nodes(findings_of_hosts, interrupted_states))
     findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
     packets = judge_reachability(
-        lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, findings_of_hosts)
+        lab, sets, evidence.reached, blame, case.select_nodes(WRONG_MTU, findings_of_hosts)
     )
     return (*findings, *_merge_host_findings(findings_of_hosts), *packets)
 
@@ -239,7 +239,7 @@ class _Judgement:
         silent = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
 
-    def nodes_with(
+    def select_nodes(
         self, kind: FindingKind, findings_of_hosts: Mapping[str, Iterable[LinkFinding]]
     ) -> frozenset[int]:
         """Return the nodes that have a finding of this kind."""
@@ -249,7 +249,7 @@ class _Judgement:
             if any(finding.kind == kind.name for finding in findings_of_hosts.get(host.name, ()))
         )
 
-    def nodes_that_fail(
+    def find_failed_nodes(
         self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
@@ -297,7 +297,7 @@ def _judge_hosts(
         if host.name in kernels and host.name in forwarding:
             part, state = forwarding[host.name], kernels[host.name]
             planned_state = plan_state(part)
-            interrupted_state = case.effects.half_way(host, part, state)
+            interrupted_state = case.effects.find_interrupted_state(host, part, state)
             if interrupted_state:
                 interrupted_states[host.name] = interrupted_state
                 planned_state = interrupted_state.state

@@ -102,7 +102,7 @@ def resume(
     session: LabSession,
     unfinished: IncompleteOperation,
     design: Design | None,
-    note: AddNote = lambda _text: None,
+    add_note: AddNote = lambda _text: None,
 ) -> ResumeResult:
     """Resume an operation. `design` is the design of its epoch, or None without an epoch.
 
@@ -114,14 +114,14 @@ def resume(
     if unfinished.awaits_confirmation or record is None or (design is None and not has_goal):
         return _refuse(unfinished, record)
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
-    snapshots = {name: _wait_for_moves(session.switches[name], note) for name in devices}
+    snapshots = {name: _wait_for_moves(session.switches[name], add_note) for name in devices}
     doubts = [doubt for name in devices for doubt in find_doubts(record, name, snapshots[name])]
     doubts += [
         f"{name} is still executing {count_noun(len(s.pending), 'move')}"
         for name, s in snapshots.items()
         if s.pending
     ]
-    _settle(session, record, snapshots, in_doubt=bool(doubts))
+    _settle(session, record, snapshots, is_in_doubt=bool(doubts))
     if doubts:
         hint = "Find out who changed it, then run `testbed apply` or `testbed rollback`"
         return conclude(session, unfinished, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
@@ -132,7 +132,7 @@ def resume(
         change = replace(change, epoch=unfinished.intent.epoch)
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
         outcome = session.carry_out(
-            design, plan, note, topology_source=unfinished.intent.topology_source, change=change
+            design, plan, add_note, topology_source=unfinished.intent.topology_source, change=change
         )
     except ApplyFailed as error:
         reports = getattr(error.result, "reports", {}).values()
@@ -162,13 +162,13 @@ def _refuse(unfinished: IncompleteOperation, record: OperationRecord | None) -> 
     return ResumeResult(unfinished.operation, "unknown", f"{unfinished.detail}; {unfinished.hint}")
 
 
-def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
+def _wait_for_moves(switch: OpticalSwitch, add_note: Callable[[str], object]) -> Snapshot:
     """Read a switch until it has no pending moves, or their time limit has passed; return the last snapshot."""
     snapshot = switch.read()
     deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
     pause_s = POLL_PAUSES_S[0]
     while snapshot.pending and time.monotonic() < deadline:
-        note(f"{switch.address} is executing {count_noun(len(snapshot.pending), 'move')}: waiting")
+        add_note(f"{switch.address} is executing {count_noun(len(snapshot.pending), 'move')}: waiting")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_PAUSES_S[1])
         snapshot = switch.read()
@@ -176,18 +176,18 @@ def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Sna
 
 
 def _settle(
-    session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, in_doubt: bool
+    session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, is_in_doubt: bool
 ) -> None:
     """Store the outcome of open steps from `snapshots`. Unless in doubt, withdraw the steps that never started."""
     log = session.writable_journal.steps
     for step in record.steps:
         if step.change == "circuits" and is_unsettled(step):
-            status = judge_step(step, snapshots[step.device], in_doubt=in_doubt)
+            status = judge_step(step, snapshots[step.device], is_in_doubt=is_in_doubt)
             read_back = render_circuits(snapshots[step.device].connections)
             log.close(
                 record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER_REASON
             )
-    if not in_doubt:
+    if not is_in_doubt:
         log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "lab_repair again")
 
 
@@ -225,7 +225,7 @@ def conclude(session: LabSession, unfinished: IncompleteOperation, state: str, r
     )
 
 
-def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
+def find_open_step_circuits(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
     """Return the circuits of a switch before its first open step, and the lab_repair circuits after that step.
 
     Without an open step, both are the circuits after the last step that was done.
@@ -245,7 +245,7 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return
-    circuits_before, circuits_after = circuits_around_open_step(steps)
+    circuits_before, circuits_after = find_open_step_circuits(steps)
     current_pairs = _select_in_scope(goal, snapshot.connections)
     foreign_pairs = current_pairs - circuits_before.pairs - circuits_after.pairs - goal.target.pairs
     lost_pairs = (
@@ -258,7 +258,7 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
         yield f"{device} no longer holds {describe_pairs(sorted(lost_pairs))}, which the operation was to keep"
 
 
-def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Status:
+def judge_step(step: StepRecord, snapshot: Snapshot, *, is_in_doubt: bool) -> Status:
     """Return the outcome of a step from a read: `DONE` if its result is there, else `FAILED`, or `UNKNOWN` in doubt.
 
     A step that is partly done has failed, and the rest is lab_repair again.
@@ -266,7 +266,7 @@ def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Statu
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
     if snapshot.connections.touching(ports) == step.after.touching(ports):
         return Status.DONE
-    return Status.UNKNOWN if in_doubt else Status.FAILED
+    return Status.UNKNOWN if is_in_doubt else Status.FAILED
 
 
 def is_unsettled(step: StepRecord) -> bool:
@@ -285,7 +285,7 @@ def resume_detours(
     session: LabSession,
     unfinished: IncompleteOperation,
     lab_repair: LabRepair | None,
-    note: AddNote = lambda _text: None,
+    add_note: AddNote = lambda _text: None,
 ) -> ResumeResult:
     """Resume a repair that only installs detours. `lab_repair` is the plan for the fibres that are lost now, or None.
 
@@ -308,7 +308,9 @@ def resume_detours(
         )
     else:
         plan = session.plan(lab_repair.detour_design)
-        result = carry_out_detours(session, lab_repair, plan, note, resumed_operation=unfinished.operation)
+        result = carry_out_detours(
+            session, lab_repair, plan, add_note, resumed_operation=unfinished.operation
+        )
         if result.verified.ok:
             return conclude(session, unfinished, "verified", "finished and verified")
         return report_findings(session, unfinished, result.verified)

@@ -47,7 +47,7 @@ def roll_back(
     target: Intent,
     current: Intent,
     design: Design,
-    note: AddNote = lambda _text: None,
+    add_note: AddNote = lambda _text: None,
     *,
     take_over: bool = False,
 ) -> BringUpReport:
@@ -57,7 +57,7 @@ def roll_back(
     """
     change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
     plan = session.plan(design, take_over=take_over)
-    report = session.carry_out(design, plan, note, topology_source=target.topology_source, change=change)
+    report = session.carry_out(design, plan, add_note, topology_source=target.topology_source, change=change)
     if report.verified.ok:
         _compensate(session, target, report)
     return report
