@@ -159,7 +159,7 @@ def _divert_draws() -> Any:
     draws.owner, draws.spare_threads = None, set()
     generator, spare = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
 
-    def is_other() -> bool:
+    def is_other_thread() -> bool:
         thread = threading.get_ident()
         return thread in draws.spare_threads or draws.owner not in {None, thread}
 
@@ -167,7 +167,7 @@ def _divert_draws() -> Any:
         method, spare_method = getattr(generator, name), getattr(spare, name)
 
         def draw(*arguments: Any) -> Any:
-            return spare_method(*arguments) if is_other() else method(*arguments)
+            return spare_method(*arguments) if is_other_thread() else method(*arguments)
 
         draw.__module__, draw.__name__, draw.__qualname__ = "random", name, name
         setattr(generator, name, draw)

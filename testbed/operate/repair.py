@@ -23,6 +23,7 @@ from lightbed.wording import count_noun
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.design.repair import CurrentLinks, Detour, Repair, apply_detours, find_bought_pairs, plan_repair
+from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import check_no_drift

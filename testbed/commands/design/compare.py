@@ -61,7 +61,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
-        setting = self.setting(of_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
+        setting = self.setting(connects_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(
             job,

@@ -211,7 +211,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         if self.lab_file:
             context.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
-            context.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
+            context.print_note(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
     def _choose_servers(self) -> tuple[Servers, int]:
@@ -220,7 +220,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
 
         if self.hosts_of:
             raise PlanFileError("--hosts-of names hosts of a lab: pass --lab too")
-        nodes, degree, _ = self.cut(default_degree=4)
+        nodes, degree, _ = self.divide_links(default_degree=4)
         rate_gbps = 100.0 if self.rate_gbps is None else self.rate_gbps
         return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
 

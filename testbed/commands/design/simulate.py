@@ -242,7 +242,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE,
             may_share=has_one_link,
-            of_gpus=is_of_gpus(self.fabric),
+            connects_gpus=is_of_gpus(self.fabric),
             shares_links=not is_switched(self.fabric),
             by_pair=bool(self.export_chakra),
         )

@@ -124,7 +124,9 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
             action = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped_circuits:
                 action += f" and drop {describe_pairs(dropped_circuits.items())}"
-                context.tell(f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}")
+                context.print_note(
+                    f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}"
+                )
             self.check_consent(device, action, context)
             with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)

@@ -120,7 +120,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         confirmation = _Confirmation.from_options(
             lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
         )
-        with stop_on_interrupt(context.tell), context.session(lab, self.hosts, writes=True) as session:
+        with stop_on_interrupt(context.print_note), context.session(lab, self.hosts, writes=True) as session:
             lab_plan = request.plan(session)
             with _show_progress(session, lab_plan, context.runs_dir):
                 report = session.carry_out(

@@ -181,5 +181,5 @@ class Plan(TopologyCommand):
         unfinished = describe_unfinished(choice.unfinished)
         if not context.is_quiet:
             for line in choice.describe_unfinished():
-                context.tell(line)  # on standard error: standard output holds only the patch list
+                context.print_note(line)  # on standard error: standard output holds only the patch list
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

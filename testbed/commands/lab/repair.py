@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from testbed.operate.design import Design
     from testbed.operate.failure_rules import Gpu
     from testbed.operate.light import LossObservation
-    from testbed.operate.repair import FindRoutes, LabRepair, RepairRecord, RepairResult
+    from testbed.operate.repair import ChooseRoutes, LabRepair, RepairRecord, RepairResult
     from testbed.operate.session import LabSession
     from testbed.operate.unfinished import IncompleteOperation
 
@@ -202,7 +202,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             topology_source = TopologySource(
                 f"repair of epoch {epoch}", choice.topology_source.plan_text, epoch
             )
-            with stop_on_interrupt(context.tell):
+            with stop_on_interrupt(context.print_note):
                 repair_result = carry_out(session, lab_repair, context.say, topology_source=topology_source)
             run.add_phase(REPAIR, make_repair_json(lab, lab_repair) | repair_result.as_json())
         return repair_result
@@ -296,7 +296,7 @@ def _find_earlier_repair(
     )
 
 
-def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, FindRoutes]:
+def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, ChooseRoutes]:
     """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
     # Imported late, because it imports the models of workloads and most checks find nothing lost.
     from testbed.design.evaluation.job import find_routes_for, sum_by_pairs

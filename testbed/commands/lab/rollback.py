@@ -66,7 +66,10 @@ class Rollback(MovingCommand, HostsCommand):
         target_lab, design = build_intent_design(lab, target)
         check_permission(lab, self.really_move)
         context.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with stop_on_interrupt(context.tell), context.session(target_lab, self.hosts, writes=True) as session:
+        with (
+            stop_on_interrupt(context.print_note),
+            context.session(target_lab, self.hosts, writes=True) as session,
+        ):
             report = roll_back(session, target, current, design, context.say, take_over=self.take_over)
             if report.verified.ok:
                 Confirmations(session.writable_journal, lab.name).end("rolled back by hand")

@@ -165,7 +165,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
             def add_note(line: str) -> None:
                 if not context.is_quiet:
-                    context.tell(f"testbed run: {line}")
+                    context.print_note(f"testbed run: {line}")
 
             with Keeper(runs_dir, context.lab_file, run.run_id, reason) as keeper:
                 with provide_light(lab, request, runs_dir, keeper, add_note) as light:

@@ -333,16 +333,15 @@ class RunsTrend(Command[TrendDocument]):
             *read_power_series(context.runs_dir, summaries),
         )
         report = find_trends(context.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
-        short_text = f", {report.short} too short (below 6 values)" if report.short else ""
-        context.say(
-            f"{len(report.series) - report.short} series of {count_noun(len(summaries), 'run')} judged{short_text}"
-        )
+        short_text = f", {report.short_count} too short (below 6 values)" if report.short_count else ""
+        judged_count = len(report.series) - report.short_count
+        context.say(f"{judged_count} series of {count_noun(len(summaries), 'run')} judged{short_text}")
         context.say(
             *([line for change in report.changes for line in change.lines()] or ["no change of level"])
         )
         return TrendDocument(
             series=len(report.series),
-            too_short=report.short,
+            too_short=report.short_count,
             rate=report.rate,
             regressions=len(report.regressions),
             changes=tuple(_make_level_change(change) for change in report.changes),

@@ -187,7 +187,7 @@ def _find_required_values(
     """Return the interfaces or addresses that a rule requires by `==`. Sets of several values are left out."""
     values = []
     for match in matches:
-        expression, operand = match["expression"], match["right"]
+        expression, operand = match["left"], match["right"]
         if (
             match["op"] != "=="
             or not isinstance(expression, Mapping)

@@ -218,7 +218,7 @@ class TrendReport:
     rate: float
 
     @property
-    def short(self) -> int:
+    def short_count(self) -> int:
         """Number of series with too few values for a test."""
         return sum(len(line.points) < MIN_SERIES_LENGTH for line in self.series)
 
@@ -231,7 +231,7 @@ class TrendReport:
         """Return the output of `testbed runs trend --json`."""
         return {
             "series": len(self.series),
-            "too_short": self.short,
+            "too_short": self.short_count,
             "rate": self.rate,
             "regressions": len(self.regressions),
             "changes": [change.as_json() for change in self.changes],

@@ -36,8 +36,8 @@ class Evidence:
     """Possible ports of the transmit and the receive fibre of every NIC, after a history of rounds.
 
     `sends` holds the NICs whose transmit fibre carries light: a frame was received, or the light went off with the NIC.
-    `receives` holds the NICs that had carrier. `lit` maps inputs to their light, for each round. `follows` holds inputs
-    that were lit in one round, and dark in another round in which NICs were off.
+    `receives` holds the NICs that had carrier. `lit_by_round` maps inputs to their light, for each round.
+    `switched_ports` holds inputs that were lit in one round, and dark in another round in which NICs were off.
     """
 
     problem: Problem
@@ -46,8 +46,8 @@ class Evidence:
     receive: Ports = field(default_factory=dict)
     sends: set[NicKey] = field(default_factory=set)
     receives: set[NicKey] = field(default_factory=set)
-    lit: list[dict[Port, bool]] = field(default_factory=list)
-    follows: set[Port] = field(default_factory=set)
+    lit_by_round: list[dict[Port, bool]] = field(default_factory=list)
+    switched_ports: set[Port] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.transmit = {nic: set(self.problem.inputs) for nic in self.problem.nics}
@@ -56,7 +56,7 @@ class Evidence:
         while True:
             previous_counts = self._count_candidates()
             self._judge_light()
-            for (round_, observation), lit in zip(self.history, self.lit, strict=True):
+            for (round_, observation), lit in zip(self.history, self.lit_by_round, strict=True):
                 self._judge_transmitters(round_, lit)
                 self._judge_frames(round_, observation)
                 self._judge_carriers(round_, observation, lit)
@@ -69,7 +69,13 @@ class Evidence:
 
     def _count_candidates(self) -> tuple[int, ...]:
         sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
-        return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
+        return (
+            *sizes,
+            len(self.sends),
+            len(self.receives),
+            sum(map(len, self.lit_by_round)),
+            len(self.switched_ports),
+        )
 
     def find_input(self, nic: NicKey) -> Port | None:
         """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
@@ -93,7 +99,7 @@ class Evidence:
         """Return the inputs of unknown NICs that are lit while all NICs are on."""
         lit_ports = {
             port
-            for (this_round, _), light in zip(self.history, self.lit, strict=True)
+            for (this_round, _), light in zip(self.history, self.lit_by_round, strict=True)
             if not this_round.down_nics
             for port, is_lit in light.items()
             if is_lit
@@ -103,11 +109,11 @@ class Evidence:
     def _judge_light(self) -> None:
         """Set `lit` and `follows`. A monitor shows an input's light, or else a known receiver or transmitter does."""
         listeners, owners = self.known_outputs(), self.known_inputs()
-        self.lit = [
+        self.lit_by_round = [
             dict(self._infer_light(this_round, observation, listeners, owners))
             for this_round, observation in self.history
         ]
-        rounds = list(zip(self.history, self.lit, strict=True))
+        rounds = list(zip(self.history, self.lit_by_round, strict=True))
         dark_ports = {
             port
             for (this_round, _), light in rounds
@@ -115,7 +121,9 @@ class Evidence:
             for port, is_lit in light.items()
             if not is_lit
         }
-        self.follows = {port for _, light in rounds for port, is_lit in light.items() if is_lit} & dark_ports
+        self.switched_ports = {
+            port for _, light in rounds for port, is_lit in light.items() if is_lit
+        } & dark_ports
 
     def _infer_light(
         self,
@@ -138,7 +146,7 @@ class Evidence:
 
     def _judge_transmitters(self, this_round: Round, lit: dict[Port, bool]) -> None:
         dark_ports = {port for port, is_lit in lit.items() if not is_lit}
-        lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.follows
+        lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.switched_ports
         for nic, ports in self.transmit.items():
             ports.difference_update(lit_ports if nic in this_round.down_nics else dark_ports)
 
@@ -194,7 +202,7 @@ class Evidence:
 
     def _assign_following_inputs(self) -> None:
         """Assign an input whose light went off with NICs of the lab to its NIC, if only one is possible."""
-        for port in self.follows:
+        for port in self.switched_ports:
             candidates = [nic for nic, ports in self.transmit.items() if port in ports]
             if len(candidates) == 1:
                 self.transmit[candidates[0]] &= {port}

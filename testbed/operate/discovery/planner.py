@@ -102,7 +102,7 @@ class _BlockSearch:
     def _can_code_lasers(self) -> bool:
         """Return whether light at inputs of unknown NICs can be observed, and some transmitters are unknown."""
         unidentified_inputs = set(self.evidence.find_unidentified_inputs())
-        monitored = {port for light in self.evidence.lit[-1:] for port in light}
+        monitored = {port for light in self.evidence.lit_by_round[-1:] for port in light}
         return bool(unidentified_inputs & monitored) and bool(self._find_unknown_transmitters())
 
     def _find_unknown_transmitters(self) -> list[NicKey]:
@@ -118,7 +118,7 @@ class _BlockSearch:
                 continue
             if not (yield from self._run_round(Round("lasers", circuits, off))):
                 return
-            if 2 * len(off) >= len(self.problem.nics) > 2 and not self.evidence.follows:
+            if 2 * len(off) >= len(self.problem.nics) > 2 and not self.evidence.switched_ports:
                 return
 
     def _knows_few_outputs(self) -> bool:
@@ -163,12 +163,12 @@ class _BlockSearch:
             sorted(ports, key=lambda port: (self.tries_by_output[port], port)) for ports in (inputs, outputs)
         )
         for nic in self._find_unknown_transmitters():
-            builder.light(nic)
+            builder.light_receiver(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):
-            if number < len(open_outputs) and builder.test_output(open_outputs[number]):
+            if number < len(open_outputs) and builder.probe_output(open_outputs[number]):
                 self.tries_by_output[open_outputs[number]] += 1
-            if number < len(open_inputs) and builder.test_input(open_inputs[number]):
+            if number < len(open_inputs) and builder.probe_input(open_inputs[number]):
                 self.tries_by_output[open_inputs[number]] += 1
         return builder.circuits
 
@@ -193,7 +193,7 @@ class _RoundCircuits:
         self._targets.pop(target, None)
         self._unnamed_inputs = [port for port in self._unnamed_inputs if port != source]
 
-    def light(self, nic: NicKey) -> bool:
+    def light_receiver(self, nic: NicKey) -> bool:
         """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
         output = self._evidence.find_output(nic)
         if output is None or output in self._used_outputs:
@@ -208,14 +208,14 @@ class _RoundCircuits:
         self._connect(source, output)
         return True
 
-    def test_output(self, output: Port) -> bool:
+    def probe_output(self, output: Port) -> bool:
         """Connect a known NIC, or else any light, to an output of an unknown NIC; return whether that was possible."""
         for source, nic in list(self._sources.items()):
             own_output = self._evidence.find_output(nic)
             if source[0] != output[0] or own_output is None:
                 continue
             self._sources.pop(source)
-            if self.light(nic):
+            if self.light_receiver(nic):
                 self._connect(source, output)
                 return True
             self._sources[source] = nic
@@ -227,7 +227,7 @@ class _RoundCircuits:
             self._connect(light_source, output)
         return light_source is not None
 
-    def test_input(self, source: Port) -> bool:
+    def probe_input(self, source: Port) -> bool:
         """Connect an input of an unknown NIC to a known NIC; return whether its switch has a free known NIC."""
         output = next((port for port in self._targets if port[0] == source[0]), None)
         if output is not None and source not in self.circuits:

@@ -73,7 +73,7 @@ def test_steady_runs_of_two_labs_have_no_change_and_few_runs_are_not_judged(labo
     report = trends(laboratory)
 
     assert report.changes == ()
-    assert (len(report.series), report.short) == (2, 1)
+    assert (len(report.series), report.short_count) == (2, 1)
     assert len(select_series(report.series, "other", None)) == 1
     assert select_series(report.series, "", "power") == ()
 
