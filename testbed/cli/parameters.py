@@ -127,9 +127,9 @@ def add_command(app: typer.Typer, name: str) -> None:
     app.add_typer(group, name=name)
 
 
-def _load_declaration(words: str) -> type[Command[Any]]:
-    command = load_command(words)
-    assert command is not None, f"{words} is not declared"
+def _load_declaration(name: str) -> type[Command[Any]]:
+    command = load_command(name)
+    assert command is not None, f"{name} is not declared"
     return command
 
 
@@ -141,11 +141,11 @@ def _get_context_settings(command: type[Command[Any]]) -> dict[str, bool] | None
     return _PASS_THROUGH_SETTINGS if has_rest else None
 
 
-def _format_help(words: str, command_type: type[Command[Any]]) -> str:
-    return f"{COMMANDS[words][1]}\n\n{command_type.details}".strip()
+def _format_help(name: str, command_type: type[Command[Any]]) -> str:
+    return f"{COMMANDS[name][1]}\n\n{command_type.details}".strip()
 
 
-def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
+def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callback:
     """Return a function with a parameter for each option, which runs the command and prints its document.
 
     The command runs on the service of `--server`, or in this process. A command with a field `every`, in seconds, is
@@ -179,7 +179,7 @@ def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
         def run_once() -> int:
             context = CommandContext(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
             if is_for_service(command, context):
-                return run_on_service(words, command, context)
+                return run_on_service(command_name, command, context)
             context.is_quiet = as_json or as_csv
             if isinstance(command, StreamCommand):
                 return _print_stream(command, context)

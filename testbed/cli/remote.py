@@ -35,7 +35,7 @@ def is_for_service(command: Command[Any], context: CommandContext) -> bool:
     return bool(_server.get()) and command.role is not None and not is_local
 
 
-def run_on_service(words: str, command: Command[Any], context: CommandContext) -> int:
+def run_on_service(command_name: str, command: Command[Any], context: CommandContext) -> int:
     """Submit a command to the service, wait, print its output, and return its exit code.
 
     Raises `NotThroughService` for an option that works only locally, and the errors of the client.
@@ -49,7 +49,7 @@ def run_on_service(words: str, command: Command[Any], context: CommandContext) -
             client,
             make_submission(
                 client,
-                words,
+                command_name,
                 command,
                 read_lab_name(context.lab_file or Path()),
                 labs=[read_lab_name(path) for path in context.lab_files],

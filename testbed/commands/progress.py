@@ -96,9 +96,9 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 
 
 @contextmanager
-def report_progress(call: ReportProgress | None) -> Iterator[None]:
+def report_progress(report: ReportProgress | None) -> Iterator[None]:
     """Report the progress of commands in the block to a function, or on standard error if it is None."""
-    previous_callback = _callback.set(call)
+    previous_callback = _callback.set(report)
     try:
         yield
     finally:

@@ -105,7 +105,7 @@ def hold_fence(
     parts: frozenset[str],
     *,
     lease: str | None = None,
-    store: Callable[[Database, str], LeaseStore] | None = None,
+    make_store: Callable[[Database, str], LeaseStore] | None = None,
 ) -> Iterator[Fence]:
     """Hold parts of a lab for an operation, under `lease`: by default the lease of `--lease`, or an implicit lease.
 
@@ -122,7 +122,7 @@ def hold_fence(
         yield current_fence
         return
     lab_leases, lease_id = (
-        (store or LeaseStore)(database, lab),
+        (make_store or LeaseStore)(database, lab),
         get_selected_lease() if lease is None else lease,
     )
     with convert_database_errors(database):

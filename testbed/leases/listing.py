@@ -24,25 +24,29 @@ def parse_lease(row: Mapping[str, Any]) -> Lease:
     return Lease(**values | {"parts": frozenset(values["parts"]), "is_implicit": bool(row["is_implicit"])})
 
 
-def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
-    """Return the leases of a lab in the order of their arrival; with `ended` also those that have ended."""
+def read_leases(address: Address, lab: str, *, includes_ended: bool = False) -> tuple[Lease, ...]:
+    """Return the leases of a lab in the order of their arrival; with `includes_ended` also those that have ended."""
     rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
-    return tuple(lease for lease in map(parse_lease, rows) if ended or lease.state in LIVING_STATES)
+    return tuple(lease for lease in map(parse_lease, rows) if includes_ended or lease.state in LIVING_STATES)
 
 
-def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
+def describe_leases(
+    address: Address, lab: str, now_s: float, *, includes_ended: bool = False
+) -> list[dict[str, Any]]:
     """Return the leases of a lab for JSON documents, with the reason why each pending request waits.
 
     A lease whose time is over is shown as expired, although the database stores that only at the next change.
     """
-    leases = tuple(_predict_state(now_s, lease) for lease in read_leases(address, lab, ended=ended))
+    leases = tuple(
+        _predict_state(now_s, lease) for lease in read_leases(address, lab, includes_ended=includes_ended)
+    )
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
-    living = [lease for lease in leases if lease.state in LIVING_STATES]
+    living_leases = [lease for lease in leases if lease.state in LIVING_STATES]
     return [
         make_lease_json(lease)
         | {
-            "waits_for": rules.explain_wait(lease, living, faults, now_s)
+            "waits_for": rules.explain_wait(lease, living_leases, faults, now_s)
             if lease.state in LIVING_STATES and not lease.is_held
             else ""
         }

@@ -106,9 +106,12 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 def count_proof(result: CollectiveResult) -> dict[str, int]:
     """Count the NIC counters that agree with the plan and those that contradict it, at sizes that can prove it."""
-    misplaced = find_misplaced(result.nic_bytes)
+    misplaced_traffic = find_misplaced(result.nic_bytes)
     large_enough = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
-    return {"counters_as_planned": len(large_enough) - len(misplaced), "counters_off_plan": len(misplaced)}
+    return {
+        "counters_as_planned": len(large_enough) - len(misplaced_traffic),
+        "counters_off_plan": len(misplaced_traffic),
+    }
 
 
 def measure_current(

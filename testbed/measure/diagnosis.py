@@ -168,7 +168,7 @@ _QUANTITY_BY_CAUSE: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] =
 """For each cause of a slow rank: a function that returns its seconds in an iteration, and words for the evidence."""
 
 
-def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
+def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
     """Yield what each rank lost in each row: its excess over the median of the other ranks, summed over iterations.
 
     The iteration with the largest excess is left out, so that one hiccup yields no finding. It counts if at most two
@@ -179,7 +179,7 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
             continue
         iterations = min(map(len, figures_by_rank.values()))
         values = {
-            rank: [quantity(figures) for figures in rank_figures]
+            rank: [get_quantity(figures) for figures in rank_figures]
             for rank, rank_figures in figures_by_rank.items()
         }
         row_s = sum(
@@ -192,13 +192,13 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
                 median(values[other_rank][iteration] for other_rank in values if other_rank != rank)
                 for iteration in range(iterations)
             ]
-            excess = sorted(
+            sorted_excess = sorted(
                 own_value - typical_value
                 for own_value, typical_value in zip(own_values, typical_values, strict=True)
             )
             active = sum(value > 0 for value in own_values)
-            kept_excess = excess[:-1] if active > 2 else excess
-            scale = len(excess) / len(kept_excess)
+            kept_excess = sorted_excess[:-1] if active > 2 else sorted_excess
+            scale = len(sorted_excess) / len(kept_excess)
             yield Loss(
                 row,
                 rank,

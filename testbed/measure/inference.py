@@ -108,17 +108,17 @@ def prepare_trial(
 
 def _run_lightning(*arguments: str) -> str:
     """Return the output of a `lightning` command. Raises `InferenceError` with its message if it fails."""
-    completed = subprocess.run(
+    process = subprocess.run(
         module_command("lightning.cli", *arguments),
         capture_output=True,
         text=True,
         check=False,
         env=child_environment(),
     )
-    if completed.returncode:
-        lines = completed.stderr.strip().splitlines() or ["no message"]
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or ["no message"]
         raise InferenceError(f"lightning {arguments[0]}: {lines[-1].removeprefix('error: ')}")
-    return completed.stdout
+    return process.stdout
 
 
 def measure_inference(
@@ -175,11 +175,11 @@ def send_requests(
         f"{deadline_s:g}",
     ]
     command = {host.name: shlex.join(arguments)}
-    completed = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
-    if completed.exit_status:
-        lines = completed.stderr.strip().splitlines() or ["no message"]
+    command_result = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
+    if command_result.exit_status:
+        lines = command_result.stderr.strip().splitlines() or ["no message"]
         raise HostError(f"the inference client failed on {host.name}: {lines[-1]}", host=host.name)
-    document: dict[str, Any] = json.loads(completed.stdout)
+    document: dict[str, Any] = json.loads(command_result.stdout)
     return document
 
 

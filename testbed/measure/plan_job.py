@@ -334,7 +334,9 @@ def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
     >>> compute_payload([1000, 10], [10066, 11]), compute_payload([1000, 10], [66, 1])
     (9000, None)
     """
-    sent_bytes, packets = (late - early for early, late in zip(before, after, strict=True))
+    sent_bytes, packets = (
+        later_value - earlier_value for earlier_value, later_value in zip(before, after, strict=True)
+    )
     return sent_bytes - HEADER_BYTES * packets if packets >= 0 else None
 
 
@@ -430,12 +432,12 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
         for host in hosts
     }
     try:
-        completed = fleet.run(commands)
+        results = fleet.run(commands)
     except HostError:
         return {}
     counters = {}
     for host in hosts:
-        values = [int(count) for count in completed[host.name].stdout.split()]
+        values = [int(count) for count in results[host.name].stdout.split()]
         if len(values) == 2 * len(host.nics):
             for index, nic in enumerate(host.nics):
                 counters[f"{host.name}/{nic.name}"] = (values[2 * index], values[2 * index + 1])

@@ -74,14 +74,15 @@ def plan_second_topology(
             "direct", current_topology.nodes, current_topology.degree, rate_gbps, topology=current_topology
         )
     )
-    before_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
+    current_iteration_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(sum_graph_traffic(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
-    after_ms = plan.predicted.iteration_s * 1e3
+    second_iteration_ms = plan.predicted.iteration_s * 1e3
+    durations = f"{current_iteration_ms:.1f} ms on the current topology, {second_iteration_ms:.1f} ms here"
     reasons = (
         f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
         *plan.reasons[:2],
-        f"Predicted time of an iteration: {before_ms:.1f} ms on the current topology, {after_ms:.1f} ms here.",
+        f"Predicted time of an iteration: {durations}.",
     )
     return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reasons))
 

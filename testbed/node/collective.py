@@ -300,20 +300,26 @@ def compute_processor_use(before: ProcessorTimes, after: ProcessorTimes, device_
     With a GPU, `busy` ignores this process, because it polls while it waits for the GPU.
     """
     clock_s = max(1e-9, after.clock_s - before.clock_s)
-    all_ticks, busy, stolen = (
-        [late - early for early, late in zip(getattr(before, name), getattr(after, name), strict=True)]
+    all_ticks, busy_ticks, stolen_ticks = (
+        [
+            later_value - earlier_value
+            for earlier_value, later_value in zip(getattr(before, name), getattr(after, name), strict=True)
+        ]
         for name in ("all_ticks", "busy_ticks", "stolen_ticks")
     )
-    machine = sum(busy) / max(1, sum(all_ticks))
+    machine = sum(busy_ticks) / max(1, sum(all_ticks))
     own_share = (after.own_s - before.own_s) / clock_s
     return ProcessorUse(
         own_s=after.own_s - before.own_s,
         busy=min(1.0, machine if device_type == "cuda" else max(machine, own_share)),
         busiest=max(
-            (busy_count / max(1, all_count) for busy_count, all_count in zip(busy, all_ticks, strict=True)),
+            (
+                busy_count / max(1, all_count)
+                for busy_count, all_count in zip(busy_ticks, all_ticks, strict=True)
+            ),
             default=0.0,
         ),
-        stolen=sum(stolen) / max(1, sum(all_ticks)),
+        stolen=sum(stolen_ticks) / max(1, sum(all_ticks)),
         waited=(after.waited_s - before.waited_s) / clock_s,
     )
 

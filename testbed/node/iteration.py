@@ -205,7 +205,10 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         last_s = time.monotonic()
     flows = watch.end()
     busy_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
-    busy, all_ticks = (late - early for early, late in zip(busy_before, busy_after, strict=True))
+    busy_ticks, all_ticks = (
+        later_value - earlier_value
+        for earlier_value, later_value in zip(busy_before, busy_after, strict=True)
+    )
     return {
         "times": times,
         "before": counters_before,
@@ -213,7 +216,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "retransmitted": [
             [*pair, line.count_retransmitted() - retransmitted[pair]] for pair, line in host.outgoing.items()
         ],
-        "busy": busy / max(1, all_ticks),
+        "busy": busy_ticks / max(1, all_ticks),
         "processor_s": time.process_time() - own_s,
         "seen": {
             "iterations": observations,

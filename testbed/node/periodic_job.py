@@ -75,10 +75,10 @@ class SlotSchedule:
         self.slot += 1
         wait: float = self.start_s + self.slot * self.slot_s - now_s
         if -wait > self.tolerance * self.slot_s and self.alignments < self.max_alignments:
-            skipped = math.ceil(-wait / self.slot_s)
-            self.slot += skipped
+            skipped_slots = math.ceil(-wait / self.slot_s)
+            self.slot += skipped_slots
             self.alignments += 1
-            wait += skipped * self.slot_s
+            wait += skipped_slots * self.slot_s
         return max(wait, 0.0)
 
 

@@ -50,10 +50,10 @@ def print_event(event: str, **details: object) -> None:
 
 def run(*command: str) -> str:
     """Return the output of a command. Raise `QueueError` with its error."""
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)
-    if completed.returncode:
-        raise QueueError(f"`{' '.join(command)}`: {completed.stderr.strip() or completed.returncode}")
-    return completed.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise QueueError(f"`{' '.join(command)}`: {process.stderr.strip() or process.returncode}")
+    return process.stdout
 
 
 def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[str]]:
@@ -125,9 +125,9 @@ def _make_twin_commands(nic: str, parent: str, inner_queues: list[dict[str, Any]
 _PRIORITY_FILTERS = (
     "match u8 1 0xff at 9 match u16 0 0xff00 at 2",
     *(
-        f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
-        f" match u8 {words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
-        for words in range(5, 16)
+        f"match u16 {20 + 4 * header_words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
+        f" match u8 {header_words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
+        for header_words in range(5, 16)
     ),
 )
 """Filters for pings and for acknowledgements without data, as in `LinkShape.queues` of the twins."""

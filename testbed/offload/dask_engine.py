@@ -259,7 +259,7 @@ class DaskEngine:
         remote.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
         return future
 
-    def _fetch(self, remote: Any, future: Future[Any]) -> None:
+    def _fetch(self, dask_future: Any, future: Future[Any]) -> None:
         """Start to fetch the result of a finished Dask future into `future`.
 
         This must not block, because all clients of this process share one thread for callbacks. Waiting there for an
@@ -269,8 +269,8 @@ class DaskEngine:
             return
         fetch = None
         with self._fetch_lock:
-            if not self._is_closed and not remote.cancelled():
-                result = self._await_result(remote)
+            if not self._is_closed and not dask_future.cancelled():
+                result = self._await_result(dask_future)
                 try:
                     fetch = asyncio.run_coroutine_threadsafe(result, self._client.loop.asyncio_loop)
                     self._fetches.add(fetch)
@@ -279,14 +279,14 @@ class DaskEngine:
         if fetch is None:
             future.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
             return
-        fetch.add_done_callback(lambda fetch: self._set_result(fetch, remote, future))
+        fetch.add_done_callback(lambda fetch: self._set_result(fetch, dask_future, future))
 
-    async def _await_result(self, remote: Any) -> Any:
+    async def _await_result(self, dask_future: Any) -> Any:
         """Fetch a result in the client's event loop. The time limit starts when the fetch gets its turn."""
         async with self._fetch_slots, asyncio.timeout(_FETCH_TIMEOUT_S):
-            return await remote
+            return await dask_future
 
-    def _set_result(self, fetch: Future[Any], remote: Any, future: Future[Any]) -> None:
+    def _set_result(self, fetch: Future[Any], dask_future: Any, future: Future[Any]) -> None:
         """Set the result or the error of `future` from a finished fetch, and release the Dask future."""
         self._fetches.discard(fetch)
         try:
@@ -306,7 +306,7 @@ class DaskEngine:
         finally:
             # Fetches that `close` cancelled are released by Dask's client itself: a release here prints an error.
             if not fetch.cancelled():
-                remote.release()
+                dask_future.release()
 
     def cpu_ns(self) -> int:
         """Return 0, because workers are separate processes."""
@@ -342,10 +342,10 @@ class DaskEngine:
         finally:
             self._client.close()
 
-    def _ask(self, request: Callable[[], Any], default: Any, *, is_open: bool = True) -> Any:
+    def _ask(self, send_request: Callable[[], Any], default: Any, *, is_open: bool = True) -> Any:
         """Return Dask's answer, or `default` if the scheduler is gone, so that the training goes on without workers."""
         try:
-            return request() if is_open else default
+            return send_request() if is_open else default
         except Exception as error:
             if self._client.status == "running" and not isinstance(error, OSError):
                 raise

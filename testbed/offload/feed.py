@@ -146,7 +146,7 @@ class Feed:
         for side in (True, False):
             while self._remaining[side] and len(self._pending[side]) < self._ahead[side]:
                 work = self._make_work(self._remaining[side].popleft())
-                self._start(work, side=side)
+                self._start(work, is_remote_side=side)
                 self._pending[side].append(work)
 
     def _make_work(self, unit: int) -> _Work:
@@ -154,8 +154,8 @@ class Feed:
             return _Work(unit, self._order.batch(unit))
         return _Work(unit, (self._order.indices[unit],))
 
-    def _start(self, work: _Work, *, side: bool) -> None:
-        work.is_remote = side and not self._is_alone
+    def _start(self, work: _Work, *, is_remote_side: bool) -> None:
+        work.is_remote = is_remote_side and not self._is_alone
         if work.is_remote:
             work.future = self._submit(work)
         elif self._sides.local is not None:
@@ -253,7 +253,7 @@ class Feed:
             if item.is_remote:
                 assert item.future is not None
                 item.future.cancel()
-                self._start(item, side=False)
+                self._start(item, is_remote_side=False)
 
     def _first_ready(self, pending: deque[_Work]) -> _Work:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""

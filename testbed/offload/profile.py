@@ -110,10 +110,10 @@ def profile_loader(
     bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
     with keep_generators(), _keep_gpu_generators():
         profile = bench.profile()
-    spent = time.perf_counter() - start
+    duration_s = time.perf_counter() - start
     training_s = settings.epochs * count / profile.rate_after
-    share = spent / (spent + training_s) if count else 0.0  # the length of a stream is unknown
-    profile = replace(profile, profiling_s=spent, profiling_share=share, key=key, jobs=jobs)
+    share = duration_s / (duration_s + training_s) if count else 0.0  # the length of a stream is unknown
+    profile = replace(profile, profiling_s=duration_s, profiling_share=share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.as_json(), key)
     return profile
@@ -123,12 +123,12 @@ def profile_loader(
 def _keep_gpu_generators() -> Iterator[None]:
     """Restore the states of the GPU generators after the block."""
     torch: Any = sys.modules.get("torch")
-    is_used = torch is not None and torch.cuda.is_initialized()
-    states = torch.cuda.get_rng_state_all() if is_used else []
+    is_cuda_used = torch is not None and torch.cuda.is_initialized()
+    states = torch.cuda.get_rng_state_all() if is_cuda_used else []
     try:
         yield
     finally:
-        if is_used:
+        if is_cuda_used:
             torch.cuda.set_rng_state_all(states)
 
 

@@ -139,12 +139,12 @@ def _execute(
         raise
 
 
-def _check_complete(lab: Lab, result: ApplyResult, consent: CheckSending) -> None:
+def _check_complete(lab: Lab, result: ApplyResult, check_consent: CheckSending) -> None:
     if all(report.complete for report in result.reports.values()):
         return
     if is_interrupted():
         raise Interrupted(_describe_stop(result.reports))
-    consent()
+    check_consent()
     raise ApplyFailed(_describe_outcomes(lab, result.reports), result=result)
 
 
@@ -174,25 +174,25 @@ def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iter
         yield
 
 
-def _call_each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
-    """Call `work` for all switches in parallel."""
-    return call_each({part.switch: part for part in plan.switches}, work)
+def _call_each(plan: LabPlan, execute: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
+    """Call `execute` for all switches in parallel."""
+    return call_each({part.switch: part for part in plan.switches}, execute)
 
 
-def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
-    """Call `work` for every item in its own thread and return the results by name.
+def call_each(items: Mapping[str, Item], execute: Callable[[Item], Result]) -> dict[str, Result]:
+    """Call `execute` for every item in its own thread and return the results by name.
 
     Once all threads have ended, raises the first error in the order of `items`. A second Ctrl-C does not wait for the
     threads. A single item is processed in the caller's thread.
     """
     if len(items) == 1:
-        return {name: work(item) for name, item in items.items()}
+        return {name: execute(item) for name, item in items.items()}
     results: dict[str, Result] = {}
     errors: dict[str, BaseException] = {}
 
     def run(name: str, item: Item) -> None:
         try:
-            results[name] = work(item)
+            results[name] = execute(item)
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors[name] = error
 

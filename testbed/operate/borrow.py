@@ -164,9 +164,9 @@ class HostRequest:
         try:
             while True:
                 candidates = self._read_candidates()
-                lack = candidates.explain_lack(self.needs)
-                if lack:
-                    raise LeaseImpossible(f"lab '{self.lab.name}': {lack}")
+                lack_text = candidates.explain_lack(self.needs)
+                if lack_text:
+                    raise LeaseImpossible(f"lab '{self.lab.name}': {lack_text}")
                 self._check_maintenance()
                 preferred_hosts = (
                     candidates.choose(self.needs, self._find_held_hosts(request)) or chosen_hosts

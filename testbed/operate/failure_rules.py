@@ -143,8 +143,8 @@ def advise_on_failures(
             labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
             text = f"{host.name} is off: {targets.describe_move(host)}; the rails keep their circuits"
             yield _make_advice(2, host.name, labels, "migrate", targets.choose(host), text)
-    spares = _find_spares(lab, linked_nics, failed, links)
-    advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), targets) for gpu in sorted(failed)]
+    spare_by_gpu = _find_spares(lab, linked_nics, failed, links)
+    advice = [_advise_on_gpu(lab, gpu, spare_by_gpu.get(gpu), targets) for gpu in sorted(failed)]
     yield from sorted(advice, key=lambda item: item.rule)
 
 
@@ -245,16 +245,16 @@ def _find_spares(
     Without `links`, any idle GPU of the host counts, because a repair could use it.
     """
     new_nics = None if links is None else {nic for link in links for nic in link}
-    spares: dict[Gpu, Gpu] = {}
+    spare_by_gpu: dict[Gpu, Gpu] = {}
     for gpu in sorted(failed):
         for number in range(count_gpus(lab.hosts[gpu.node])):
             spare = Gpu(gpu.node, number)
             nics = _find_nics(lab, spare)
             is_idle = nics.isdisjoint(linked_nics) and (new_nics is None or not nics.isdisjoint(new_nics))
-            if is_idle and spare not in failed and spare not in spares.values():
-                spares[gpu] = spare
+            if is_idle and spare not in failed and spare not in spare_by_gpu.values():
+                spare_by_gpu[gpu] = spare
                 break
-    return spares
+    return spare_by_gpu
 
 
 def _find_nics(lab: Lab, gpu: Gpu) -> frozenset[Nic]:

@@ -86,13 +86,15 @@ def find_touched_elements(
 
     `designs` are the designs in force before and after, because packets of both cross the touched circuits.
     """
-    touches: dict[SwitchPair, TouchKind] = {}
+    touch_by_circuit: dict[SwitchPair, TouchKind] = {}
     for part in plan.switches:
-        touches |= {(part.switch, *pair): touch for pair, touch in sorted(_find_touches(part).items())}
+        touch_by_circuit |= {
+            (part.switch, *pair): touch for pair, touch in sorted(_find_touches(part).items())
+        }
     return (
-        *_list_circuits(lab, touches),
-        *_list_nics(lab, touches),
-        *_list_forwarding_hosts(touches, designs),
+        *_list_circuits(lab, touch_by_circuit),
+        *_list_nics(lab, touch_by_circuit),
+        *_list_forwarding_hosts(touch_by_circuit, designs),
     )
 
 
@@ -100,16 +102,16 @@ def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], TouchKind]:
     """Return what happens to each circuit of one switch, including circuits of other users that a step disturbs."""
     current_pairs, target_pairs = select_in_scope(part), part.target.pairs
     disturbed_pairs = frozenset().union(*(step.disturbed for step in part.steps))
-    touches: dict[tuple[int, int], TouchKind] = dict.fromkeys(
+    touch_by_pair: dict[tuple[int, int], TouchKind] = dict.fromkeys(
         disturbed_pairs & part.snapshot.connections.pairs, "disturbed"
     )
-    touches |= dict.fromkeys(current_pairs - target_pairs, "removed")
-    return touches | dict.fromkeys(target_pairs - current_pairs, "made")
+    touch_by_pair |= dict.fromkeys(current_pairs - target_pairs, "removed")
+    return touch_by_pair | dict.fromkeys(target_pairs - current_pairs, "made")
 
 
-def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
+def _list_circuits(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
     owners = find_port_owners(lab)
-    for (switch, source, output), touch in touches.items():
+    for (switch, source, output), touch in touch_by_circuit.items():
         reason = "kept; a step of its switch may interrupt its light"
         if touch != "disturbed":
             reason = "part of the topology" if touch == "made" else "not part of the topology"
@@ -118,10 +120,10 @@ def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, TouchKind]) -> Iterato
         yield TouchedPart("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
 
 
-def _list_nics(lab: Lab, touches: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
+def _list_nics(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
     """Yield both ends of every circuit. A NIC may be an end of several circuits."""
     owners = find_port_owners(lab)
-    for (switch, *pair), touch in touches.items():
+    for (switch, *pair), touch in touch_by_circuit.items():
         reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT_EFFECTS[touch]}"
         for port, end_touch in zip(pair, _END_TOUCHES, strict=True):
             if (switch, port) in owners:
@@ -129,11 +131,11 @@ def _list_nics(lab: Lab, touches: Mapping[SwitchPair, TouchKind]) -> Iterator[To
 
 
 def _list_forwarding_hosts(
-    touches: Mapping[SwitchPair, TouchKind], designs: Sequence[HostedDesign]
+    touch_by_circuit: Mapping[SwitchPair, TouchKind], designs: Sequence[HostedDesign]
 ) -> Iterator[TouchedPart]:
     flows_by_host: defaultdict[str, list[str]] = defaultdict(list)
     for hosted_design in designs:
-        for host, flow in _find_forwarders(hosted_design, touches):
+        for host, flow in _find_forwarders(hosted_design, touch_by_circuit):
             flows_by_host[host].append(flow)
     for host in sorted(flows_by_host):
         flows = list(dict.fromkeys(flows_by_host[host]))

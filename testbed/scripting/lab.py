@@ -163,8 +163,8 @@ class Lab:
         if hosts_of:
             self._defaults["hosts_of"] = ",".join(hosts_of)
         self._progress = progress
-        selected = os.environ.get("LIGHTBED_LEASE", "")
-        self.lease_in_use = ContextVar("lease of a lab", default=selected)
+        selected_lease = os.environ.get("LIGHTBED_LEASE", "")
+        self.lease_in_use = ContextVar("lease of a lab", default=selected_lease)
 
     def __enter__(self) -> Self:
         return self

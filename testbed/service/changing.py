@@ -195,7 +195,7 @@ def leases(context: CallerContext, lab: Name, ended: bool = False) -> Response:
     """List the leases of a lab, and what waiting requests wait for."""
     view = context.lab(lab)
     maintenance = context.service.lab(lab).json()["maintenance"]
-    return answer({"lab": lab, "leases": view.leases(ended=ended), "maintenance": maintenance})
+    return answer({"lab": lab, "leases": view.leases(includes_ended=ended), "maintenance": maintenance})
 
 
 def lease(context: CallerContext, lab: Name, lease: Name) -> Response:
@@ -279,10 +279,10 @@ def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
     context.record("stop", lab, reason=body.reason)
-    running = [
+    running_operations = [
         record.id for record in load_operations(context.service.runs_dir, lab) if record.state == "running"
     ]
-    document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
+    document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running_operations}
     return answer(document | _list_unfinished(context, view))
 
 
@@ -318,7 +318,7 @@ def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
 
 
 def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
-    document = next((lease for lease in view.leases(ended=True) if lease["id"] == lease_id), None)
+    document = next((lease for lease in view.leases(includes_ended=True) if lease["id"] == lease_id), None)
     if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
     return document

@@ -64,10 +64,10 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def get_fresh(self, name: str, find: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
-        """Return the value of `find`, or the last value if it is at most `max_age_s` old.
+    def get_fresh(self, name: str, read_value: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
+        """Return the value of `read_value`, or the last value if it is at most `max_age_s` old.
 
-        While one thread calls `find`, other threads get the last value, or wait if there is none.
+        While one thread calls `read_value`, other threads get the last value, or wait if there is none.
         """
         stored_s, value = self._cache.get(name, (None, None))
         if stored_s is not None and time.monotonic() - stored_s <= max_age_s:
@@ -77,7 +77,7 @@ class LabView:
         try:
             stored_s, value = self._cache.get(name, (-1e9, None))
             if time.monotonic() - stored_s > max_age_s:
-                value = find()
+                value = read_value()
                 self._cache[name] = (time.monotonic(), value)
             return value
         finally:
@@ -149,9 +149,9 @@ class LabView:
         """Return the topologies, newest first."""
         return load_intents(self.runs_dir, self.lab.name)
 
-    def leases(self, *, ended: bool = False) -> list[dict[str, Any]]:
+    def leases(self, *, includes_ended: bool = False) -> list[dict[str, Any]]:
         """Return the leases."""
-        return describe_leases(self.address, self.lab.name, time.time(), ended=ended)
+        return describe_leases(self.address, self.lab.name, time.time(), includes_ended=includes_ended)
 
     def hosts(self) -> list[dict[str, Any]]:
         """Return the hosts with the ports of their fibres."""

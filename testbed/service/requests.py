@@ -93,10 +93,10 @@ class Request(BaseModel):
         positional = [str(value) for name in self.positional for value in values[name]]
         labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
         options = [*self._yield_options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
-        leading = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
+        first_arguments = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
-            return [*leading, *labs, "--", *positional]
-        return [*leading, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
+            return [*first_arguments, *labs, "--", *positional]
+        return [*first_arguments, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""

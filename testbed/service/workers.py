@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 class Workers:
     """Threads that execute runs, one each; the lab "" stands for runs without a lab.
 
-    `executor` executes one run and returns the exit code of its process.
+    `execute_run` executes one run and returns the exit code of its process.
     """
 
-    def __init__(self, store: RunStore, labs: tuple[str, ...], executor: ExecuteRun) -> None:
-        self._store, self._labs, self._executor = store, labs, executor
+    def __init__(self, store: RunStore, labs: tuple[str, ...], execute_run: ExecuteRun) -> None:
+        self._store, self._labs, self._executor = store, labs, execute_run
         self._wake, self._is_stopping = threading.Condition(), False
         self._executing: dict[str, tuple[str, Lane]] = {}
         self._failed_starts: Counter[str] = Counter()

@@ -140,7 +140,7 @@ def hand_over(request: Request) -> dict[str, Any]:
     """Give the first lease back, which grants the second, and apply or resume under that one."""
     lab = lab_of(request["lab"])
     with open_journal(request["runs"]) as journal:
-        first, second = read_leases(get_database_address(request["runs"]), lab.name, ended=True)[:2]
+        first, second = read_leases(get_database_address(request["runs"]), lab.name, includes_ended=True)[:2]
         if first.is_held:
             LeaseStore(journal.database, lab.name).release(first.id)
     select_lease(second.id)

@@ -66,7 +66,7 @@ class Leases(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def all(self):
-        return {one.id: one for one in read_leases(self.database.address, "lab", ended=True)}
+        return {one.id: one for one in read_leases(self.database.address, "lab", includes_ended=True)}
 
     def pick(self, data, states):
         found = [one for one in self.all().values() if one.state in states]

@@ -213,12 +213,12 @@ def listening():
 
 def test_people_of_a_provider_and_our_tokens_are_both_known(listening, service, token_of):
     provider = Provider(listening.url, "lab", now=lambda: NOW)
-    identify = identify_by_either(service.tokens.identity, provider)
+    identify = identify_by_either(service.tokens.identify, provider)
 
     assert identify(listening.token(roles="developer")).role == "developer"
     assert identify(token_of("viewer")).role == "viewer"
     with pytest.raises(NotAuthenticated):
-        identify_by_either(service.tokens.identity, None)(listening.token())
+        identify_by_either(service.tokens.identify, None)(listening.token())
 
 
 @pytest.mark.socket

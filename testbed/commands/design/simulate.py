@@ -246,10 +246,10 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             shares_links=not is_switched(self.fabric),
             by_pair=bool(self.export_chakra),
         )
-        job, checkpoint, plain = setting.job, self._make_checkpoint(setting), setting.job
+        job, checkpoint, plain_job = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
-            plain, job = add_checkpoint_graphs(job, checkpoint)
-        fabric = plain.fabric(
+            plain_job, job = add_checkpoint_graphs(job, checkpoint)
+        fabric = plain_job.fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
         simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))

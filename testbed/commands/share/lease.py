@@ -300,7 +300,9 @@ def _read_leases(context: CommandContext, *, ended: bool) -> tuple[Lease, ...]:
     from testbed.leases.listing import describe_leases
     from testbed.storage.address import get_database_address
 
-    rows = describe_leases(get_database_address(context.runs_dir), context.lab.name, time.time(), ended=ended)
+    rows = describe_leases(
+        get_database_address(context.runs_dir), context.lab.name, time.time(), includes_ended=ended
+    )
     return tuple(_make_lease(row) for row in rows)
 
 

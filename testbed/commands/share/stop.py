@@ -62,17 +62,17 @@ class Stop(Command[StopDocument]):
         lab = context.lab
         emergency_stop = EmergencyStop(context.runs_dir, lab.name)
         if self.release:
-            was_stopped, running, reading_error = emergency_stop.release(), None, ""
+            was_stopped, running_operations, reading_error = emergency_stop.release(), None, ""
         else:
             emergency_stop.pull(self.reason)
             was_stopped = None
-            running, reading_error = _find_running_operations(context)
+            running_operations, reading_error = _find_running_operations(context)
         document = StopDocument(
             lab=lab.name,
             stopped=not self.release,
             was_stopped=was_stopped,
             reason=None if self.release else self.reason,
-            running=running,
+            running=running_operations,
             unfinished=context.find_unfinished(),
         )
         context.say(*document.lines(context.lab_file), *([reading_error] if reading_error else []))

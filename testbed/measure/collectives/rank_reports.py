@@ -127,11 +127,13 @@ class Diagnosis:
 
         The first cause found counts: unreachable hosts, dark links, the deadline, and otherwise the first failed rank.
         """
-        silent = [
+        silent_hosts = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
-        if silent and self.reports.guards:
-            ranks = ", ".join(map(self._describe_rank, silent[:MAX_NAMED_HOSTS])) + _describe_rest(silent)
+        if silent_hosts and self.reports.guards:
+            ranks = ", ".join(map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])) + _describe_rest(
+                silent_hosts
+            )
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {ranks} cannot be reached any more. Look at the management network "
                 f"and at these hosts; {self._describe_ending()}"
@@ -141,8 +143,8 @@ class Diagnosis:
             ranks = "; ".join(dark[:MAX_NAMED_HOSTS]) + _describe_rest(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
         if self.reports.is_overdue:
-            not_ready = [host for host in self.nodes if host not in self.reports.ready]
-            unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done_hosts]
+            unready_hosts = [host for host in self.nodes if host not in self.reports.ready]
+            unfinished = unready_hosts or [host for host in self.nodes if host not in self.reports.done_hosts]
             ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMED_HOSTS])) + _describe_rest(
                 unfinished
             )
@@ -170,8 +172,8 @@ class Diagnosis:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, message in self.reports.errors.items():
             return f"{self._describe_rank(host)}: {message}"
-        silent = [host for host in self.nodes if host not in self.reports.guards]
-        for host in (*self.reports.failed_hosts, *silent, *self.nodes):
+        silent_hosts = [host for host in self.nodes if host not in self.reports.guards]
+        for host in (*self.reports.failed_hosts, *silent_hosts, *self.nodes):
             return f"{self._describe_rank(host)}: {self._read_last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
@@ -179,16 +181,16 @@ class Diagnosis:
         return f"rank {self.nodes[host]} ({host}, at {self.reports.last_position.get(host, 'the start')})"
 
     def _read_last_words(self, host: str) -> str:
-        completed = self.completed.get(host)
-        if completed is None:
+        result = self.completed.get(host)
+        if result is None:
             return "it sent nothing"
         # Warnings of torch start with "[W" and never explain the failure.
-        lines = [line for line in completed.stderr.strip().splitlines() if not line.startswith("[W")]
+        lines = [line for line in result.stderr.strip().splitlines() if not line.startswith("[W")]
         if lines:
             return lines[-1][-300:]
-        if completed.exit_status < 0:
+        if result.exit_status < 0:
             return "it was killed, or the host is down"
-        return f"it printed no error (exit status {completed.exit_status})"
+        return f"it printed no error (exit status {result.exit_status})"
 
     def _describe_ending(self) -> str:
         return "All ranks were ended" + self._describe_unconfirmed()
@@ -198,10 +200,10 @@ class Diagnosis:
 
         The guards on these hosts end the rank at the deadline at the latest.
         """
-        silent = [
+        silent_hosts = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
-        return f"; not confirmed by {', '.join(silent)}" if silent else ""
+        return f"; not confirmed by {', '.join(silent_hosts)}" if silent_hosts else ""
 
 
 def _describe_rest(names: list[str]) -> str:

@@ -149,12 +149,12 @@ class Ranks:
                 return reports
         launch.close_input()
         try:
-            completed = launch.wait(REPORT_GRACE_S)
+            results = launch.wait(REPORT_GRACE_S)
         except HostError:  # some ranks are still running: leaving the launch ends them
-            completed = {}
+            results = {}
         for host, line in launch.lines(0):
             reports.store_event(host, line)
-        diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
+        diagnosis = Diagnosis(self._lab, wiring, reports, results, self._deadline_s)
         if not ready:
             raise diagnosis.make_not_ready_error()
         if reports.done_hosts != self._hosts:

@@ -75,8 +75,8 @@ class Columns:
         has_timestamp = _DATE_PATTERN.fullmatch(cells[-2]) is not None
         candidates = (
             *(
-                cls(leading, _guess_half(cells, len(leading)), has_timestamp)
-                for leading in (_LEADING_COLUMNS, one_column, both_columns)
+                cls(leading_columns, _guess_half(cells, len(leading_columns)), has_timestamp)
+                for leading_columns in (_LEADING_COLUMNS, one_column, both_columns)
             ),
             cls(both_columns, (*_HALF_COLUMNS[:3], "copybw", "#wrong"), has_timestamp),
             cls(both_columns, (*_HALF_COLUMNS, *_SPREAD_COLUMNS), has_timestamp),
@@ -84,9 +84,9 @@ class Columns:
         return next((columns for columns in candidates if columns.cells() == len(cells)), None)
 
 
-def _guess_half(cells: Sequence[str], leading: int) -> tuple[str, ...]:
+def _guess_half(cells: Sequence[str], leading_count: int) -> tuple[str, ...]:
     """Return the columns of one half, with `error` if its cell looks like an error, else with `#wrong`."""
-    cell = cells[leading + 3] if len(cells) > leading + 3 else ""
+    cell = cells[leading_count + 3] if len(cells) > leading_count + 3 else ""
     is_error = _ERROR_CELL.fullmatch(cell) is not None and float(cell) < 1e5
     return (*_HALF_COLUMNS[:3], "error") if is_error else _HALF_COLUMNS
 

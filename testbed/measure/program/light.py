@@ -163,12 +163,12 @@ def _lease_hosts(
     add_note: AddNote,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
-    selected = get_selected_lease()
-    if selected:
-        extended_lease = store.extend(selected)  # raises for a lease of somebody else
+    selected_lease = get_selected_lease()
+    if selected_lease:
+        extended_lease = store.extend(selected_lease)  # raises for a lease of somebody else
         if extended_lease.state != "granted":
-            raise LightDenied(f"lease {selected} is {extended_lease.state}: wait until it is granted")
-        return selected, tuple(
+            raise LightDenied(f"lease {selected_lease} is {extended_lease.state}: wait until it is granted")
+        return selected_lease, tuple(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     names = _list_hosts_of_topology(lab, request.topology, runs_dir)
@@ -177,7 +177,7 @@ def _lease_hosts(
     keeper.debts.add("lease")
     try:
         lease, hosts = host_request.acquire(
-            lambda requested: add_note(f"waiting for the lease of {requested}")
+            lambda host_text: add_note(f"waiting for the lease of {host_text}")
         )
     except (LightbedError, *DATABASE_ERRORS):
         keeper.debts.discard("lease")  # `acquire` has withdrawn the request
@@ -209,13 +209,13 @@ def _list_hosts_of_topology(lab: Lab, named_topology: NamedTopology, runs_dir: P
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Choose the hosts of the program among the leased hosts `names`."""
-    requested = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    missing = [name for name in requested if name not in names]
+    requested_hosts = _list_hosts_of_topology(lab, request.topology, runs_dir)
+    missing = [name for name in requested_hosts if name not in names]
     if missing:
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
-    chosen_names = requested or tuple(names[: request.nodes or len(names)])
+    chosen_names = requested_hosts or tuple(names[: request.nodes or len(names)])
     if request.nodes not in (None, len(chosen_names)):
-        source = "the topology names" if requested else "the lease covers"
+        source = "the topology names" if requested_hosts else "the lease covers"
         raise UsageError(f"--nodes {request.nodes}, but {source} {count_noun(len(chosen_names), 'host')}")
     if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
@@ -244,11 +244,11 @@ def _choose_light(
         ),
         None,
     )
-    is_own = lease != get_selected_lease()
-    if current_intent is not None and (not is_own or set(current_intent.hosts) == set(chosen_names)):
+    is_own_lease = lease != get_selected_lease()
+    if current_intent is not None and (not is_own_lease or set(current_intent.hosts) == set(chosen_names)):
         design_lab, design = build_intent_design(lab, current_intent)
-        return _order_ranks(design_lab, design, must_be_patched=is_own, selected_hosts=chosen_names)
-    if not is_own or len(chosen_names) == 1:
+        return _order_ranks(design_lab, design, must_be_patched=is_own_lease, selected_hosts=chosen_names)
+    if not is_own_lease or len(chosen_names) == 1:
         return _RankChoice(shard, shard.hosts)
     design_lab, design, _ = state_design(shard, named_topology)
     return _order_ranks(design_lab, design, must_be_patched=True)

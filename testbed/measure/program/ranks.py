@@ -324,10 +324,10 @@ class Ranks:
         """Mark a rank as failed if its connection has ended without a `rank` event."""
         if result.has_ended or self._has_ended:
             return
-        completed = launch.result(result.host.name)
-        last_line = (completed.stderr.strip() or "no message").splitlines()[-1]
+        command_result = launch.result(result.host.name)
+        last_line = (command_result.stderr.strip() or "no message").splitlines()[-1]
         lost_message = f"the connection to host {result.host.name} was lost"
         result.problem = result.problem or (
-            lost_message if completed.exit_status == -1 else f"the rank did not start: {last_line}"
+            lost_message if command_result.exit_status == -1 else f"the rank did not start: {last_line}"
         )
         self._fail(result, LOST_EXIT_CODE)

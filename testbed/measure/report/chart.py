@@ -266,9 +266,9 @@ def _spread_labels(labels: list[tuple[float, str, str]]) -> list[tuple[float, st
     heights = [y for y, _, _ in ordered]
     for index in range(1, len(heights)):
         heights[index] = max(heights[index], heights[index - 1] + _LABEL_HEIGHT)
-    excess = heights[-1] - (_TOP + _PLOT_HEIGHT)
-    if excess > 0:
-        heights[-1] -= excess
+    overflow_px = heights[-1] - (_TOP + _PLOT_HEIGHT)
+    if overflow_px > 0:
+        heights[-1] -= overflow_px
         for lower, upper in pairwise(range(len(heights) - 1, -1, -1)):
             heights[upper] = min(heights[upper], heights[lower] - _LABEL_HEIGHT)
     return [(y, text, style) for y, (_, text, style) in zip(heights, ordered, strict=True)]

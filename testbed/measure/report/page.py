@@ -281,13 +281,13 @@ def _make_error_notice(stored: StoredRun) -> Markup:
     return tag("div", (tag("p", error) for error in errors), class_="notice bad", role="alert")
 
 
-def _make_tile(name: str, figure: str, unit: str, detail: str, *, limited: bool = False) -> Markup:
+def _make_tile(name: str, figure: str, unit: str, detail: str, *, is_limited: bool = False) -> Markup:
     value = tag("span", f"{figure} ", tag("span", unit, class_="unit"), class_="figure")
     return tag(
         "div",
         tag("dt", name),
         tag("dd", join(value, tag("span", detail, class_="beside"))),
-        class_="tile limited" if limited else "tile",
+        class_="tile limited" if is_limited else "tile",
     )
 
 
@@ -301,7 +301,7 @@ def _make_bandwidth_tiles(stored: StoredRun) -> list[Markup]:
             "Mbit/s",
             f"{'limited by the hosts’ CPU: ' if timing.cpu_limited else ''}"
             f"bus bandwidth, {timing.busbw_mbps / timing.limit_mbps:.0%} of the link limit",
-            limited=timing.cpu_limited,
+            is_limited=timing.cpu_limited,
         )
         for timing in largest_timings[:3]
     ]
@@ -314,7 +314,7 @@ def _make_gain_tile(gain: RingGain) -> Markup:
     name = f"{gain.many_rings.configuration} over {gain.one_ring.configuration}"
     if gain.cpu_limited:
         detail = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.many_rings.rings}×"
-        return _make_tile(name, "limited", "by the hosts’ CPU", detail, limited=True)
+        return _make_tile(name, "limited", "by the hosts’ CPU", detail, is_limited=True)
     low, high = gain.spread
     spread = f", {low:.2f} to {high:.2f} by quartiles" if low else ""
     return _make_tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.many_rings.rings}×{spread}")

@@ -140,8 +140,8 @@ def _draw_node(node: int, nodes: int, name: str) -> Markup:
     if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
-        outer_x, outer_y = _compute_node_position(node, nodes, _RADIUS_PIXELS + _NODE_RADIUS + 16)
-        label = tag("text", name, x=outer_x, y=outer_y, class_="node-name outside")
+        label_x, label_y = _compute_node_position(node, nodes, _RADIUS_PIXELS + _NODE_RADIUS + 16)
+        label = tag("text", name, x=label_x, y=label_y, class_="node-name outside")
     return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
 
 

@@ -116,8 +116,8 @@ def _restore(fleet: Fleet, commands: Mapping[str, list[str]]) -> None:
     """Restore hosts that did not report their restoration. Raise `HostError` if that fails."""
     if not commands:
         return
-    completed = fleet.run({host: shlex.join([*command, "restore"]) for host, command in commands.items()})
-    for host, host_completed in completed.items():
+    results = fleet.run({host: shlex.join([*command, "restore"]) for host, command in commands.items()})
+    for host, host_completed in results.items():
         if host_completed.exit_status:
             reason = host_completed.stdout.strip() or host_completed.stderr.strip()
             raise HostError(
@@ -172,7 +172,7 @@ def measure(
             "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
             "need root)"
         )
-    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
+    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, is_spread=spread)
     parts = find_parts(
         session.lab,
         {f"host:{session.lab.hosts[host].name}" for placed_job in placed_jobs for host in placed_job.hosts},

@@ -48,9 +48,9 @@ def is_allreduce(job: SharedJob, hosts: int) -> bool:
 
 
 def find_job_links(
-    lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, spread: bool = False
+    lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, is_spread: bool = False
 ) -> list[JobLinks]:
-    """Return the links of each job. With `spread`, jobs on the same hosts use parallel links in turn.
+    """Return the links of each job. With `is_spread`, jobs on the same hosts use parallel links in turn.
 
     Raises `TopologyError` if hosts have no links between them, and for a job on a single host.
     """
@@ -60,7 +60,7 @@ def find_job_links(
         hosts = tuple(node_numbers[name] for name in placement[job.name])
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
-        turn = sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if spread else 0
+        turn = sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if is_spread else 0
         job_links.append(_find_job_links(lab, wiring, job, hosts, turn))
     return job_links
 

@@ -58,9 +58,9 @@ def change_points(
     series = np.asarray(values, float)
     if len(series) < MIN_SERIES_LENGTH:
         return ()
-    skipped = max(0, len(series) - MAX_SERIES_LENGTH)
-    points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
-    edges = [skipped, *(point.index for point in points), len(series)]
+    skipped_count = max(0, len(series) - MAX_SERIES_LENGTH)
+    points = _find_change_points(series[skipped_count:], rate, np.random.default_rng(seed), skipped_count)
+    edges = [skipped_count, *(point.index for point in points), len(series)]
     means = [float(series[start:end].mean()) for start, end in pairwise(edges)]
     return tuple(
         replace(point, before=means[position], after=means[position + 1])

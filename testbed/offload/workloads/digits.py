@@ -16,9 +16,9 @@ class Digits:
     """The 1,797 digits of scikit-learn, of 8 by 8 pixels, and their classes."""
 
     def __init__(self) -> None:
-        bunch = load_digits()
-        self.images = bunch.images.astype(np.float32) / 16
-        self.classes = bunch.target.astype(np.int64)
+        digits = load_digits()
+        self.images = digits.images.astype(np.float32) / 16
+        self.classes = digits.target.astype(np.int64)
 
     def __len__(self) -> int:
         """Return the number of digits."""
@@ -44,9 +44,9 @@ def augment(element: tuple[Any, int]) -> tuple[Any, int]:
     large = image[source_indices[0], source_indices[1]]
     frequencies = np.fft.rfft2(large)
     decay = np.exp(-np.linspace(0, 4, frequencies.shape[1]))
-    smooth = np.fft.irfft2(frequencies * decay, s=large.shape)
-    noise = np.random.normal(0, 0.05, smooth.shape)  # noqa: NPY002
-    return (smooth + noise).astype(np.float32)[None], label
+    smooth_noise = np.fft.irfft2(frequencies * decay, s=large.shape)
+    noise = np.random.normal(0, 0.05, smooth_noise.shape)  # noqa: NPY002
+    return (smooth_noise + noise).astype(np.float32)[None], label
 
 
 dataset = Digits()

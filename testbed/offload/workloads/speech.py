@@ -27,9 +27,9 @@ class Utterances:
         times = np.arange(RATE_HZ * UTTERANCE_S) / RATE_HZ
         pitch = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times)
         phase = 2 * np.pi * np.cumsum(pitch) / RATE_HZ
-        sound = sum(np.sin(number * phase) / number for number in range(1, 6))
+        waveform = sum(np.sin(number * phase) / number for number in range(1, 6))
         noise = np.random.default_rng(index).normal(0, 0.05, len(times))
-        return (sound + noise).astype(np.float32), index % 10
+        return (waveform + noise).astype(np.float32), index % 10
 
 
 def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
@@ -37,8 +37,8 @@ def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
 
     A random range of bands and a random span of time are masked.
     """
-    sound, label = element
-    mel = librosa.feature.melspectrogram(y=sound, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
+    waveform, label = element
+    mel = librosa.feature.melspectrogram(y=waveform, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
     bands = librosa.power_to_db(mel)
     bands = (bands - bands.mean()) / bands.std()
     band = np.random.randint(0, BANDS - 20)  # noqa: NPY002 - the generator that a loader seeds

@@ -21,15 +21,15 @@ def make_rows(result: DiscoveryResult) -> dict[NicKey, WiredRow]:
     return rows | {nic: WiredRow(unused=IN_USE_NOTE) for nic in result.busy_nics}
 
 
-def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
+def write_lab_text(bare_file: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
     """Return the bare file with the results of a discovery, and whether its own text was kept.
 
     The text and its comments are lost if rows share YAML anchors, or if the file has relative paths and `output` is in
     another folder. Then the whole file is generated again.
     """
-    rows, lab = make_rows(result), load_bare_lab(bare)
+    rows, lab = make_rows(result), load_bare_lab(bare_file)
     try:
-        text = write_wired_text(bare.read_text(encoding="utf-8"), rows)
+        text = write_wired_text(bare_file.read_text(encoding="utf-8"), rows)
         if _is_equal(parse_lab(text, output), lab, rows):
             return text, True
     except LabFileError:
@@ -42,8 +42,8 @@ def _make_row(nic: NicResult) -> WiredRow:
         _describe_fibre(direction, fibre)
         for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
     ]
-    why = "; ".join(description for description in descriptions if description)
-    return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), why or None)
+    reason = "; ".join(description for description in descriptions if description)
+    return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), reason or None)
 
 
 def _format_port(fibre: FibreResult) -> str | None:
@@ -71,8 +71,8 @@ def _collect_wiring(lab: Lab) -> list[object]:
         for nic in host.nics
         for fibre_end in (nic.transmit, nic.receive)
     ]
-    unused = [[nic.name for nic in host.unused] for host in lab.hosts]
-    return [fibre_ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
+    unused_nics = [[nic.name for nic in host.unused] for host in lab.hosts]
+    return [fibre_ends, unused_nics, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
 def _wire(lab: Lab, rows: dict[NicKey, WiredRow]) -> Lab:
@@ -84,8 +84,8 @@ def _wire_host(host: LabHost, rows: dict[NicKey, WiredRow]) -> LabHost:
         (_wire_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
         for nic in host.nics
     ]
-    unused = tuple(nic for nic, row in nics if row and row.unused)
-    return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused), unused=unused)
+    unused_nics = tuple(nic for nic, row in nics if row and row.unused)
+    return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused_nics), unused=unused_nics)
 
 
 def _wire_nic(nic: LabNic, row: WiredRow | None) -> LabNic:

@@ -102,23 +102,25 @@ class _BlockSearch:
     def _can_code_lasers(self) -> bool:
         """Return whether light at inputs of unknown NICs can be observed, and some transmitters are unknown."""
         unidentified_inputs = set(self.evidence.find_unidentified_inputs())
-        monitored = {port for light in self.evidence.lit_by_round[-1:] for port in light}
-        return bool(unidentified_inputs & monitored) and bool(self._find_unknown_transmitters())
+        monitored_ports = {port for light in self.evidence.lit_by_round[-1:] for port in light}
+        return bool(unidentified_inputs & monitored_ports) and bool(self._find_unknown_transmitters())
 
     def _find_unknown_transmitters(self) -> list[NicKey]:
         return [nic.nic for nic in self._get_results() if nic.transmit.verdict == "uncertain"]
 
     def _run_laser_code(self) -> Generator[Round, Observation, None]:
         """Set about half of the unknown NICs down in each round. Stop early if no light goes off with its NIC."""
-        suspects = self._find_unknown_transmitters()
+        suspected_nics = self._find_unknown_transmitters()
         circuits = self.history[-1][0].circuits
-        for bit in range(compute_code_length(len(suspects))):
-            off = frozenset(nic for number, nic in enumerate(suspects, 1) if not number >> bit & 1)
-            if not off:
+        for bit in range(compute_code_length(len(suspected_nics))):
+            down_nics = frozenset(
+                nic for number, nic in enumerate(suspected_nics, 1) if not number >> bit & 1
+            )
+            if not down_nics:
                 continue
-            if not (yield from self._run_round(Round("lasers", circuits, off))):
+            if not (yield from self._run_round(Round("lasers", circuits, down_nics))):
                 return
-            if 2 * len(off) >= len(self.problem.nics) > 2 and not self.evidence.switched_ports:
+            if 2 * len(down_nics) >= len(self.problem.nics) > 2 and not self.evidence.switched_ports:
                 return
 
     def _knows_few_outputs(self) -> bool:

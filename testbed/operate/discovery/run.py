@@ -178,8 +178,8 @@ def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
     }
 
 
-def _make_pair(words: Any) -> Any:
-    return (words[0], words[1])
+def _make_pair(texts: Any) -> Any:
+    return (texts[0], texts[1])
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
@@ -230,7 +230,7 @@ def discover(
         *(unfinished.down_nics for unfinished in killed_discoveries)
     )  # killed discoveries set the other NICs down
     try:
-        devices.set_interfaces(down_now, up=True)
+        devices.set_interfaces(down_now, is_up=True)
         circuits = devices.read_held()
         nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(circuits)
@@ -309,7 +309,7 @@ def _search(
     recorded_rounds = dict(
         enumerate(history)
     )  # reused as long as the same observations lead to the same rounds
-    monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
+    monitored_ports: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:
         round_ = next(rounds)
@@ -320,7 +320,7 @@ def _search(
             else:
                 recorded_rounds = {}
                 record.intend(round_.circuits)
-                observation = devices.run_round(round_, monitored)
+                observation = devices.run_round(round_, monitored_ports)
             record.add_round(round_, observation)
             count += 1
             off_text = f", {count_noun(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""

@@ -31,8 +31,8 @@ _EVENT_OF_STATUS = {
 class StepLog:
     """Steps of operations, written in transactions of the journal. All methods raise `JournalError`."""
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+    def __init__(self, open_transaction: Transaction) -> None:
+        self._transaction = open_transaction
 
     def plan(self, operation: str, planned_steps: Iterable[PlannedStep]) -> None:
         """Store planned steps; steps that are already stored are unchanged."""

@@ -63,9 +63,9 @@ TRANSITIONS: Mapping[tuple[StepState, StepEvent], StepState] = {
     (_S.INTENT, _E.SEND): _S.STARTED,
     (_S.INTENT, _E.REFUSE): _S.FAILED,
     **{
-        (state, event): to
+        (state, event): next_state
         for state in (_S.INTENT, _S.STARTED, _S.UNKNOWN)
-        for event, to in _STATE_BY_READ.items()
+        for event, next_state in _STATE_BY_READ.items()
     },
     (_S.OBSERVED, _E.PROVE): _S.VERIFIED,
     (_S.OBSERVED, _E.READ_OTHERWISE): _S.FAILED,

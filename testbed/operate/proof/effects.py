@@ -178,9 +178,9 @@ class StoredEffects:
     def replaced_parts(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Host configurations of each replaced epoch."""
         return tuple(
-            (intent, forwarding_plan(job_lab, intent.wiring, routes, self.macs, further))
+            (intent, forwarding_plan(job_lab, intent.wiring, routes, self.macs, further_routes))
             for job_lab, intent in self.replaced_intents
-            for routes, *further in [_load_routes(intent)]
+            for routes, *further_routes in [_load_routes(intent)]
         )
 
     def find_interrupted_state(

@@ -130,10 +130,12 @@ def judge(
     findings_of_hosts, interrupted_states = _judge_hosts(case, routes, further_routes) if routes else ({}, {})
     findings = [*case.effects.findings(interrupted_states), *_judge_devices(case), *_judge_light(case)]
     sets = (routes, *further_routes) if routes else ()
-    blame = BlamedParts(case.silent_links, case.find_failed_nodes(findings_of_hosts, interrupted_states))
+    blamed_parts = BlamedParts(
+        case.silent_links, case.find_failed_nodes(findings_of_hosts, interrupted_states)
+    )
     findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
     packets = judge_reachability(
-        lab, sets, evidence.reached, blame, case.select_nodes(WRONG_MTU, findings_of_hosts)
+        lab, sets, evidence.reached, blamed_parts, case.select_nodes(WRONG_MTU, findings_of_hosts)
     )
     return (*findings, *_merge_host_findings(findings_of_hosts), *packets)
 

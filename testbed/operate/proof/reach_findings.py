@@ -97,13 +97,13 @@ class BlamedParts:
 def judge_reachability(
     lab: Lab,
     sets: Sequence[Routes],
-    reached: Sequence[Reachability],
+    reachabilities: Sequence[Reachability],
     blame: BlamedParts,
     narrow: frozenset[int] = frozenset(),
 ) -> Iterator[LinkFinding]:
     """Yield findings from pings and TCP exchanges that `blame` does not explain.
 
-    Pairs that have a host in common are one finding. `reached` holds the results for each of the `sets` of routes.
+    Pairs that have a host in common are one finding. `reachabilities` holds the results for each of the `sets` of routes.
     `narrow` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not pass.
     """
     traces = trace_round_trips(sets)
@@ -123,33 +123,35 @@ def judge_reachability(
         }
 
     yield from _report_stopped(
-        lab, find_unexplained(reachability.missing for reachability in reached), UNREACHABLE
+        lab, find_unexplained(reachability.missing for reachability in reachabilities), UNREACHABLE
     )
     counts = {
         RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(reached)
+        for number, reachability in enumerate(reachabilities)
         for (a, b), count in reachability.lost.items()
     }
-    traces_with_counts = find_unexplained(reachability.lost for reachability in reached)
+    traces_with_counts = find_unexplained(reachability.lost for reachability in reachabilities)
     lossy = _find_lossy(
         traces_with_counts, {round_trip: counts[round_trip] for round_trip in traces_with_counts}
     )
     yield from _report_lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
     yield from _report_stopped(
-        lab, find_unexplained(sorted(reachability.small_only) for reachability in reached), NO_LARGE_PACKETS
+        lab,
+        find_unexplained(sorted(reachability.small_only) for reachability in reachabilities),
+        NO_LARGE_PACKETS,
     )
     without_tcp = [
-        reachability.without_tcp - reachability.small_only for reachability in reached
+        reachability.without_tcp - reachability.small_only for reachability in reachabilities
     ]  # TCP segments are full-size packets
     yield from _report_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
         RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(reached)
+        for number, reachability in enumerate(reachabilities)
         for (a, b), count in reachability.hops.items()
         if a in nodes and b in nodes
     }
-    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reached)
+    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reachabilities)
     planned_hops = {
         round_trip: sets[round_trip.set].hops(round_trip.source, round_trip.target)
         for round_trip in unexplained
@@ -173,15 +175,17 @@ def _report_stopped(
 
     Greedy: the host on most of the remaining ways comes first, and its ways are removed.
     """
-    remaining = {round_trip: _find_nodes_on(links) for round_trip, links in traces.items()}
-    while remaining:
-        counts = Counter(node for nodes in remaining.values() for node in nodes)
+    nodes_by_trip = {round_trip: _find_nodes_on(links) for round_trip, links in traces.items()}
+    while nodes_by_trip:
+        counts = Counter(node for nodes in nodes_by_trip.values() for node in nodes)
         endpoint_counts = Counter(
-            node for round_trip in remaining for node in (round_trip.source, round_trip.target)
+            node for round_trip in nodes_by_trip for node in (round_trip.source, round_trip.target)
         )
         node = max(counts, key=lambda candidate: (counts[candidate], endpoint_counts[candidate], -candidate))
-        host_ways = [round_trip for round_trip, nodes in remaining.items() if node in nodes]
-        remaining = {round_trip: nodes for round_trip, nodes in remaining.items() if node not in nodes}
+        host_ways = [round_trip for round_trip, nodes in nodes_by_trip.items() if node in nodes]
+        nodes_by_trip = {
+            round_trip: nodes for round_trip, nodes in nodes_by_trip.items() if node not in nodes
+        }
         yield _report_common(lab, node, host_ways, kind)
 
 
@@ -276,13 +280,13 @@ def _find_lossy(
     `counts` holds the lost and sent pings of each way. Greedy: the link with most losses comes first, and its ways are
     removed. Links that the same pings cross cannot be distinguished, and form one key.
     """
-    remaining, lossy = dict(counts), dict[LinkPath, tuple[int, int]]()
+    remaining_counts, lossy = dict(counts), dict[LinkPath, tuple[int, int]]()
     while True:
         lost_counts = _count_crossings(
-            traces, {round_trip: count for round_trip, (count, _) in remaining.items()}
+            traces, {round_trip: count for round_trip, (count, _) in remaining_counts.items()}
         )
         sent_counts = _count_crossings(
-            traces, {round_trip: count for round_trip, (_, count) in remaining.items()}
+            traces, {round_trip: count for round_trip, (_, count) in remaining_counts.items()}
         )
         lossy_links = [
             link for link, count in sent_counts.items() if lost_counts[link] >= _compute_min_lost(count)
@@ -294,15 +298,15 @@ def _find_lossy(
         )
         if worst_link is None:
             return lossy
-        affected = {round_trip for round_trip in remaining if worst_link in traces[round_trip]}
+        affected = {round_trip for round_trip in remaining_counts if worst_link in traces[round_trip]}
         common_links = [
             link
             for link in sent_counts
-            if {round_trip for round_trip in remaining if link in traces[round_trip]} == affected
+            if {round_trip for round_trip in remaining_counts if link in traces[round_trip]} == affected
         ]
         lossy[tuple(sorted(common_links))] = (lost_counts[worst_link], sent_counts[worst_link])
-        remaining = {
-            round_trip: count for round_trip, count in remaining.items() if round_trip not in affected
+        remaining_counts = {
+            round_trip: count for round_trip, count in remaining_counts.items() if round_trip not in affected
         }
 
 
