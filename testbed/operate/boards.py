@@ -70,7 +70,7 @@ def find_board_links(lab: Lab, circuits_by_switch: Mapping[str, CrossConnects]) 
 def find_free_links(
     links: Iterable[BoardLink], used_ports: Collection[tuple[str, int]]
 ) -> tuple[BoardLink, ...]:
-    """Return the links whose NICs a topology leaves free. `used_ports` holds the switch ports of the topology's circuits."""
+    """Return the links whose NICs a topology leaves free. `used_ports` are the ports of its circuits."""
     return tuple(
         link
         for link in links

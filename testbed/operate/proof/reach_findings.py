@@ -103,7 +103,7 @@ def judge_reachability(
 ) -> Iterator[LinkFinding]:
     """Yield findings from pings and TCP exchanges that `blame` does not explain.
 
-    Pairs that have a host in common are one finding. `reachabilities` holds the results for each of the `sets` of routes.
+    Pairs that have a host in common are one finding. `reachabilities` holds the results for each of `sets`.
     `narrow` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not pass.
     """
     traces = trace_round_trips(sets)
