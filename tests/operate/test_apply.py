@@ -71,7 +71,7 @@ def test_the_intent_is_written_before_the_first_byte(testbed12, memory_switch, j
 
     def look(step):
         with Journal(journal.path) as other:
-            seen_by_the_device.append([row["outcome"] for row in other.history(operation_of(other))])
+            seen_by_the_device.append([row["outcome"] for row in other.read_steps(operation_of(other))])
         return step.after
 
     def operation_of(other):
