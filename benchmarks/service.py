@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from testbed.client import connect_async
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate.engine.planned import now
+from testbed.operate.engine.planned import format_now
 from testbed.storage.address import get_database_address
 from testbed.storage.database import Database
 from testbed.storage.schema import step_events
@@ -63,7 +63,7 @@ def write_events(runs: Path, events: int, begin_s: float) -> None:
         if wait_s > 0:
             time.sleep(wait_s)
         common = {"operation": "", "switch": "", "ordinal": 0, "event": "tick", "data": "{}", "lab": NAME}
-        moment = now()
+        moment = format_now()
         rows = [{**common, "at": moment, "run": f"run{which}"} for which in range(RUNS)]
         with database.transaction() as connection:
             connection.execute(sa.insert(step_events), rows)

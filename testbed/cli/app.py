@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 from lightbed.command_group import CommandGroup, register_module
 from lightbed.errors import LightbedError
 from testbed.cli.output import report_error
-from testbed.commands.documents import DONE, ERROR, INTERRUPTED
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, EXIT_INTERRUPTED
 from testbed.commands.table import COMMANDS
 from testbed.errors import Interrupted
 
@@ -58,13 +58,13 @@ def run_app(arguments: Sequence[str]) -> int:
             trace_if_configured()
         result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        result = INTERRUPTED
+        result = EXIT_INTERRUPTED
     except Interrupted as error:
         report_error(error, as_json=as_json)
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except (TyperException, LightbedError, OSError) as error:
         report_error(error, as_json=as_json)
-        return error.exit_code if isinstance(error, LightbedError) else ERROR
-    if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
+        return error.exit_code if isinstance(error, LightbedError) else EXIT_ERROR
+    if result == EXIT_INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
         print("interrupted: temporary processes are stopped, results so far are kept", file=sys.stderr)
-    return result if isinstance(result, int) else DONE
+    return result if isinstance(result, int) else EXIT_DONE

@@ -24,7 +24,7 @@ def print_json(document: Any, stream: TextIO | None = None) -> None:
     print(json.dumps(document, default=str), file=stream or sys.stdout, flush=True)
 
 
-def tell(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a line on standard error at once."""
     print(text, file=sys.stderr, flush=True)
 

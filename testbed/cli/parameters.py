@@ -1,4 +1,4 @@
-"""Typer commands made from the command table: parameters from a declaration, and the callback that runs it."""
+"""Typer commands made from the command table: their parameters, and the callbacks that run them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lightbed.errors import LightbedError
 from testbed.cli import completion
 from testbed.cli.output import print_csv, print_json, report_error
 from testbed.cli.remote import choose_server, is_for_service, run_on_service
+from testbed.commands.context import DEFAULT_RUNS, CommandContext
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, list_fields
-from testbed.commands.documents import DONE, Document, TableDocument
-from testbed.commands.place import DEFAULT_RUNS, CommandContext
+from testbed.commands.documents import EXIT_DONE, Document, TableDocument
 from testbed.commands.table import COMMANDS, load_command
 from testbed.errors import UsageError
 
@@ -43,7 +43,7 @@ RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Folder for results.", envvar="LIGHTBED_RUNS")
 ]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
-_SHARED: Any = {"expose_value": False, "show_default": False}
+_SHARED_SETTINGS: Any = {"expose_value": False, "show_default": False}
 DATABASE = Annotated[
     str,
     typer.Option(
@@ -52,7 +52,7 @@ DATABASE = Annotated[
         envvar="LIGHTBED_DATABASE",
         callback=_choose_database,
         help="PostgreSQL server to use instead of the file in --runs-dir: postgresql+psycopg://USER@HOST/NAME.",
-        **_SHARED,
+        **_SHARED_SETTINGS,
     ),
 ]
 _LEASE = Annotated[
@@ -63,7 +63,7 @@ _LEASE = Annotated[
         envvar="LIGHTBED_LEASE",
         callback=_choose_lease,
         help="Lease under which to make the changes (see `testbed lease`).",
-        **_SHARED,
+        **_SHARED_SETTINGS,
     ),
 ]
 _SERVER = Annotated[
@@ -74,7 +74,7 @@ _SERVER = Annotated[
         envvar="LIGHTBED_SERVER",
         callback=choose_server,
         help="Run on this service, with the token in LIGHTBED_TOKEN (see `testbed serve`).",
-        **_SHARED,
+        **_SHARED_SETTINGS,
     ),
 ]
 """Callbacks store the values of `DATABASE`, `_LEASE` and `_SERVER` in context variables, so no function passes them."""
@@ -88,7 +88,7 @@ Callback = Callable[..., int]
 def add_command(app: typer.Typer, name: str) -> None:
     """Add a command of the table, or a group with its commands.
 
-    If the table declares the group itself, that command runs when no command of the group is named.
+    If the table declares a command with the group's own name, it runs when no command of the group is named.
     """
     command_type = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
@@ -127,32 +127,34 @@ def add_command(app: typer.Typer, name: str) -> None:
     app.add_typer(group, name=name)
 
 
-def _load_declaration(words: str) -> type[Command[Any]]:
-    command = load_command(words)
-    assert command is not None, f"{words} is not declared"
+def _load_declaration(name: str) -> type[Command[Any]]:
+    command = load_command(name)
+    assert command is not None, f"{name} is not declared"
     return command
 
 
 def _get_context_settings(command: type[Command[Any]]) -> dict[str, bool] | None:
     """Return the settings of a command that passes words on to another program, or None for other commands."""
-    has_rest = any(field.option.is_rest and not field.option.follows_dashes for field in list_fields(command))
+    has_rest = any(
+        field.option.takes_rest and not field.option.follows_dashes for field in list_fields(command)
+    )
     return _PASS_THROUGH_SETTINGS if has_rest else None
 
 
-def _format_help(words: str, command_type: type[Command[Any]]) -> str:
-    return f"{COMMANDS[words][1]}\n\n{command_type.details}".strip()
+def _format_help(name: str, command_type: type[Command[Any]]) -> str:
+    return f"{COMMANDS[name][1]}\n\n{command_type.details}".strip()
 
 
-def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
+def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callback:
     """Return a function with a parameter for each option, which runs the command and prints its document.
 
     The command runs on the service of `--server`, or in this process. A command with a field `every`, in seconds, is
     repeated until it is interrupted.
     """
-    rest_fields = [field.name for field in list_fields(command_type) if field.option.is_rest]
+    rest_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
     shared_names = {
         parameter.name for parameter in _make_shared_parameters(command_type)
-    }  # typer passes their defaults all the same
+    }  # typer passes their defaults although `expose_value` is False
 
     def callback(**values: Any) -> int:
         values = {name: value for name, value in values.items() if name not in shared_names}
@@ -168,7 +170,7 @@ def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
         runs_dir, as_csv = values.pop("runs_dir", DEFAULT_RUNS), values.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
-        tuple_fields = {field.name for field in list_fields(command_type) if field.has_several}
+        tuple_fields = {field.name for field in list_fields(command_type) if field.has_many_values}
         options = {
             name: tuple(value or ()) if name in tuple_fields else value for name, value in values.items()
         }
@@ -177,7 +179,7 @@ def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
         def run_once() -> int:
             context = CommandContext(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
             if is_for_service(command, context):
-                return run_on_service(words, command, context)
+                return run_on_service(command_name, command, context)
             context.is_quiet = as_json or as_csv
             if isinstance(command, StreamCommand):
                 return _print_stream(command, context)
@@ -218,7 +220,7 @@ def _print_stream(command: StreamCommand[Any], context: CommandContext) -> int:
                 print_json(document.to_json(), context.stream)
             else:
                 context.say(document.line())
-    return DONE
+    return EXIT_DONE
 
 
 def _make_group_callback(callback: Callback) -> Callback:
@@ -246,7 +248,7 @@ def _make_group_callback(callback: Callback) -> Callback:
 
 
 class _CommandWithProgram(TyperCommand):
-    """A command that passes on the words after `--` unchanged, and accepts no other words before it."""
+    """A command that passes on the words after `--` unchanged. Before `--` it accepts only its own options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words before `--`. The words after it become `ctx.args`."""
@@ -290,7 +292,9 @@ def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None
 
 def _make_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     fields = [
-        field for field in list_fields(command_type) if not (field.option.is_of_group or field.option.is_rest)
+        field
+        for field in list_fields(command_type)
+        if not (field.option.is_of_group or field.option.takes_rest)
     ]
     if len(fields) < len(list_fields(command_type)):
         yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
@@ -323,13 +327,16 @@ def _make_shared_parameters(command_type: type[Command[Any]]) -> Iterator[inspec
 def _make_lab_parameter(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     if command_type.needs in ("nothing", "switch"):
         return
-    is_needed, has_several = command_type.needs in ("lab", "bare lab"), command_type.needs == "labs if any"
+    is_needed, has_many_values = (
+        command_type.needs in ("lab", "bare lab"),
+        command_type.needs == "labs if any",
+    )
     argument = typer.Argument(
         metavar=_LAB_METAVARS.get(command_type.needs, "[LAB]"),
         help=command_type.lab_help,
         autocompletion=completion.lab_files,
     )
-    if has_several:
+    if has_many_values:
         yield _make_keyword_parameter("labs", Annotated[list[Path] | None, argument], None)
         return
     kind: Any = Path if is_needed else Path | None
@@ -343,9 +350,9 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
     names = " ".join(
         str(field.option.metavar) for field in list_fields(command_type) if field.option.is_argument
     )
-    texts = [field.option.help for field in list_fields(command_type) if field.option.is_argument]
+    help_texts = [field.option.help for field in list_fields(command_type) if field.option.is_argument]
     description = "; ".join(
-        ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)]
+        ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in help_texts)]
     )
     words = typer.Argument(
         metavar=f"[LAB] {names}", help=f"{description}.", autocompletion=completion.lab_files
@@ -401,9 +408,9 @@ def _make_parameter(field: Field) -> inspect.Parameter:
     parameter: Any = (
         typer.Argument(**settings) if option.is_argument else typer.Option(*field.words, **settings)
     )
-    kind: Any = list[field.kind.__args__[0]] if field.has_several else field.kind  # type: ignore[name-defined]
+    kind: Any = list[field.kind.__args__[0]] if field.has_many_values else field.kind  # type: ignore[name-defined]
     default = inspect.Parameter.empty if field.default is REQUIRED else field.default
-    if field.has_several and default == ():
+    if field.has_many_values and default == ():
         kind, default = kind | None, None
     elif field.is_optional:
         kind = kind | None
@@ -411,7 +418,7 @@ def _make_parameter(field: Field) -> inspect.Parameter:
 
 
 def _make_parser(text: Text) -> Callable[[str], Any]:
-    """Return the parser of an option. It raises `typer.BadParameter`, to whose message typer adds the option."""
+    """Return the parser of an option. It raises `typer.BadParameter`; typer adds the option's name to the message."""
 
     def parse(value: str) -> Any:
         try:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from testbed.cli.output import print_answer
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command
-from testbed.commands.documents import ERROR
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_ERROR
 from testbed.scripting.submission import Submission, make_submission
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def is_for_service(command: Command[Any], context: CommandContext) -> bool:
     return bool(_server.get()) and command.role is not None and not is_local
 
 
-def run_on_service(words: str, command: Command[Any], context: CommandContext) -> int:
+def run_on_service(command_name: str, command: Command[Any], context: CommandContext) -> int:
     """Submit a command to the service, wait, print its output, and return its exit code.
 
     Raises `NotThroughService` for an option that works only locally, and the errors of the client.
@@ -43,13 +43,13 @@ def run_on_service(words: str, command: Command[Any], context: CommandContext) -
     from testbed.client import connect
 
     with connect(_server.get()) as client:
-        if command.has_own_route:
+        if command.has_service_route:
             return _run_stop(client, cast("Stop", command), context)
         return _run_submission(
             client,
             make_submission(
                 client,
-                words,
+                command_name,
                 command,
                 read_lab_name(context.lab_file or Path()),
                 labs=[read_lab_name(path) for path in context.lab_files],
@@ -69,7 +69,7 @@ def _run_submission(client: Client, submission: Submission) -> int:
     sys.stdout.flush()
     if run.state == "cancelled":
         print(f"error: run {run.id} was cancelled", file=sys.stderr)
-    return ERROR if run.exit_code is None else run.exit_code
+    return EXIT_ERROR if run.exit_code is None else run.exit_code
 
 
 def read_lab_name(lab_file: Path) -> str:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from testbed.cli.output import print_answer, tell
+from testbed.cli.output import print_answer, print_note
 from testbed.cli.parameters import AS_JSON, DATABASE, RUNS_DIR
-from testbed.commands.documents import DONE
-from testbed.commands.place import DEFAULT_RUNS
+from testbed.commands.context import DEFAULT_RUNS
+from testbed.commands.documents import EXIT_DONE
 
 Labs = Annotated[
     list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab to share (repeatable).")
@@ -73,7 +73,7 @@ def serve(
     listener = Listener(host, port, tls_certificate, tls_key)
     listener.check()
     if tls_certificate is None and not listener.is_local:
-        tell(
+        print_note(
             f"warning: {host} is reachable from other machines, and tokens are sent unencrypted; "
             "pass --tls-certificate and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
         )
@@ -88,5 +88,5 @@ def serve(
         )
         sys.stdout.flush()
 
-    serve_labs(service, listener, ready, identify_by_either(service.tokens.identity, provider))
-    return DONE
+    serve_labs(service, listener, ready, identify_by_either(service.tokens.identify, provider))
+    return EXIT_DONE

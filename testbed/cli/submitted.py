@@ -17,7 +17,7 @@ from pathlib import Path
 from lightbed.errors import LightbedError
 from testbed.cli.app import run_app
 from testbed.cli.output import print_json, report_error
-from testbed.commands.documents import DONE, ERROR
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR
 from testbed.commands.table import load_command
 from testbed.log_context import about
 from testbed.observe.traces import trace_if_configured
@@ -46,10 +46,10 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
         try:
             code = carry_out(run, lab_files, runs_dir)
         except SystemExit as error:  # raised for an option that the command does not know
-            code = error.code if isinstance(error.code, int) else ERROR
+            code = error.code if isinstance(error.code, int) else EXIT_ERROR
         except Exception as error:  # noqa: BLE001 - the run must end, whatever the error
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
-            code = ERROR
+            code = EXIT_ERROR
     texts = (_shorten_paths(text.getvalue(), run, runs_dir) for text in (output, messages))
     store.finish(run_id, code, *texts)
     database.close()
@@ -66,14 +66,14 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         request = parse_request(run.request)
     except LightbedError as request_error:
         report_error(request_error, as_json=True)
-        return ERROR
+        return EXIT_ERROR
     command_type = load_command(run.command.partition(" --")[0])
     if run.attempts > 1 and command_type is not None and not command_type.is_repeatable:
         error = OperationRefused(
             f"run {run.id} was killed, and its program is not started again: submit it again"
         )
         report_error(error, as_json=not request.text)
-        return ERROR
+        return EXIT_ERROR
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
     earlier_operation = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
     if earlier_operation is not None:
@@ -94,7 +94,7 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         words = request.arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
     except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
-        return ERROR
+        return EXIT_ERROR
     return run_app(words)
 
 
@@ -129,7 +129,7 @@ def _print_verified(operation: OperationRecord, runs_dir: Path) -> int:
             "unfinished": [],
         }
     )
-    return DONE
+    return EXIT_DONE
 
 
 if __name__ == "__main__":

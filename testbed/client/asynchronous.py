@@ -21,8 +21,8 @@ def connect_async(
 ) -> AsyncClient:
     """Return a client of a service. It does not connect yet.
 
-    httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
-    for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
+    `verify` is passed to httpx, which checks certificates. If the service stops answering, a stream of events tries to
+    reconnect for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
     return AsyncClient(httpx.AsyncClient(**calls.make_settings(url, token, verify)), retry_s)
 
@@ -99,7 +99,7 @@ class AsyncClient:
         the service stops answering, the stream reconnects and continues after the last event. It raises
         `ServiceUnreachable` after `retry_s` seconds without contact.
         """
-        parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        parser, pause_s, last_contact_s = EventParser(after), calls.RETRY_PAUSES_S[0], time.monotonic()
         while True:
             try:
                 async with self._http.stream(
@@ -112,12 +112,12 @@ class AsyncClient:
                     async for chunk in response.aiter_raw():
                         for event in parser.feed(chunk):
                             yield event
-                        pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
+                        pause_s, last_contact_s = calls.RETRY_PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
                 if time.monotonic() - last_contact_s > self._retry_s:
                     raise calls.make_unreachable_error(self._http.base_url, error) from error
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, calls.PAUSES_S[1])
+            pause_s = min(2 * pause_s, calls.RETRY_PAUSES_S[1])
 
 
 class AsyncLab:
@@ -153,7 +153,7 @@ class AsyncLab:
         )
 
     async def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
+        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration that was requested first."""
         return await self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     async def release_lease(self, lease: str) -> Mapping[str, Any]:

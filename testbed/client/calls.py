@@ -17,7 +17,7 @@ T = TypeVar("T")
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 STREAM_TIMEOUT = httpx.Timeout(30.0, connect=10.0, read=45.0)
 """Timeouts of a stream of events. The read timeout exceeds the 15 s between pings."""
-PAUSES_S = (0.1, 2.0)
+RETRY_PAUSES_S = (0.1, 2.0)
 """Shortest and longest pause before reconnecting a stream, in seconds."""
 
 
@@ -149,7 +149,7 @@ def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
-    """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
+    """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration that was requested first."""
     path = f"{_lab_path(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})

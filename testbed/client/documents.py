@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ENDED = frozenset({"done", "failed", "interrupted", "cancelled"})
+ENDED_STATES = frozenset({"done", "failed", "interrupted", "cancelled"})
 """Final states of a run."""
 
 
@@ -32,7 +32,7 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """True if the state is final."""
-        return self.state in ENDED
+        return self.state in ENDED_STATES
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Run:

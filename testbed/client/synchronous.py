@@ -20,7 +20,7 @@ def connect(
 ) -> Client:
     """Return a client of a service. It does not connect yet.
 
-    httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
+    `verify` is passed to httpx, which checks certificates. If the service stops answering, a stream tries to reconnect
     for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
     return Client(httpx.Client(**calls.make_settings(url, token, verify)), retry_s)
@@ -98,7 +98,7 @@ class Client:
         the service stops answering, the stream reconnects and continues after the last event. It raises
         `ServiceUnreachable` after `retry_s` seconds without contact.
         """
-        parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        parser, pause_s, last_contact_s = EventParser(after), calls.RETRY_PAUSES_S[0], time.monotonic()
         while True:
             try:
                 with self._http.stream(
@@ -110,12 +110,12 @@ class Client:
                     parser = EventParser(parser.last_number)
                     for chunk in response.iter_raw():
                         yield from parser.feed(chunk)
-                        pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
+                        pause_s, last_contact_s = calls.RETRY_PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
                 if time.monotonic() - last_contact_s > self._retry_s:
                     raise calls.make_unreachable_error(self._http.base_url, error) from error
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, calls.PAUSES_S[1])
+            pause_s = min(2 * pause_s, calls.RETRY_PAUSES_S[1])
 
 
 class Lab:
@@ -149,7 +149,7 @@ class Lab:
         return self._client.call(calls.request_lease(self.name, {"resources": list(resources), **options}))
 
     def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
+        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration that was requested first."""
         return self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     def release_lease(self, lease: str) -> Mapping[str, Any]:

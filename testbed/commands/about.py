@@ -82,6 +82,6 @@ def describe_findings(
 ) -> tuple[Finding, ...]:
     """Return findings for a document. With `choice`, hints to run `testbed apply` name its topology."""
     rows: Sequence[dict[str, Any]] = (
-        choice.findings_json(findings) if choice else [finding.as_json() for finding in findings]
+        choice.make_findings_json(findings) if choice else [finding.as_json() for finding in findings]
     )
     return tuple(Finding(**row) for row in rows)

@@ -45,7 +45,7 @@ from testbed.commands.documents import Document
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
-    from testbed.commands.place import CommandContext
+    from testbed.commands.context import CommandContext
 
 Needs = Literal[
     "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
@@ -87,7 +87,7 @@ class Option:
     - `for_caller`: with `--server`, the client handles this local option instead of refusing it.
     - `only_with`: only requests for this variant contain it.
     - `is_of_group`: it precedes the command's name, and all commands of the group have it.
-    - `is_rest`: it takes all words that are not options of the command.
+    - `takes_rest`: it takes all words that are not options of the command.
     - `follows_dashes`: it takes all words after `--`.
     """
 
@@ -108,7 +108,7 @@ class Option:
     for_caller: bool = False
     is_of_group: bool = False
     must_exist: bool = False
-    is_rest: bool = False
+    takes_rest: bool = False
     follows_dashes: bool = False
     has_lines: bool = False
     is_one_line: bool = False
@@ -147,7 +147,7 @@ class Field:
     """Whether None is a valid value."""
 
     @property
-    def has_several(self) -> bool:
+    def has_many_values(self) -> bool:
         """True if the option takes several values."""
         return get_origin(self.kind) is tuple
 
@@ -170,7 +170,7 @@ class Command(ABC, Generic[D_co]):
     - `role`: lowest role that may request it, with a token of scope `needs_scope`. None if it runs only locally.
     - `readers`: lowest role that may read its result.
     - `variants`: flags that make another kind of request, each with its lane.
-    - `has_own_route`: the service has a route for it instead of a run.
+    - `has_service_route`: the service has a route for it instead of a run.
     - `is_repeatable`: False if a service must not start it again after it was killed.
     """
 
@@ -185,7 +185,7 @@ class Command(ABC, Generic[D_co]):
     readers: ClassVar[Role] = "viewer"
     is_lab_last: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Lane]] = {}
-    has_own_route: ClassVar[bool] = False
+    has_service_route: ClassVar[bool] = False
     is_repeatable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

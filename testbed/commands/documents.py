@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from testbed.operate.unfinished import IncompleteOperation
 
-DONE, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
+EXIT_DONE, EXIT_ERROR, EXIT_CHANGES, EXIT_INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
 
 OMIT_NONE: Mapping[str, Any] = {"omit_none": True}
@@ -38,7 +38,7 @@ class Document:
     @property
     def exit_code(self) -> int:
         """Exit code of the command. It depends only on the document, so it is the same through a service."""
-        return DONE
+        return EXIT_DONE
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as a JSON object."""

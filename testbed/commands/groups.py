@@ -13,7 +13,7 @@ from testbed.errors import UsageError
 from testbed.operate.named_topology import NamedTopology
 
 HostsChoice = Literal["auto", "kernel", "model"]
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS_BY_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_interval(text: str) -> float:
@@ -25,10 +25,10 @@ def parse_interval(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if not match or not float(match[1]):
         raise UsageError(f"{text!r} is not an interval (examples: 30s, 5m, 1h)")
-    return float(match[1]) * _SECONDS[match[2]]
+    return float(match[1]) * _SECONDS_BY_UNIT[match[2]]
 
 
-INTERVAL = Text(parse_interval, lambda seconds: f"{max(1, round(seconds))}s", r"^\d{1,6}[smhd]$")
+INTERVAL_TEXT = Text(parse_interval, lambda seconds: f"{max(1, round(seconds))}s", r"^\d{1,6}[smhd]$")
 """Seconds, written as `30s`, `5m`, `1h` or `2d`."""
 
 RATE = option(
@@ -36,29 +36,31 @@ RATE = option(
     metavar="RATE",
     least=0.1,
 )
-SIMPLEX = option("Use one-way links: each ring has only one direction.", "--simplex")
-DEMAND = option(
+SIMPLEX_OPTION = option("Use one-way links: each ring has only one direction.", "--simplex")
+DEMAND_OPTION = option(
     "AllReduce demand: groups of NODES nodes reduce BYTES each (repeatable).", metavar="NODES:BYTES"
 )
-HOSTS_OF = option("Use only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")
-DEADLINE = option(
+HOSTS_OPTION = option("Use only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")
+DEADLINE_OPTION = option(
     "Time after which the hosts end a measurement.", "--deadline", metavar="SECONDS", least=1, most=86400
 )
-SIZES = option("Message sizes, doubling: 1KiB:8MiB.", metavar="MIN:MAX")
-TAKE_OVER = option("Circuits of other hosts that connect to the plan's hosts may be removed.", "--take-over")
+SIZES_OPTION = option("Message sizes, doubling: 1KiB:8MiB.", metavar="MIN:MAX")
+TAKE_OVER_OPTION = option(
+    "Circuits of other hosts that connect to the plan's hosts may be removed.", "--take-over"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyCommand(Command[Any]):
     """Options that name a topology. The default is the stored topology."""
 
-    simplex: Annotated[bool, SIMPLEX] = False
+    simplex: Annotated[bool, SIMPLEX_OPTION] = False
     method: Annotated[
         Method | None,
         option("Method that chooses ring strides: 'geometric', unless --plan or --epoch sets the topology."),
     ] = None
-    demand: Annotated[tuple[str, ...], DEMAND] = ()
-    hosts_of: Annotated[str, HOSTS_OF] = ""
+    demand: Annotated[tuple[str, ...], DEMAND_OPTION] = ()
+    hosts_of: Annotated[str, HOSTS_OPTION] = ""
     plan_file: Annotated[
         Path | None, input_file_option("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
     ] = None

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
 
 
-Progress = Callable[[int, int, str], None]
+ReportProgress = Callable[[int, int, str], None]
 """A callback with the number of steps done, the number of all steps (0 if unknown), and a text."""
-_callback: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_callback: ContextVar[ReportProgress | None] = ContextVar("progress", default=None)
 
 
 def note_compilation(*parts: Part) -> None:
@@ -77,7 +77,7 @@ class RichNarrator:
 class CallbackNarrator:
     """Progress as calls of a function. Titles and events are calls with 0 of 0 steps."""
 
-    call: Progress
+    call: ReportProgress
 
     def phase(self, title: str) -> None:
         """Report the start of a new part of the job."""
@@ -96,9 +96,9 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 
 
 @contextmanager
-def report_progress(call: Progress | None) -> Iterator[None]:
+def report_progress(report: ReportProgress | None) -> Iterator[None]:
     """Report the progress of commands in the block to a function, or on standard error if it is None."""
-    previous_callback = _callback.set(call)
+    previous_callback = _callback.set(report)
     try:
         yield
     finally:

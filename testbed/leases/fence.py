@@ -28,11 +28,11 @@ from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.log_context import about
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import find_hint, get_database_message
+from testbed.storage.reading import find_hint, get_database_message
 from testbed.storage.schema import leases, maintenance
 
 _current_fence: ContextVar[Fence | None] = ContextVar("fence", default=None)
-BEATS = 3
+BEATS_PER_TTL = 3
 """Heartbeats per duration of a lease; few, to save transactions, but more than one, because one may be late."""
 
 
@@ -105,7 +105,7 @@ def hold_fence(
     parts: frozenset[str],
     *,
     lease: str | None = None,
-    store: Callable[[Database, str], LeaseStore] | None = None,
+    make_store: Callable[[Database, str], LeaseStore] | None = None,
 ) -> Iterator[Fence]:
     """Hold parts of a lab for an operation, under `lease`: by default the lease of `--lease`, or an implicit lease.
 
@@ -122,7 +122,7 @@ def hold_fence(
         yield current_fence
         return
     lab_leases, lease_id = (
-        (store or LeaseStore)(database, lab),
+        (make_store or LeaseStore)(database, lab),
         get_selected_lease() if lease is None else lease,
     )
     with convert_database_errors(database):
@@ -163,7 +163,7 @@ class Heartbeat:
         self._lease = lease
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._last_s = monotonic()
+        self._last_beat_s = monotonic()
 
     def beat(self) -> None:
         """Extend the lease if a third of its duration has passed since the last heartbeat.
@@ -173,8 +173,8 @@ class Heartbeat:
         """
         with self._lock:
             now_s = self._monotonic()
-            if now_s - self._last_s < self._lease.ttl_s / BEATS:
+            if now_s - self._last_beat_s < self._lease.ttl_s / BEATS_PER_TTL:
                 return
-            self._last_s = now_s
+            self._last_beat_s = now_s
         with suppress(LeaseDenied, ClockError):
             self._store.extend(self._lease.id)

@@ -8,10 +8,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from testbed.leases import rules
-from testbed.leases.model import LIVING, Lease
+from testbed.leases.model import LIVING_STATES, Lease
 from testbed.storage.address import Address
-from testbed.storage.looking import read_or_refuse
 from testbed.storage.owner import is_running
+from testbed.storage.reading import read_or_refuse
 
 _LIST_FIELDS = ("resources", "parts", "allowed")
 
@@ -24,26 +24,30 @@ def parse_lease(row: Mapping[str, Any]) -> Lease:
     return Lease(**values | {"parts": frozenset(values["parts"]), "is_implicit": bool(row["is_implicit"])})
 
 
-def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
-    """Return the leases of a lab in the order of their arrival; with `ended` also those that have ended."""
+def read_leases(address: Address, lab: str, *, includes_ended: bool = False) -> tuple[Lease, ...]:
+    """Return the leases of a lab in the order of their arrival; with `includes_ended` also those that have ended."""
     rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
-    return tuple(lease for lease in map(parse_lease, rows) if ended or lease.state in LIVING)
+    return tuple(lease for lease in map(parse_lease, rows) if includes_ended or lease.state in LIVING_STATES)
 
 
-def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
+def describe_leases(
+    address: Address, lab: str, now_s: float, *, includes_ended: bool = False
+) -> list[dict[str, Any]]:
     """Return the leases of a lab for JSON documents, with the reason why each pending request waits.
 
     A lease whose time is over is shown as expired, although the database stores that only at the next change.
     """
-    leases = tuple(_predict_state(now_s, lease) for lease in read_leases(address, lab, ended=ended))
+    leases = tuple(
+        _predict_state(now_s, lease) for lease in read_leases(address, lab, includes_ended=includes_ended)
+    )
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
-    living = [lease for lease in leases if lease.state in LIVING]
+    living_leases = [lease for lease in leases if lease.state in LIVING_STATES]
     return [
-        lease_json(lease)
+        make_lease_json(lease)
         | {
-            "waits_for": rules.explain_wait(lease, living, faults, now_s)
-            if lease.state in LIVING and not lease.is_held
+            "waits_for": rules.explain_wait(lease, living_leases, faults, now_s)
+            if lease.state in LIVING_STATES and not lease.is_held
             else ""
         }
         for lease in leases
@@ -52,14 +56,14 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
 
 def _predict_state(now_s: float, lease: Lease) -> Lease:
     """Return a lease as the next change will store it: draining if an operation still uses it, else expired."""
-    if lease.state not in LIVING - {"draining"} or not rules.is_due(lease, now_s):
+    if lease.state not in LIVING_STATES - {"draining"} or not rules.is_due(lease, now_s):
         return lease
     if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")
     return replace(lease, state="expired", reason=lease.describe_end("its time is over"))
 
 
-def lease_json(lease: Lease) -> dict[str, Any]:
+def make_lease_json(lease: Lease) -> dict[str, Any]:
     """Return a lease for JSON documents; times are seconds since 1970."""
     names = ("id", "token", "owner", "state", "priority", "reason")
     return {name: getattr(lease, name) for name in names} | {

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_BASE = 0x11617 << 40
+_LOCK_OFFSET = 0x11617 << 40
 """Offset of the numbers of our advisory locks, to avoid the numbers of other locks of the database."""
-_FLOCK = "hhqqi4x"
+_FLOCK_FORMAT = "hhqqi4x"
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
 
 
@@ -50,12 +50,14 @@ def lock_exclusively(database: Path, token: int) -> Iterator[bool]:
 
 def share_on_server(connection: sa.Connection, token: int) -> None:
     """Share the lock of a token until the end of the transaction."""
-    connection.exec_driver_sql(f"select pg_advisory_xact_lock_shared({_BASE + token})")
+    connection.exec_driver_sql(f"select pg_advisory_xact_lock_shared({_LOCK_OFFSET + token})")
 
 
 def take_on_server(connection: sa.Connection, token: int) -> bool:
     """Take the lock of a token exclusively until the end of the transaction; return False if a sender shares it."""
-    return bool(connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({_BASE + token})").scalar())
+    return bool(
+        connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({_LOCK_OFFSET + token})").scalar()
+    )
 
 
 @contextmanager
@@ -68,4 +70,4 @@ def _open_lock(database: Path) -> Iterator[int]:
 
 
 def _pack_flock(kind: int, token: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, token, 1, 0)
+    return struct.pack(_FLOCK_FORMAT, kind, os.SEEK_SET, token, 1, 0)

@@ -28,9 +28,9 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     "released": frozenset(),
     "broken": frozenset(),
 }
-WAITING: frozenset[State] = frozenset({"requested", "queued"})
-HELD: frozenset[State] = frozenset({"granted", "draining"})
-LIVING = WAITING | HELD
+WAITING_STATES: frozenset[State] = frozenset({"requested", "queued"})
+HELD_STATES: frozenset[State] = frozenset({"granted", "draining"})
+LIVING_STATES = WAITING_STATES | HELD_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Lease:
     operation: str | None = None
     reason: str = ""
 
-    def become(self, state: State, **changes: object) -> Lease:
+    def change_state(self, state: State, **changes: object) -> Lease:
         """Return the lease in another state. Raises `ValueError` for a transition that is not in the table."""
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"lease {self.id} is {self.state} and cannot become {state}")
@@ -80,7 +80,7 @@ class Lease:
     @property
     def is_held(self) -> bool:
         """True while the lease is granted or draining; its parts cannot be granted to others."""
-        return self.state in HELD
+        return self.state in HELD_STATES
 
     def may_be_used_by(self, owner: str) -> bool:
         """Return True if this person owns the lease or is allowed to use it."""

@@ -9,13 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from testbed.leases.listing import parse_lease
-from testbed.leases.model import LIVING, Lease
+from testbed.leases.model import LIVING_STATES, Lease
 from testbed.storage.schema import counters, lease_parts, leases, part_checks, reservations
 
 
 def read_living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
     """Return the leases of a lab that have not ended, by id, in the order of their arrival."""
-    query = leases.select().where(leases.c.lab == lab, leases.c.state.in_(sorted(LIVING)))
+    query = leases.select().where(leases.c.lab == lab, leases.c.state.in_(sorted(LIVING_STATES)))
     rows = connection.execute(query.order_by(leases.c.arrival)).mappings()
     return {lease.id: lease for lease in (parse_lease({**row}) for row in rows)}
 
@@ -36,7 +36,7 @@ def update(connection: sa.Connection, previous_lease: Lease, updated_lease: Leas
             for part in sorted(updated_lease.parts)
         ]
         connection.execute(lease_parts.insert(), parts)
-    if updated_lease.state not in LIVING:
+    if updated_lease.state not in LIVING_STATES:
         connection.execute(lease_parts.delete().where(lease_parts.c.lease == updated_lease.id))
         connection.execute(reservations.delete().where(reservations.c.lease == updated_lease.id))
     connection.execute(

@@ -52,12 +52,12 @@ class Queue:
 class Policy:
     """A condition of a grant.
 
-    `stops` returns True if the condition stops a request. `explain` returns a sentence that says what the request waits
-    for, or "" if it does not wait for this condition; it gets a queue without `held_parts`. With `holds_back`, a
-    stopped request reserves its parts against later requests.
+    `blocks_request` returns True if the condition stops a request. `explain` returns a sentence that says what the
+    request waits for, or "" if it does not wait for this condition; it gets a queue without `held_parts`. With
+    `holds_back`, a stopped request reserves its parts against later requests.
     """
 
-    stops: Callable[[Lease, Queue], bool]
+    blocks_request: Callable[[Lease, Queue], bool]
     explain: Callable[[Lease, Queue], str]
     holds_back: bool = False
 
@@ -122,7 +122,7 @@ def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: f
     queue = Queue(leases, faults, now_s, held_parts)
     granted = []
     for one in sort_requests(request for request in leases if request.state == "queued"):
-        blocking_policies = [policy for policy in POLICIES if policy.stops(one, queue)]
+        blocking_policies = [policy for policy in POLICIES if policy.blocks_request(one, queue)]
         if any(policy.holds_back for policy in blocking_policies):
             queue = replace(queue, held_back=queue.held_back | one.parts)
         elif not blocking_policies:
@@ -172,7 +172,7 @@ def is_start_due(lease: Lease, now_s: float) -> bool:
 def grant(lease: Lease, token: int, now_s: float) -> Lease:
     """Return the granted form of a request. A reservation ends at its planned time, even if it starts late."""
     expires_s = lease.expires_s if lease.starts_s is not None else now_s + lease.ttl_s
-    return lease.become("granted", token=token, granted_s=now_s, expires_s=expires_s)
+    return lease.change_state("granted", token=token, granted_s=now_s, expires_s=expires_s)
 
 
 def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from testbed.errors import LeaseDenied, LeaseHeld
 from testbed.leases import locks, rows, rules
-from testbed.leases.model import LIVING, Lease, State
+from testbed.leases.model import LIVING_STATES, Lease, State
 from testbed.storage.address import Address
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_process, get_requester, is_running
@@ -47,7 +47,7 @@ class Change:
     def put(self, lease: Lease) -> Lease:
         """Store the new state of a lease and return it."""
         rows.update(self.connection, self.leases[lease.id], lease)
-        if lease.state in LIVING:
+        if lease.state in LIVING_STATES:
             self.leases[lease.id] = lease
         else:
             del self.leases[lease.id]
@@ -194,7 +194,7 @@ class LeaseStore:
                 if lease.is_implicit and change.lock(lease):
                     self._end(change, lease, "released")
                 elif lease.is_implicit and lease.state == "granted":  # a thread of the operation still sends
-                    change.put(lease.become("draining"))
+                    change.put(lease.change_state("draining"))
 
     def release(self, lease_id: str) -> Lease:
         """Release a lease, or withdraw a request. Raises `LeaseHeld` while an operation uses it."""
@@ -293,7 +293,7 @@ class LeaseStore:
     def _apply_due_changes(self, change: Change) -> None:
         """Queue reservations whose start has come, end leases that are due, then grant requests."""
         for lease in [one for one in change.leases.values() if rules.is_start_due(one, change.now_s)]:
-            change.put(lease.become("queued"))
+            change.put(lease.change_state("queued"))
         for lease in list(change.leases.values()):
             is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
             if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
@@ -301,7 +301,7 @@ class LeaseStore:
             # While somebody sends under the lease, its parts must not be granted again.
             if self._is_in_flight(lease) or not change.lock(lease):
                 if lease.state == "granted":
-                    change.put(lease.become("draining"))
+                    change.put(lease.change_state("draining"))
             else:
                 self._end(
                     change,
@@ -327,7 +327,7 @@ class LeaseStore:
 
     def _end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
         return change.put(
-            lease.become(state, ended_s=change.now_s, operation=None, reason=lease.describe_end(reason))
+            lease.change_state(state, ended_s=change.now_s, operation=None, reason=lease.describe_end(reason))
         )
 
     def _check_owner(self, lease: Lease) -> Lease:

@@ -14,8 +14,8 @@ from testbed.lab.model import Lab
 from testbed.measure.collectives.ranks import (
     CollectiveSpec,
     Configuration,
-    Progress,
     Ranks,
+    ReportProgress,
     model_collectives,
     run_collectives,
 )
@@ -29,9 +29,9 @@ from testbed.measure.results.run import Run
 from testbed.operate.design import Design
 from testbed.operate.session import LabSession
 
-ONE_RING = "one ring"
+ONE_RING_NAME = "one ring"
 Backend = Literal["auto", "gloo", "nccl"]
-_NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
+_NUMBER_WORDS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class NcclTestsResult:
 
 def make_rings_name(rings: Sequence[RingOrder]) -> str:
     """Return the name of a configuration over all rings of a topology, such as `four rings`."""
-    return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
+    return f"{_NUMBER_WORDS.get(len(rings), str(len(rings)))} rings"
 
 
 def make_node_configurations(
@@ -52,7 +52,7 @@ def make_node_configurations(
 ) -> tuple[Configuration, ...]:
     """Return the AllReduces over all nodes: on one ring, and on all rings of the topology if it has several."""
     rings = list_rings(design.topology)
-    one_ring = Configuration(ONE_RING, rings[:1], sizes)
+    one_ring = Configuration(ONE_RING_NAME, rings[:1], sizes)
     has_several_rings = with_all_rings and len(rings) > 1
     return (
         (one_ring, Configuration(make_rings_name(rings), rings, sizes)) if has_several_rings else (one_ring,)
@@ -65,7 +65,7 @@ def collect(
     spec: CollectiveSpec,
     *,
     deadline_s: float,
-    on_progress: Progress,
+    on_progress: ReportProgress,
     on_row: Callable[[Timing], None] = lambda _timing: None,
     ranks: Ranks | None = None,
 ) -> CollectiveResult:
@@ -106,9 +106,12 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 def count_proof(result: CollectiveResult) -> dict[str, int]:
     """Count the NIC counters that agree with the plan and those that contradict it, at sizes that can prove it."""
-    misplaced = find_misplaced(result.nic_bytes)
+    misplaced_traffic = find_misplaced(result.nic_bytes)
     large_enough = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
-    return {"counters_as_planned": len(large_enough) - len(misplaced), "counters_off_plan": len(misplaced)}
+    return {
+        "counters_as_planned": len(large_enough) - len(misplaced_traffic),
+        "counters_off_plan": len(misplaced_traffic),
+    }
 
 
 def measure_current(
@@ -120,7 +123,7 @@ def measure_current(
     *,
     hosts: str,
     backend: Backend = "auto",
-    on_progress: Progress,
+    on_progress: ReportProgress,
 ) -> CollectiveResult:
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)

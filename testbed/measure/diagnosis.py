@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from testbed.measure.results.records import StoredRun
 
 Cause = Literal["compute", "link", "retransmission", "processor", "late", "disk"]
-Row: TypeAlias = tuple[str, str, int]
+RowKey: TypeAlias = tuple[str, str, int]
 """Topology, configuration and size."""
 
-MIN_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.01}
+MIN_LOST_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.01}
 """Share of the time that a rank must lose against the others. Healthy ranks are never late, but all queue a little."""
 MIN_LOSS_S = 0.005
 """Seconds that a rank must lose in an iteration: schedulers and timers differ by some milliseconds."""
-MIN_ROWS = 0.5
+MIN_ROW_SHARE = 0.5
 """Share of the rows, by number or by time, in which the same rank must lose: a real cause persists."""
 QUEUE_RATIO = 3.0
 """Ratio to the other ranks' queueing time that a rank must reach: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
 """Ratio to the other ranks' writes, and excess in seconds, that a write must reach: a shared disk delays all ranks."""
-OTHERS_SHARE, QUEUE_SHARE = 0.25, 0.008
+OTHER_PROCESSORS, QUEUE_SHARE = 0.25, 0.008
 """Processors that other processes must use on a host in excess of the median host, and the share of the time that its
 rank must queue. The SSH server and our guard use 0.01 processors. Other processes do no harm while processors are free;
 a rank with its own processor queues for less than this share."""
@@ -47,9 +47,9 @@ MIN_FLOW_S = 0.04
 """Data that a connection must send in a row, in seconds at the link's rate. Latency hides the rate of less data."""
 MIN_TIME_LEFT = 0.1
 """Smallest share of the time that remains without the cause, which limits the reported factor to 10."""
-SLOW_LINK = 0.8
+SLOW_LINK_SHARE = 0.8
 """Rate relative to the link's limit and to other links below which a link is slow. Healthy links reach 0.95."""
-BUSY_LINK = 0.5
+BUSY_LINK_SHARE = 0.5
 """Share of the time in which data must wait on a slow link: otherwise the link holds up nobody."""
 WAITS_RATIO = 1.2
 """Ratio by which data may wait longer on another link of a path. Above it, the other link is the congested one."""
@@ -127,7 +127,7 @@ class Loss:
     in which the rank's quantity was not 0, for example because it wrote to its disk.
     """
 
-    row: Row
+    row: RowKey
     rank: int
     lost_s: float
     own_s: float
@@ -136,9 +136,9 @@ class Loss:
     active: int
 
 
-def group_by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
+def group_by_row(ranks: Iterable[RankFigures]) -> dict[RowKey, dict[int, list[RankFigures]]]:
     """Return the iterations of each row, by rank and in order."""
-    rows: dict[Row, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
+    rows: dict[RowKey, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
     for figures in ranks:
         rows[figures.topology, figures.configuration, figures.size_bytes][figures.rank].append(figures)
     return rows
@@ -159,7 +159,7 @@ def measure_computing_s(figures: RankFigures) -> float:
     return figures.processor_s + max(0.0, figures.computing_s - figures.planned_s - late_s)
 
 
-_QUANTITIES: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
+_QUANTITY_BY_CAUSE: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
     "late": (measure_idle_s, "stood still or started late for"),
     "compute": (measure_computing_s, "computed for"),
     "processor": (lambda figures: figures.queued_s, "waited for a processor for"),
@@ -168,7 +168,7 @@ _QUANTITIES: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
 """For each cause of a slow rank: a function that returns its seconds in an iteration, and words for the evidence."""
 
 
-def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
+def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
     """Yield what each rank lost in each row: its excess over the median of the other ranks, summed over iterations.
 
     The iteration with the largest excess is left out, so that one hiccup yields no finding. It counts if at most two
@@ -179,7 +179,7 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
             continue
         iterations = min(map(len, figures_by_rank.values()))
         values = {
-            rank: [quantity(figures) for figures in rank_figures]
+            rank: [get_quantity(figures) for figures in rank_figures]
             for rank, rank_figures in figures_by_rank.items()
         }
         row_s = sum(
@@ -192,13 +192,13 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
                 median(values[other_rank][iteration] for other_rank in values if other_rank != rank)
                 for iteration in range(iterations)
             ]
-            excess = sorted(
+            sorted_excess = sorted(
                 own_value - typical_value
                 for own_value, typical_value in zip(own_values, typical_values, strict=True)
             )
             active = sum(value > 0 for value in own_values)
-            kept_excess = excess[:-1] if active > 2 else excess
-            scale = len(excess) / len(kept_excess)
+            kept_excess = sorted_excess[:-1] if active > 2 else sorted_excess
+            scale = len(sorted_excess) / len(kept_excess)
             yield Loss(
                 row,
                 rank,
@@ -211,14 +211,14 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class RankLag:
     """The share of an iteration that a rank lost against the others, and its main cause ("" if it lost nothing)."""
 
     share: float
     cause: Cause | Literal[""]
 
 
-def find_lags(ranks: Iterable[RankFigures]) -> dict[Row, list[list[Lag]]]:
+def find_lags(ranks: Iterable[RankFigures]) -> dict[RowKey, list[list[RankLag]]]:
     """Return the lags of each row, indexed by rank and iteration."""
     return {
         row: [_measure_lags(rank, figures_by_rank) for rank in sorted(figures_by_rank)]
@@ -226,7 +226,7 @@ def find_lags(ranks: Iterable[RankFigures]) -> dict[Row, list[list[Lag]]]:
     }
 
 
-def _measure_lags(rank: int, figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> list[Lag]:
+def _measure_lags(rank: int, figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> list[RankLag]:
     lags = []
     for iteration, own_figures in enumerate(figures_by_rank[rank]):
         other_figures = [
@@ -239,10 +239,10 @@ def _measure_lags(rank: int, figures_by_rank: Mapping[int, Sequence[RankFigures]
             cause: max(0.0, quantity(own_figures) - median(map(quantity, other_figures)))
             if other_figures
             else 0.0
-            for cause, (quantity, _) in _QUANTITIES.items()
+            for cause, (quantity, _) in _QUANTITY_BY_CAUSE.items()
         }
         cause = max(lost_s, key=lambda candidate: lost_s[candidate])
-        lags.append(Lag(min(1.0, lost_s[cause] / typical_s), cause if lost_s[cause] else ""))
+        lags.append(RankLag(min(1.0, lost_s[cause] / typical_s), cause if lost_s[cause] else ""))
     return lags
 
 
@@ -252,7 +252,7 @@ def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
         figures_by_rank[figures.rank].append(figures)
     busy_hosts = {finding.rank: finding for finding in _find_busy_hosts(figures_by_rank)}
     yield from busy_hosts.values()
-    for cause, (quantity, verb_phrase) in _QUANTITIES.items():
+    for cause, (quantity, verb_phrase) in _QUANTITY_BY_CAUSE.items():
         by_rank: dict[int, list[Loss]] = defaultdict(list)
         for loss in find_losses(ranks, quantity):
             by_rank[loss.rank].append(loss)
@@ -279,7 +279,7 @@ def _find_busy_hosts(figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> It
     }
     for rank, rank_figures in figures_by_rank.items() if len(figures_by_rank) > 2 else ():
         typical_use = median(other_use[other_rank] for other_rank in figures_by_rank if other_rank != rank)
-        if other_use[rank] - typical_use >= OTHERS_SHARE and queued_share[rank] >= QUEUE_SHARE:
+        if other_use[rank] - typical_use >= OTHER_PROCESSORS and queued_share[rank] >= QUEUE_SHARE:
             evidence = (
                 f"other processes on {rank_figures[0].host} used {other_use[rank]:.2f} processors "
                 f"({typical_use:.2f} on the median "
@@ -296,12 +296,12 @@ def _judge_rank(
     clear_losses = [
         loss
         for loss in losses
-        if loss.lost_s >= max(MIN_SHARE[cause] * loss.whole_s, MIN_LOSS_S * loss.active)
+        if loss.lost_s >= max(MIN_LOST_SHARE[cause] * loss.whole_s, MIN_LOSS_S * loss.active)
         and _is_clear(cause, loss)
     ]
-    if len(clear_losses) < MIN_ROWS * len(losses) and sum(
+    if len(clear_losses) < MIN_ROW_SHARE * len(losses) and sum(
         loss.whole_s for loss in clear_losses
-    ) < MIN_ROWS * sum(loss.whole_s for loss in losses):
+    ) < MIN_ROW_SHARE * sum(loss.whole_s for loss in losses):
         return None
     lost_s, total_s = sum(loss.lost_s for loss in clear_losses), sum(loss.whole_s for loss in clear_losses)
     if not clear_losses:
@@ -354,7 +354,7 @@ class LinkUse:
         return self.lost_bytes / max(1, self.sent_bytes)
 
     @property
-    def likelihood_of_loss(self) -> float:
+    def loss_likelihood(self) -> float:
         """Logarithm of the likelihood ratio of the losses: this link causes all of them, against no link causes any.
 
         Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS` on others. A link scores lower
@@ -381,7 +381,7 @@ def _find_slow_links(
             and use.lost_bytes >= MIN_LOST_BYTES
             and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),
-        key=lambda use: use.likelihood_of_loss,
+        key=lambda use: use.loss_likelihood,
         default=None,
     )
     if lossy_link:
@@ -398,10 +398,10 @@ def _find_slow_links(
         (
             use
             for use in uses
-            if max(use.rate, use.peak) < SLOW_LINK
-            and use.busy >= BUSY_LINK
+            if max(use.rate, use.peak) < SLOW_LINK_SHARE
+            and use.busy >= BUSY_LINK_SHARE
             and use.waits_elsewhere <= WAITS_RATIO * use.waits
-            and (use.rate < SLOW_LINK * typical_rate or use.peak < SLOW_LINK * typical_peak)
+            and (use.rate < SLOW_LINK_SHARE * typical_rate or use.peak < SLOW_LINK_SHARE * typical_peak)
         ),
         key=lambda use: use.waits,
         default=None,
@@ -427,7 +427,7 @@ def measure_links(
         for row, figures_by_rank in group_by_row(ranks).items()
     }
     hosts = {figures.rank: figures.host for figures in ranks}
-    flows_by_link: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
+    flows_by_link: dict[tuple[str, RowKey], list[FlowFigures]] = defaultdict(list)
     for flow in flows:
         if flow.acked_bytes * 8e-6 >= MIN_FLOW_S * flow.limit_mbps:
             for name in flow.path.split(", "):

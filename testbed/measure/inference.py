@@ -37,7 +37,7 @@ RESULT = "inference.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTrial:
+class InferenceTrial:
     """A model, its requests as lines of JSON, and a PNG picture of one request. It is made before the lab starts."""
 
     model: Path
@@ -46,13 +46,13 @@ class ModelTrial:
     picture: bytes
 
 
-def set_program(lab: Lab, model: Path) -> Lab:
+def make_lab_with_model(lab: Lab, model: Path) -> Lab:
     """Return a simulated lab with the model as the program of its first board. A real lab is returned unchanged.
 
     Raises `InferenceError` for a lab without boards, for a file that is not a compiled model, and for a model that is
     not in the program of a real board.
     """
-    if model.suffix != ".lng":  # each command of `lightning` would choose options of its own for other files
+    if model.suffix != ".lng":  # the commands of `lightning` compile other files with different options
         raise InferenceError(
             f"{model} is not a compiled model: make one with `lightning compile MODEL -o FILE.lng`"
         )
@@ -62,12 +62,12 @@ def set_program(lab: Lab, model: Path) -> Lab:
         )
     board, *other_boards = lab.boards
     if not lab.simulated:
-        find_number(board, model)
+        find_model_number(board, model)
         return lab
     return replace(lab, boards=(replace(board, program=(model.resolve(),)), *other_boards))
 
 
-def find_number(board: LabBoard, model: Path) -> int:
+def find_model_number(board: LabBoard, model: Path) -> int:
     """Return the number of a model on a board. Raises `InferenceError` if the board's program lacks the model.
 
     Without `program` in the lab file, the model is taken to be number 0.
@@ -83,14 +83,14 @@ def find_number(board: LabBoard, model: Path) -> int:
 
 
 def prepare_trial(
-    lab: Lab, model: Path, count: int, note: Callable[[str], None], *, seed: int = 0
-) -> ModelTrial:
+    lab: Lab, model: Path, count: int, add_note: Callable[[str], None], *, seed: int = 0
+) -> InferenceTrial:
     """Make the requests with their expected answers, and the picture of one request.
 
     The picture needs the tools of the smartNIC's simulator. For a real lab it is optional: a failure is only noted.
     Raises `InferenceError` with the text of `lightning` if the model cannot be read, or if the smartNIC cannot hold it.
     """
-    number = find_number(lab.boards[0], model)
+    number = find_model_number(lab.boards[0], model)
     with tempfile.TemporaryDirectory(prefix="lightbed-") as folder:
         file = Path(folder) / PICTURE
         try:  # first, because `trace` also checks that the smartNIC can hold the model
@@ -98,31 +98,31 @@ def prepare_trial(
         except InferenceError as error:
             if lab.simulated:
                 raise
-            note(f"no picture of a request: {error}")
+            add_note(f"no picture of a request: {error}")
         picture = file.read_bytes() if file.exists() else b""
     requests = _run_lightning(
         "packets", str(model), *("--number", str(number), "--requests", str(count), "--seed", str(seed))
     )
-    return ModelTrial(model, requests, count, picture)
+    return InferenceTrial(model, requests, count, picture)
 
 
 def _run_lightning(*arguments: str) -> str:
     """Return the output of a `lightning` command. Raises `InferenceError` with its message if it fails."""
-    completed = subprocess.run(
+    process = subprocess.run(
         module_command("lightning.cli", *arguments),
         capture_output=True,
         text=True,
         check=False,
         env=child_environment(),
     )
-    if completed.returncode:
-        lines = completed.stderr.strip().splitlines() or ["no message"]
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or ["no message"]
         raise InferenceError(f"lightning {arguments[0]}: {lines[-1].removeprefix('error: ')}")
-    return completed.stdout
+    return process.stdout
 
 
 def measure_inference(
-    session: LabSession, run: Run, trial: ModelTrial, note: Callable[[str], None], deadline_s: float
+    session: LabSession, run: Run, trial: InferenceTrial, add_note: Callable[[str], None], deadline_s: float
 ) -> Inference:
     """Attach the first host to the first board (`choose_attachment`), send the requests, and record the result.
 
@@ -134,14 +134,16 @@ def measure_inference(
         raise HostError(f"the hosts of lab '{lab.name}' are only modelled and send no packets to a board")
     attachment = choose_attachment(lab)
     host = next(candidate for candidate in lab.hosts if candidate.name == attachment.host)
-    attach(session, attachment, note)
+    attach(session, attachment, add_note)
     port = lab.board_port(attachment.board, attachment.port)
-    counts = send_requests(session.fleet, host, port, trial.requests, deadline_s)
-    write_output(run.directory / RESULT, json.dumps(counts) + "\n")
+    result = send_requests(session.fleet, host, port, trial.requests, deadline_s)
+    write_output(run.directory / RESULT, json.dumps(result) + "\n")
     if trial.picture:
         write_output(run.directory / PICTURE, trial.picture)
-    inference = _summarise(trial, attachment, counts)
-    note(f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly")
+    inference = _summarise(trial, attachment, result)
+    add_note(
+        f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly"
+    )
     run.add_inference(inference)
     return inference
 
@@ -173,30 +175,30 @@ def send_requests(
         f"{deadline_s:g}",
     ]
     command = {host.name: shlex.join(arguments)}
-    completed = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
-    if completed.exit_status:
-        lines = completed.stderr.strip().splitlines() or ["no message"]
+    command_result = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
+    if command_result.exit_status:
+        lines = command_result.stderr.strip().splitlines() or ["no message"]
         raise HostError(f"the inference client failed on {host.name}: {lines[-1]}", host=host.name)
-    document: dict[str, Any] = json.loads(completed.stdout)
+    document: dict[str, Any] = json.loads(command_result.stdout)
     return document
 
 
-def _summarise(trial: ModelTrial, attachment: Attachment, counts: dict[str, Any]) -> Inference:
+def _summarise(trial: InferenceTrial, attachment: Attachment, result: dict[str, Any]) -> Inference:
     return Inference(
         model=str(trial.model),
         host=attachment.host,
         board=attachment.board,
         circuits=attachment.labels,
         requests=trial.count,
-        answered=counts["answered"],
-        wrong=counts["wrong"],
-        lost=counts["lost"],
-        repeated=counts["repeated"],
-        refused=counts["refused"],
-        latency_us=summarise_latencies(counts["latencies_us"]),
-        cycles=statistics.median_low(counts["cycles"]) if counts["cycles"] else None,
+        answered=result["answered"],
+        wrong=result["wrong"],
+        lost=result["lost"],
+        repeated=result["repeated"],
+        refused=result["refused"],
+        latency_us=summarise_latencies(result["latencies_us"]),
+        cycles=statistics.median_low(result["cycles"]) if result["cycles"] else None,
         picture=PICTURE if trial.picture else "",
-        error=counts["error"],
+        error=result["error"],
     )
 
 

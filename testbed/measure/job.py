@@ -23,13 +23,13 @@ from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import collect, count_proof, make_node_configurations, record
 from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, make_group_name, select_largest
-from testbed.measure.inference import ModelTrial, measure_inference
+from testbed.measure.inference import InferenceTrial, measure_inference
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
 from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
-from testbed.measure.second_topology import SecondTopology, plan_second
+from testbed.measure.second_topology import SecondTopology, plan_second_topology
 from testbed.measure.stall import Stall, run_tcp_stream
 from testbed.operate.apply import check_permission
 from testbed.operate.design import Design, build_design, lay_out
@@ -85,13 +85,15 @@ class MainJob:
         self.narrator = narrator
         self.deadline_s = deadline_s
         self.timings: list[Timing] = []
-        self.off_plan = 0
+        self.off_plan_counters = 0
 
     def run(self) -> MainJobOutcome:
         """Patch and measure both topologies, one after the other."""
         first_design = build_design(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
-        planned = plan_second(first_design.topology, first_design.routes, self.lab.link.represents_gbps)
+        planned = plan_second_topology(
+            first_design.topology, first_design.routes, self.lab.link.represents_gbps
+        )
         groups = self.list_group_sizes(planned)
         first_report = self.bring_up(
             first_design, "Serves AllReduce over all nodes: every stride is a ring of its own."
@@ -101,14 +103,17 @@ class MainJob:
         if planned is None:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
             return MainJobOutcome(
-                first_design, first_report.verified.ok and not self.off_plan, tuple(self.timings), None
+                first_design,
+                first_report.verified.ok and not self.off_plan_counters,
+                tuple(self.timings),
+                None,
             )
         name = ", ".join(make_group_name(group) for group in groups) or "second job"
         second_design = lay_out(self.lab, name, planned.topology)
         second_report, stall = self.repatch(second_design, planned)
         self.measure(second_design, groups, with_all_rings=False)
         repatch = self.record_repatch(first_design, second_report, planned, stall)
-        verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan
+        verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan_counters
         return MainJobOutcome(first_design, verified, tuple(self.timings), repatch)
 
     def list_group_sizes(self, planned: SecondTopology | None) -> tuple[int, ...]:
@@ -187,7 +192,7 @@ class MainJob:
         record(self.run_record, self.lab, spec, result)
         if result.nic_bytes:
             proof = count_proof(result)
-            self.off_plan += proof["counters_off_plan"]
+            self.off_plan_counters += proof["counters_off_plan"]
             self.narrator.note(
                 f"bytes on the NICs prove the rings: {proof['counters_as_planned']} counters as planned, "
                 f"{proof['counters_off_plan']} off plan"
@@ -300,7 +305,7 @@ def run_job(
     narrator: Narrator,
     deadline_s: float = 60.0,
     really_move: str | None = None,
-    trial: ModelTrial | None = None,
+    trial: InferenceTrial | None = None,
 ) -> JobResult:
     """Run the main job on a lab, then `trial` on a board if given, and store the record in `runs_dir`.
 

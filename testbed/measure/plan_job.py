@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from testbed.operate.choice import DesignChoice
 
 
-WARM_UP = 1
+WARM_UP_ITERATIONS = 1
 HEADER_BYTES = 66
 """Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
 _GRACE_S = 2.0
@@ -247,7 +247,7 @@ def _make_scripts(
         "ports": [message["port"] for message in ready_messages],
         "barrier": f"{lab.hosts[0].management}:{ready_messages[0]['port']}",
         "nodes": len(lab.hosts),
-        "warm_up": WARM_UP,
+        "warm_up": WARM_UP_ITERATIONS,
         "iterations": iterations,
         "pace_bytes": round(lab.link.rate_mbps * 1e6 / 8),
         "timeout_s": deadline_s,
@@ -334,7 +334,9 @@ def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
     >>> compute_payload([1000, 10], [10066, 11]), compute_payload([1000, 10], [66, 1])
     (9000, None)
     """
-    sent_bytes, packets = (late - early for early, late in zip(before, after, strict=True))
+    sent_bytes, packets = (
+        later_value - earlier_value for earlier_value, later_value in zip(before, after, strict=True)
+    )
     return sent_bytes - HEADER_BYTES * packets if packets >= 0 else None
 
 
@@ -381,7 +383,7 @@ def count_links_since_last_job(
     session: LabSession, choice: DesignChoice, runs_dir: Path
 ) -> tuple[LinkCount, ...]:
     """Return the bytes of the links since the plan last ran as a job, or () if it never did."""
-    if choice.intent is None or choice.stated.plan_text is None or session.fleet is None:
+    if choice.intent is None or choice.topology_source.plan_text is None or session.fleet is None:
         return ()
     from testbed.measure.results.store import RunStore  # imports SQLAlchemy: only if needed
 
@@ -430,12 +432,12 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
         for host in hosts
     }
     try:
-        completed = fleet.run(commands)
+        results = fleet.run(commands)
     except HostError:
         return {}
     counters = {}
     for host in hosts:
-        values = [int(count) for count in completed[host.name].stdout.split()]
+        values = [int(count) for count in results[host.name].stdout.split()]
         if len(values) == 2 * len(host.nics):
             for index, nic in enumerate(host.nics):
                 counters[f"{host.name}/{nic.name}"] = (values[2 * index], values[2 * index + 1])

@@ -21,12 +21,12 @@ from testbed.design.workloads.iteration.totals import sum_graph_traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 
-_SEED, _STEPS, _FINALISTS = 0, 200, 4
-_ALPHA = 0.02
+_SEARCH_SEED, _SEARCH_STEPS, _FINALIST_COUNT = 0, 200, 4
+_ANNEALING_ALPHA = 0.02
 """Annealing parameter of the search: chains must accept losses of tens of milliseconds, by which such jobs differ."""
-_FILL = 0.95
+_MEMORY_FILL = 0.95
 """Share of a group's memory that the layers fill. It is so high that no smaller group suffices."""
-_SAMPLES = 16
+_BATCH_SAMPLES = 16
 _ACTIVATION_BYTES = 4 << 20
 _ADAPTER_BYTES = 1 << 26
 
@@ -40,7 +40,9 @@ class SecondTopology:
     reason: str
 
 
-def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
+def plan_second_topology(
+    current_topology: Topology, routes: Routes, rate_gbps: float
+) -> SecondTopology | None:
     """Plan a topology for fine-tuning in the groups that `current_topology` serves worst, with links of `rate_gbps`.
 
     Return None if no groups of three or more divide the servers, if `current_topology` links the servers of all
@@ -57,10 +59,10 @@ def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) ->
         current_topology.degree,
         rate_gbps,
         simplex=current_topology.simplex,
-        seed=_SEED,
-        steps=_STEPS,
-        finalists=_FINALISTS,
-        alpha=_ALPHA,
+        seed=_SEARCH_SEED,
+        steps=_SEARCH_STEPS,
+        finalists=_FINALIST_COUNT,
+        alpha=_ANNEALING_ALPHA,
         polish_work=0,
         plan_routes=False,
     )
@@ -72,14 +74,15 @@ def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) ->
             "direct", current_topology.nodes, current_topology.degree, rate_gbps, topology=current_topology
         )
     )
-    before_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
+    current_iteration_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(sum_graph_traffic(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
-    after_ms = plan.predicted.iteration_s * 1e3
+    second_iteration_ms = plan.predicted.iteration_s * 1e3
+    durations = f"{current_iteration_ms:.1f} ms on the current topology, {second_iteration_ms:.1f} ms here"
     reasons = (
         f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
         *plan.reasons[:2],
-        f"Predicted time of an iteration: {before_ms:.1f} ms on the current topology, {after_ms:.1f} ms here.",
+        f"Predicted time of an iteration: {durations}.",
     )
     return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reasons))
 
@@ -101,7 +104,7 @@ def make_fine_tuning_workload(nodes: int, group: int, cluster: Cluster) -> Workl
         kind="transformer",
         forward_flops=2e10,
         backward_flops=2e10,
-        parameter_bytes=int(_FILL * group * cluster.memory_bytes),
+        parameter_bytes=int(_MEMORY_FILL * group * cluster.memory_bytes),
         output_bytes=1 << 16,
         forward_reduce_bytes=_ACTIVATION_BYTES,
         backward_reduce_bytes=_ACTIVATION_BYTES,
@@ -120,4 +123,4 @@ def make_fine_tuning_workload(nodes: int, group: int, cluster: Cluster) -> Workl
         ways=("data",),
     )
     origin = "LoRA (Hu et al. 2022) on a model larger than a server; sizes are made up"
-    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _SAMPLES * nodes, origin=origin)
+    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _BATCH_SAMPLES * nodes, origin=origin)

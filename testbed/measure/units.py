@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
-_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def format_size(size_bytes: float) -> str:
@@ -14,7 +14,7 @@ def format_size(size_bytes: float) -> str:
     >>> [format_size(n) for n in (512, 1024, 1536, 8 << 20)]
     ['512 B', '1 KiB', '1.5 KiB', '8 MiB']
     """
-    for unit_bytes, unit in _SIZES:
+    for unit_bytes, unit in _UNITS:
         if size_bytes >= unit_bytes:
             return f"{size_bytes / unit_bytes:.3g} {unit}"
     return f"{size_bytes:.0f} B"
@@ -46,10 +46,10 @@ def format_number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def round_ticks(largest: float, at_most: int = 6) -> Sequence[float]:
+def round_ticks(largest: float, max_count: int = 6) -> Sequence[float]:
     """Return axis ticks from 0 to at least `largest`, in steps of 1, 2, 2.5 or 5 times a power of ten.
 
-    Raises `ValueError` if `at_most` is too small.
+    Raises `ValueError` if `max_count` is too small.
 
     >>> round_ticks(400)
     [0.0, 100.0, 200.0, 300.0, 400.0]
@@ -62,6 +62,6 @@ def round_ticks(largest: float, at_most: int = 6) -> Sequence[float]:
         for factor in (1.0, 2.0, 2.5, 5.0):
             step = factor * 10.0**exponent
             count = ceil(largest / step)
-            if count < at_most:
+            if count < max_count:
                 return [index * step for index in range(count + 1)]
-    raise ValueError(f"no axis with at most {at_most} ticks; allow 3 or more")
+    raise ValueError(f"no axis with at most {max_count} ticks; allow 3 or more")

@@ -59,7 +59,7 @@ if _GC_WAS_ENABLED:
 
 try:
     from testbed.node.watch import (
-        Watch,
+        RankWatch,
         find_connections,
         probe_disk,
         read_moment,
@@ -70,7 +70,7 @@ try:
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from watch import (  # type: ignore[import-not-found,no-redef]
-        Watch,
+        RankWatch,
         find_connections,
         probe_disk,
         read_moment,
@@ -80,13 +80,13 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     )
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
-DIRECTION = {"gloo": -1, "nccl": 1}
+RING_STEP = {"gloo": -1, "nccl": 1}
 GLOO_THREADS = 1  # a process group has one operation at a time
-FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
+EXIT_FAILED, EXIT_NO_JOB, EXIT_MORE = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
-DETAIL_S = 0.02
+MIN_OBSERVED_S = 0.02
 """Shortest iteration that is observed on its own, because a reading takes half a millisecond."""
-PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
+PATTERN_PERIOD = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
 def print_event(event: str, **details: object) -> None:
@@ -100,10 +100,10 @@ def get_ring_rank(order: list[int], node: int, backend: str) -> int:
     >>> get_ring_rank([0, 5, 10, 3], 5, "nccl"), get_ring_rank([0, 5, 10, 3], 5, "gloo")
     (1, 3)
     """
-    return DIRECTION[backend] * order.index(node) % len(order)
+    return RING_STEP[backend] * order.index(node) % len(order)
 
 
-class Agreement:
+class RankAgreement:
     """Barriers and small agreements over the store. Every rank must make the same calls in the same order."""
 
     def __init__(self, store: dist.Store, rank: int, nodes: int) -> None:
@@ -200,7 +200,7 @@ def make_pattern(elements: int, start: int, device: torch.device | str) -> torch
     """Return the part that all inputs share, from element `start` on. `Configuration.measure` clears the cache."""
     indices = torch.empty(elements, device=device)
     torch.arange(start, start + elements, out=indices)
-    return indices.remainder_(PATTERN)
+    return indices.remainder_(PATTERN_PERIOD)
 
 
 def fill_inputs(tensor: torch.Tensor, rank: int, iteration: int, start: int = 0) -> None:
@@ -300,20 +300,26 @@ def compute_processor_use(before: ProcessorTimes, after: ProcessorTimes, device_
     With a GPU, `busy` ignores this process, because it polls while it waits for the GPU.
     """
     clock_s = max(1e-9, after.clock_s - before.clock_s)
-    all_ticks, busy, stolen = (
-        [late - early for early, late in zip(getattr(before, name), getattr(after, name), strict=True)]
+    all_ticks, busy_ticks, stolen_ticks = (
+        [
+            later_value - earlier_value
+            for earlier_value, later_value in zip(getattr(before, name), getattr(after, name), strict=True)
+        ]
         for name in ("all_ticks", "busy_ticks", "stolen_ticks")
     )
-    machine = sum(busy) / max(1, sum(all_ticks))
+    machine = sum(busy_ticks) / max(1, sum(all_ticks))
     own_share = (after.own_s - before.own_s) / clock_s
     return ProcessorUse(
         own_s=after.own_s - before.own_s,
         busy=min(1.0, machine if device_type == "cuda" else max(machine, own_share)),
         busiest=max(
-            (busy_count / max(1, all_count) for busy_count, all_count in zip(busy, all_ticks, strict=True)),
+            (
+                busy_count / max(1, all_count)
+                for busy_count, all_count in zip(busy_ticks, all_ticks, strict=True)
+            ),
             default=0.0,
         ),
-        stolen=sum(stolen) / max(1, sum(all_ticks)),
+        stolen=sum(stolen_ticks) / max(1, sum(all_ticks)),
         waited=(after.waited_s - before.waited_s) / clock_s,
     )
 
@@ -404,7 +410,7 @@ class Exchange:
         }
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
-        rank_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
+        rank_order = [RING_STEP[node.job["backend"]] * rank % nodes for rank in range(nodes)]
         used_sets = sorted(
             {
                 route_set
@@ -504,7 +510,7 @@ class Configuration:
             waiting_s += time.perf_counter() - begin
         return waiting_s
 
-    def run(self, agreement: Agreement) -> None:
+    def run(self, agreement: RankAgreement) -> None:
         """Measure all sizes."""
         for size in self.sizes:
             print_event("at", configuration=self.name, size=size)
@@ -513,7 +519,7 @@ class Configuration:
                 print_event("row", configuration=self.name, size=size, **row)
         agreement.barrier()
 
-    def measure(self, size: int, agreement: Agreement) -> dict[str, object] | None:
+    def measure(self, size: int, agreement: RankAgreement) -> dict[str, object] | None:
         """Warm up, agree on a number of iterations, time them back to back, check every result.
 
         Return the row on rank 0, None elsewhere.
@@ -527,11 +533,11 @@ class Configuration:
         warm_s = time.perf_counter() - begin
         wrong_count = self.collective.count_wrong(buffers, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
-        iterations, in_detail = agreement.broadcast(
-            [choose_iterations(job, slowest_s), slowest_s >= DETAIL_S]
+        iterations, is_detailed = agreement.broadcast(
+            [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
         )
         inputs = [self.collective.make_buffers(size, iteration) for iteration in range(iterations)]
-        measured = self.time_iterations(inputs, agreement, in_detail=in_detail)
+        measured = self.time_iterations(inputs, agreement, is_detailed=is_detailed)
         wrong_count += sum(
             self.collective.count_wrong(buffers, iteration) for iteration, buffers in enumerate(inputs)
         )
@@ -539,17 +545,17 @@ class Configuration:
         return None if rank else make_row(ranks)
 
     def time_iterations(
-        self, inputs: list[Any], agreement: Agreement, *, in_detail: bool
+        self, inputs: list[Any], agreement: RankAgreement, *, is_detailed: bool
     ) -> dict[str, object]:
         """Time all iterations; return `times` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
 
         `seen` holds observations of each iteration, of each connection by peer, and of the host. Counters are read
-        between barriers, so that they cover exactly these iterations of all ranks. Unless `in_detail`, the totals are
+        between barriers, so that they cover exactly these iterations of all ranks. Unless `is_detailed`, the totals are
         divided evenly among the iterations.
         """
         agreement.barrier()
         connections = find_connections()
-        watch = Watch(connections, self.node.nics)
+        watch = RankWatch(connections, self.node.nics)
         sent_before, used_before = self.node.count_sent_bytes(), read_processor_times()
         others_before_s = read_others_processor_s()
         agreement.barrier()
@@ -562,7 +568,7 @@ class Configuration:
             end_s = time.perf_counter()
             times.append(end_s - begin_s)
             observations.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
-            if in_detail:
+            if is_detailed:
                 moments.append(read_moment(watch))
             last_s = time.perf_counter()
         moments.append(read_moment(watch))
@@ -579,7 +585,7 @@ class Configuration:
         total_use = subtract_moments(moments[0], moments[-1])
         mean_use = {key: value / len(inputs) for key, value in total_use.items()}
         for entry, (before, after) in (
-            zip(observations, itertools.pairwise(moments), strict=False) if in_detail else ()
+            zip(observations, itertools.pairwise(moments), strict=False) if is_detailed else ()
         ):
             entry.update(subtract_moments(before, after))
         return {
@@ -666,7 +672,7 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     if job["backend"] == "nccl":
         os.environ.setdefault("NCCL_ALGO", "Ring")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + ",".join(node.nics))
-    agreement = Agreement(store, rank, job["nodes"])
+    agreement = RankAgreement(store, rank, job["nodes"])
     configurations = [Configuration(node, description) for description in job["configurations"]]
     agreement.barrier()
     for configuration in configurations:
@@ -680,15 +686,15 @@ def run_one_job(rank: int, start_s: float) -> int:
     store = announce_ready(rank, start_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return NO_JOB
+        return EXIT_NO_JOB
     try:
         job = json.loads(line)
         measure_all(job, rank, store)
     except (RuntimeError, OSError, ValueError) as error:  # torch's errors are RuntimeErrors
         message = str(error).strip() or type(error).__name__
         print_event("error", rank=rank, message=message.splitlines()[0][:500])
-        return FAILED
-    return MORE if job.get("more") else 0
+        return EXIT_FAILED
+    return EXIT_MORE if job.get("more") else 0
 
 
 def main() -> int:
@@ -706,7 +712,7 @@ def main() -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         if status < 0:
             os.kill(os.getpid(), -status)
-        if status != MORE:
+        if status != EXIT_MORE:
             return status
         start_s = 0.0
 

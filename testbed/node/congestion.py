@@ -70,7 +70,7 @@ class Cubic:
         self.window = 1.0
 
 
-CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cubic": Cubic}
+CONGESTION_CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cubic": Cubic}
 
 
 @dataclass(frozen=True, slots=True)

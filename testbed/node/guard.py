@@ -28,7 +28,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.1
-JUST_NOW_S = 0.2
+SIGNAL_WINDOW_S = 0.2
 
 
 class Guard:
@@ -38,7 +38,7 @@ class Guard:
         self.start_s = self.renewed_s = time.monotonic()
         self.renew = renew
         self.deadline_s = deadline_s
-        self.signalled = False
+        self.is_signalled = False
         self.pending = b""
         libc = ctypes.CDLL(None)
         # Orphans of the command become children of the guard, so that it can find and end them.
@@ -58,12 +58,12 @@ class Guard:
         os.set_blocking(self.command_input, False)  # a command that does not read must not delay the deadline
 
     def _note_signal(self, _number: int, _frame: object) -> None:
-        self.signalled = True
+        self.is_signalled = True
 
     def watch(self) -> str:
         """Forward input until there is a reason to end; return the reason."""
         while self.process.poll() is None:
-            if self.signalled:
+            if self.is_signalled:
                 return "signal"
             if time.monotonic() - self.renewed_s >= self.deadline_s:
                 return "deadline"
@@ -74,7 +74,7 @@ class Guard:
     def _has_just_ended(self) -> bool:
         """Return whether the command ends right after its input: the caller may have closed it on seeing the end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(JUST_NOW_S)
+            self.process.wait(SIGNAL_WINDOW_S)
         return self.process.returncode is not None
 
     def _forward_input(self) -> bool:

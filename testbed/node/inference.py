@@ -30,14 +30,14 @@ from typing import Any
 
 HEADER = struct.Struct(">4sBBBBIIQHHHH")
 MAGIC, VERSION = b"LBIP", 1
-ANSWER, REFUSAL = 2, 3
+ANSWER_KIND, REFUSAL_KIND = 2, 3
 REFUSALS = {1: "MALFORMED", 2: "UNKNOWN_MODEL", 3: "LATE", 4: "INPUT", 5: "FAILED", 6: "BUSY"}
-SHORTEST_ANSWER = 16
-LONGEST_DATAGRAM = 2048
+MIN_ANSWER_BYTES = 16
+MAX_DATAGRAM_BYTES = 2048
 MAX_DIFFERENCES = 5
 IP_RECVERR = 11
 """Linux socket option that reports an error if a host does not answer ARP."""
-MAX_SILENT = 3
+MAX_UNANSWERED = 3
 """Number of lost requests after which a board that never replied gets no more requests."""
 
 
@@ -59,21 +59,23 @@ def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
     payload = datagram[HEADER.size :]
     if (magic, version, request, fragments, length) != (MAGIC, VERSION, number, 1, len(payload)):
         return None
-    is_answer = kind == ANSWER and length >= SHORTEST_ANSWER
-    return (kind, code, payload) if is_answer or kind == REFUSAL else None
+    is_answer = kind == ANSWER_KIND and length >= MIN_ANSWER_BYTES
+    return (kind, code, payload) if is_answer or kind == REFUSAL_KIND else None
 
 
 class Trial:
     """The requests to one board, and their outcomes."""
 
-    def __init__(self, connection: socket.socket, timeout_s: float, tries: int, deadline_s: float) -> None:
+    def __init__(
+        self, connection: socket.socket, timeout_s: float, max_tries: int, deadline_s: float
+    ) -> None:
         self.connection = connection
         connection.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
         self.timeout_s = timeout_s
-        self.tries = tries
+        self.max_tries = max_tries
         self.end_s = time.monotonic() + deadline_s
         """Time after which requests are lost without being sent."""
-        self.requests = self.wrong = self.lost = self.repeated = 0
+        self.requests = self.wrong_count = self.lost_count = self.repeated_count = 0
         self.refused: dict[str, int] = {}
         self.error = ""
         self.latencies_us: list[float] = []
@@ -83,21 +85,21 @@ class Trial:
     def ask(self, number: int, request: bytes, expected: bytes) -> None:
         """Send a request until its reply comes, and count the outcome."""
         self.requests += 1
-        if self.lost >= MAX_SILENT and not (self.latencies_us or self.refused):
-            self.lost += 1
+        if self.lost_count >= MAX_UNANSWERED and not (self.latencies_us or self.refused):
+            self.lost_count += 1
             return
         begin_ns = time.perf_counter_ns()
-        for attempt in range(self.tries):
+        for attempt in range(self.max_tries):
             if time.monotonic() >= self.end_s:
                 break
-            self.repeated += attempt == 1
+            self.repeated_count += attempt == 1
             self.connection.settimeout(self.timeout_s)
             self._send(request)
             reply = self._await_reply(number)
             if reply is not None:
                 self._count(number, reply, expected, time.perf_counter_ns() - begin_ns)
                 return
-        self.lost += 1
+        self.lost_count += 1
 
     def _send(self, request: bytes) -> None:
         try:
@@ -111,7 +113,7 @@ class Trial:
         while (left_s := end_s - time.monotonic()) > 0:
             self.connection.settimeout(left_s)
             try:
-                reply = read_reply(self.connection.recv(LONGEST_DATAGRAM), number)
+                reply = read_reply(self.connection.recv(MAX_DATAGRAM_BYTES), number)
             except TimeoutError:
                 return None
             except OSError as error:  # keep waiting after an ICMP error, so that requests are not sent faster
@@ -127,11 +129,11 @@ class Trial:
         self.connection.setblocking(False)
         with contextlib.suppress(OSError):
             while True:
-                self.connection.recv(LONGEST_DATAGRAM, socket.MSG_ERRQUEUE)
+                self.connection.recv(MAX_DATAGRAM_BYTES, socket.MSG_ERRQUEUE)
 
     def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, latency_ns: int) -> None:
         kind, code, payload = reply
-        if kind == REFUSAL:
+        if kind == REFUSAL_KIND:
             name = REFUSALS.get(code, str(code))
             self.refused[name] = self.refused.get(name, 0) + 1
             return
@@ -139,7 +141,7 @@ class Trial:
         self.latencies_us.append(latency_ns / 1e3)
         self.cycles.append(cycles)
         if answer != expected:
-            self.wrong += 1
+            self.wrong_count += 1
             if len(self.differences) < MAX_DIFFERENCES:
                 self.differences.append(
                     {"number": number, "expected": expected.hex(), "answer": answer.hex()}
@@ -150,9 +152,9 @@ class Trial:
         return {
             "requests": self.requests,
             "answered": len(self.latencies_us),
-            "wrong": self.wrong,
-            "lost": self.lost,
-            "repeated": self.repeated,
+            "wrong": self.wrong_count,
+            "lost": self.lost_count,
+            "repeated": self.repeated_count,
             "refused": self.refused,
             "error": self.error,
             "latencies_us": self.latencies_us,

@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.messages import HEADER, PIECE, ZEROS, Host
+    from testbed.node.messages import HEADER, PIECE_BYTES, ZEROS, Host
     from testbed.node.watch import (
-        Watch,
+        RankWatch,
         find_disk_folder,
         probe_disk,
         read_moment,
@@ -48,9 +48,9 @@ try:
     )
 except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     sys.path.insert(0, str(Path(__file__).parent))
-    from messages import HEADER, PIECE, ZEROS, Host  # type: ignore[import-not-found,no-redef]
+    from messages import HEADER, PIECE_BYTES, ZEROS, Host  # type: ignore[import-not-found,no-redef]
     from watch import (  # type: ignore[import-not-found,no-redef]
-        Watch,
+        RankWatch,
         find_disk_folder,
         probe_disk,
         read_moment,
@@ -59,7 +59,7 @@ except ModuleNotFoundError:  # a copy on a host, beside copies of these files
         write_durably,
     )
 
-FAILED, NO_JOB = 1, 1
+EXIT_FAILED, EXIT_NO_JOB = 1, 1
 
 
 def print_event(event: str, **details: object) -> None:
@@ -79,7 +79,7 @@ class Iteration:
             for dependency in task["after"]:
                 self.successors.setdefault(dependency, []).append(number)
         self.open_parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
-        self.unfinished = len(self.tasks)
+        self.unfinished_count = len(self.tasks)
         self.ready: list[tuple[float, int]] = []
         self.is_busy = False
         self.computing_s = 0.0
@@ -92,7 +92,7 @@ class Iteration:
         for number, open_dependencies in list(self.open_dependencies.items()):
             if not open_dependencies:
                 self._start(number, begin_s)
-        while self.unfinished:
+        while self.unfinished_count:
             self.host.serve_once(deadline)
         return time.monotonic() - begin_s
 
@@ -141,7 +141,7 @@ class Iteration:
 
     def _end(self, number: int, now_s: float) -> None:
         """End a task, and start the tasks that waited only for it."""
-        self.unfinished -= 1
+        self.unfinished_count -= 1
         for successor in self.successors.get(number, ()):
             self.open_dependencies[successor] -= 1
             if not self.open_dependencies[successor]:
@@ -176,7 +176,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     counters_before, busy_before = read_counters(job["nics"]), read_busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s, others_s = time.process_time(), read_others_processor_s()
-    watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
+    watch = RankWatch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
     watch.begin()
     times, observations = [], []
@@ -205,7 +205,10 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         last_s = time.monotonic()
     flows = watch.end()
     busy_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
-    busy, all_ticks = (late - early for early, late in zip(busy_before, busy_after, strict=True))
+    busy_ticks, all_ticks = (
+        later_value - earlier_value
+        for earlier_value, later_value in zip(busy_before, busy_after, strict=True)
+    )
     return {
         "times": times,
         "before": counters_before,
@@ -213,7 +216,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "retransmitted": [
             [*pair, line.count_retransmitted() - retransmitted[pair]] for pair, line in host.outgoing.items()
         ],
-        "busy": busy / max(1, all_ticks),
+        "busy": busy_ticks / max(1, all_ticks),
         "processor_s": time.process_time() - own_s,
         "seen": {
             "iterations": observations,
@@ -236,7 +239,7 @@ def _write_checkpoint(job: dict[str, Any]) -> float:
     folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else find_disk_folder()
     path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
     try:
-        return float(write_durably(path, (ZEROS[: size - offset] for offset in range(0, size, PIECE))))
+        return float(write_durably(path, (ZEROS[: size - offset] for offset in range(0, size, PIECE_BYTES))))
     finally:
         path.unlink(missing_ok=True)
 
@@ -247,7 +250,7 @@ def main() -> int:
     print_event("ready", rank=host.rank, port=host.server.getsockname()[1])
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return NO_JOB
+        return EXIT_NO_JOB
     try:
         row = run_job(host, json.loads(line))
     except (OSError, ValueError, KeyError) as error:
@@ -256,7 +259,7 @@ def main() -> int:
             rank=host.rank,
             message=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
         )
-        return FAILED
+        return EXIT_FAILED
     print_event("row", rank=host.rank, **row)
     print_event("done", rank=host.rank)
     with suppress(OSError):

@@ -18,8 +18,8 @@ HELLO = struct.Struct("!cI")
 """First bytes of a connection: `d` for data or `b` for barriers, and the rank of the sender."""
 HEADER = struct.Struct("!IQ")
 """Number of the task, and number of bytes that follow."""
-PIECE = 1 << 18
-ZEROS = memoryview(bytes(PIECE))
+PIECE_BYTES = 1 << 18
+ZEROS = memoryview(bytes(PIECE_BYTES))
 _SO_MAX_PACING_RATE = 47  # bytes/s; asm-generic/socket.h
 SEND_BUFFER = 1 << 16
 """Send buffer of a connection in bytes. The buffers of all connections fit into the queues of the NICs."""
@@ -33,30 +33,33 @@ class Outgoing:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.waiting: deque[tuple[bytes, int, Callable[[], None]]] = deque()
+        self.queued_messages: deque[tuple[bytes, int, Callable[[], None]]] = deque()
         self.header = b""
-        self.left = 0
+        self.remaining_bytes = 0
 
     def put(self, header: bytes, size: int, on_sent: Callable[[], None]) -> None:
         """Queue a message. `on_sent` is called when the kernel has accepted its last byte."""
-        if not self.waiting:
-            self.header, self.left = header, size
-        self.waiting.append((header, size, on_sent))
+        if not self.queued_messages:
+            self.header, self.remaining_bytes = header, size
+        self.queued_messages.append((header, size, on_sent))
 
     def write(self) -> None:
         """Write as much as the kernel accepts."""
-        while self.waiting:
+        while self.queued_messages:
             try:
-                count = self.connection.sendmsg([self.header, ZEROS[: self.left]])
+                count = self.connection.sendmsg([self.header, ZEROS[: self.remaining_bytes]])
             except BlockingIOError:
                 return
             header_bytes = min(count, len(self.header))
-            self.header, self.left = self.header[header_bytes:], self.left - (count - header_bytes)
-            if self.header or self.left:
+            self.header, self.remaining_bytes = (
+                self.header[header_bytes:],
+                self.remaining_bytes - (count - header_bytes),
+            )
+            if self.header or self.remaining_bytes:
                 continue
-            on_sent = self.waiting.popleft()[2]
-            if self.waiting:
-                self.header, self.left, _ = self.waiting[0]
+            on_sent = self.queued_messages.popleft()[2]
+            if self.queued_messages:
+                self.header, self.remaining_bytes, _ = self.queued_messages[0]
             on_sent()
 
     def count_retransmitted(self) -> int:
@@ -69,13 +72,13 @@ class Outgoing:
 class Incoming:
     """Messages that arrive on one connection."""
 
-    receive_buffer = memoryview(bytearray(PIECE))
+    receive_buffer = memoryview(bytearray(PIECE_BYTES))
 
     def __init__(self, connection: socket.socket, on_arrival: Callable[[int], None]) -> None:
         self.connection = connection
         self.on_arrival = on_arrival
         self.header = b""
-        self.left = -1
+        self.remaining_bytes = -1
 
     def read(self) -> None:
         """Read what has arrived. Raise `ConnectionError` if the peer has closed the connection."""
@@ -86,20 +89,20 @@ class Incoming:
         if not count:
             raise ConnectionError("another host closed its connection")
         offset = 0
-        while offset < count or not self.left:
-            if self.left < 0:
+        while offset < count or not self.remaining_bytes:
+            if self.remaining_bytes < 0:
                 length = min(HEADER.size - len(self.header), count - offset)
                 self.header += bytes(self.receive_buffer[offset : offset + length])
                 offset += length
                 if len(self.header) < HEADER.size:
                     return
-                self.left = HEADER.unpack(self.header)[1]
-            length = min(self.left, count - offset)
-            self.left -= length
+                self.remaining_bytes = HEADER.unpack(self.header)[1]
+            length = min(self.remaining_bytes, count - offset)
+            self.remaining_bytes -= length
             offset += length
-            if not self.left:
+            if not self.remaining_bytes:
                 self.on_arrival(HEADER.unpack(self.header)[0])
-                self.header, self.left = b"", -1
+                self.header, self.remaining_bytes = b"", -1
 
 
 class Host:
@@ -133,7 +136,9 @@ class Host:
             moment_s, _, call = heapq.heappop(self.timers)
             call(moment_s)
             return
-        queues = {queue.connection.fileno(): queue for queue in self.outgoing.values() if queue.waiting}
+        queues = {
+            queue.connection.fileno(): queue for queue in self.outgoing.values() if queue.queued_messages
+        }
         wake_s = min(deadline, self.timers[0][0]) if self.timers else deadline
         readable, writable, _ = select.select(list(self.incoming), list(queues), [], max(0.0, wake_s - now_s))
         self.waiting_s += time.monotonic() - now_s

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
-NVIDIA = "0x10de"
+NVIDIA_VENDOR = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
-TEXTS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+TEXT_FILES = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
 PROCESSOR = {"vendor": "vendor_id", "family": "cpu family", "model": "model"}
 
 
@@ -48,7 +48,7 @@ def describe(device: Path) -> dict[str, Any]:
     return {
         "address": device.name,
         "numa": read_text(device / "numa_node") or "-1",
-        **{key: read_text(device / key) for key in TEXTS},
+        **{key: read_text(device / key) for key in TEXT_FILES},
         "link_speed": min(speeds, key=_parse_rate),
         "link_width": min(valid_widths, default=0),
     }
@@ -80,7 +80,7 @@ def read_gpus(root: Path) -> list[Any]:
     gpu_devices = []
     for device in (root / "sys/bus/pci/devices").glob("*"):
         is_gpu = read_text(device / "class").startswith(GPU_CLASSES)
-        if is_gpu and read_text(device / "vendor") == NVIDIA:
+        if is_gpu and read_text(device / "vendor") == NVIDIA_VENDOR:
             gpu_devices.append(device)
     return [read_path(device) for device in sorted(gpu_devices, key=lambda gpu: gpu.name)]
 

@@ -35,19 +35,19 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.transfers import Incoming, Loop, Outgoing, open_incoming, open_outgoing
+    from testbed.node.transfers import EventLoop, Incoming, Outgoing, open_incoming, open_outgoing
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from transfers import (  # type: ignore[import-not-found,no-redef]
+        EventLoop,
         Incoming,
-        Loop,
         Outgoing,
         open_incoming,
         open_outgoing,
     )
 
-FAILED = 1
-PRIORITY = 1
+EXIT_FAILED = 1
+SCHED_PRIORITY = 1
 
 
 def print_event(event: str, **details: object) -> None:
@@ -55,7 +55,7 @@ def print_event(event: str, **details: object) -> None:
     print(json.dumps({"event": event, **details}), flush=True)
 
 
-class Slots:
+class SlotSchedule:
     """The times at which iterations of a job may begin."""
 
     def __init__(self, job: dict[str, Any], start_s: float) -> None:
@@ -75,10 +75,10 @@ class Slots:
         self.slot += 1
         wait: float = self.start_s + self.slot * self.slot_s - now_s
         if -wait > self.tolerance * self.slot_s and self.alignments < self.max_alignments:
-            skipped = math.ceil(-wait / self.slot_s)
-            self.slot += skipped
+            skipped_slots = math.ceil(-wait / self.slot_s)
+            self.slot += skipped_slots
             self.alignments += 1
-            wait += skipped * self.slot_s
+            wait += skipped_slots * self.slot_s
         return max(wait, 0.0)
 
 
@@ -86,7 +86,7 @@ class PeriodicJob:
     """One job on this host, with its sending and receiving ends."""
 
     def __init__(
-        self, job: dict[str, Any], outgoing: Outgoing | None, incoming: Incoming | None, loop: Loop
+        self, job: dict[str, Any], outgoing: Outgoing | None, incoming: Incoming | None, loop: EventLoop
     ) -> None:
         self.job, self.outgoing, self.incoming, self.loop = job, outgoing, incoming, loop
         self.computed_s = 0.0
@@ -94,7 +94,7 @@ class PeriodicJob:
     def run(self, epoch: float) -> dict[str, object]:
         """Run all iterations and return the row of this job. Raises `TimeoutError`, `OSError`."""
         job_start_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
-        slots, start_times_s = Slots(self.job, job_start_s), [job_start_s]
+        slots, start_times_s = SlotSchedule(self.job, job_start_s), [job_start_s]
         self.loop.serve_until(job_start_s)
         for _ in range(self.job["iterations"]):
             self._run_iteration(time.monotonic())
@@ -139,7 +139,7 @@ def run_member(job: dict[str, Any], incoming: Incoming | None, epoch: float) -> 
     """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
     outgoing = open_outgoing(job) if job["next"] else None
     endpoints = [endpoint for endpoint in (outgoing, incoming) if endpoint]
-    loop = Loop(endpoints)
+    loop = EventLoop(endpoints)
     try:
         row = PeriodicJob(job, outgoing, incoming, loop).run(epoch)
         loop.linger(job["give_up_s"])
@@ -166,7 +166,7 @@ def run_in_processes(
         with os.fdopen(read_end) as pipe:
             line = json.loads(pipe.read() or '{"error": "it was killed"}')
         if "error" in line:
-            status = FAILED
+            status = EXIT_FAILED
             print_event("error", message=f"job {name}: {line['error']}")
         else:
             print_event("row", job=name, **line)
@@ -180,7 +180,7 @@ def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch: float, wri
         row = {"error": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
     with os.fdopen(write_end, "w") as pipe:
         pipe.write(json.dumps(row))
-    return FAILED if "error" in row else 0
+    return EXIT_FAILED if "error" in row else 0
 
 
 def main() -> int:
@@ -188,17 +188,17 @@ def main() -> int:
     with suppress(
         OSError
     ):  # real time: an agent that waits for a processor would measure the load of the machine
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(SCHED_PRIORITY))
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return FAILED
+        return EXIT_FAILED
     incoming_endpoints = {member["job"]: open_incoming(member) for member in json.loads(line)["members"]}
     print_event(
         "ready", ports={name: endpoint.port for name, endpoint in incoming_endpoints.items() if endpoint}
     )
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return FAILED
+        return EXIT_FAILED
     batch = json.loads(line)
     status = run_in_processes(batch["jobs"], incoming_endpoints, batch["epoch"])
     if not status:

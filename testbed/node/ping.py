@@ -27,18 +27,18 @@ PAUSE_S = 0.005
 """Time between two counted pings of one address."""
 STRAGGLERS_S = 1.0
 """Time after which a ping without an answer counts as lost: a busy machine may stall for a while."""
-LARGE_S = 1.2
+LARGE_PINGS_S = 1.2
 MAX_EXCHANGES = 64
-TCP_S = 2.0
+TCP_TIMEOUT_S = 2.0
 """Time limit of an exchange. A lost SYN is sent again after a second."""
 BUFFER_BYTES = 8 << 20
 SO_RCVBUFFORCE = 33
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
 SOL_RAW, ICMP_FILTER = 255, 1
 MAGIC = b"lightbed"
-LONGEST_S = 60.0
+MAX_RUN_S = 60.0
 """Time after which the program ends even if its input stays open."""
-LARGE = 0xFFFF
+LARGE_ROUND = 0xFFFF
 """Round number of full-size pings. Pings before the first answer have round 0, and counted pings the rounds from 1."""
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
@@ -85,18 +85,18 @@ class PathState:
 
     def __init__(self, text: str) -> None:
         self.address, _, count = text.partition("=")
-        self.count = int(count or 0)
+        self.planned_count = int(count or 0)
         """Number of counted pings."""
         self.ttl: int | None = None
         self.first_reply_s = 0.0
         self.last_ping_s = 0.0
-        self.attempts = 0
-        self.sent = 0
-        self.sent_s = 0.0
+        self.attempt_count = 0
+        self.sent_count = 0
+        self.last_counted_s = 0.0
         self.answered_rounds: set[int] = set()
-        self.large: bool | None = None
-        self.large_s = 0.0
-        self.tcp: bool | None = None
+        self.is_large_answered: bool | None = None
+        self.last_large_s = 0.0
+        self.is_tcp_whole: bool | None = None
         self.exchange: Exchange | None = None
 
     def as_json(self, begin_s: float) -> dict[str, object] | None:
@@ -106,10 +106,10 @@ class PathState:
         return {
             "ttl": self.ttl,
             "seconds": round(self.first_reply_s - begin_s, 6),
-            "sent": self.sent,
+            "sent": self.sent_count,
             "received": len(self.answered_rounds),
-            "large": self.large,
-            "tcp": self.tcp,
+            "large": self.is_large_answered,
+            "tcp": self.is_tcp_whole,
         }
 
 
@@ -121,12 +121,12 @@ class Trial:
         self.deadline_s: float = options.deadline
         self.large_delay_s: float = options.later
         """Seconds of small pings only: larger traffic fills queues, which drop pings that no fibre would lose."""
-        self.large_s = math.inf
+        self.large_start_s = math.inf
         """Time from which larger traffic is sent: after `large_delay_s`, and after all counted pings."""
         self.size: int = options.size
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
-        self.length: int = options.bytes
+        self.exchange_bytes: int = options.bytes
         self.identifier = os.getpid() & 0xFFFF
         self.selector = selectors.DefaultSelector()
         self.icmp = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
@@ -141,15 +141,15 @@ class Trial:
             except OSError:
                 continue
         self.selector.register(self.icmp, selectors.EVENT_READ, self.read_replies)
-        self.listening = [address for address in options.bind if self.port and self.listen(address)]
+        self.listening_addresses = [address for address in options.bind if self.port and self.listen(address)]
         self.begin_s = time.monotonic()
 
     def run(self) -> list[PathState]:
         """Test all paths; return when all results are known, or the deadline has passed."""
         self.begin_s = now_s = time.monotonic()
         while not self.is_over(now_s):
-            if now_s >= self.begin_s + self.large_delay_s and self.has_counted():
-                self.large_s = min(self.large_s, now_s)
+            if now_s >= self.begin_s + self.large_delay_s and self.has_sent_counted():
+                self.large_start_s = min(self.large_start_s, now_s)
             for sequence, path in enumerate(self.paths):
                 self.advance(sequence, path, now_s)
             self.serve()
@@ -168,20 +168,24 @@ class Trial:
 
     def is_done(self, path: PathState, now_s: float) -> bool:
         """Return whether all tests of a path that answers have succeeded or timed out."""
-        is_counted = path.attempts >= path.count and (
-            len(path.answered_rounds) >= path.sent or now_s >= path.sent_s + STRAGGLERS_S
+        is_counted = path.attempt_count >= path.planned_count and (
+            len(path.answered_rounds) >= path.sent_count or now_s >= path.last_counted_s + STRAGGLERS_S
         )
-        is_large_tried = not self.size or path.large is True or now_s >= self.begin_large(path) + LARGE_S
-        is_tcp_tried = not self.port or path.tcp is not None
+        is_large_tried = (
+            not self.size
+            or path.is_large_answered is True
+            or now_s >= self.find_large_start(path) + LARGE_PINGS_S
+        )
+        is_tcp_tried = not self.port or path.is_tcp_whole is not None
         return is_counted and is_large_tried and is_tcp_tried
 
-    def begin_large(self, path: PathState) -> float:
+    def find_large_start(self, path: PathState) -> float:
         """Return the time from which a path that answers gets full-size pings and TCP."""
-        return max(path.first_reply_s, self.large_s)
+        return max(path.first_reply_s, self.large_start_s)
 
-    def has_counted(self) -> bool:
+    def has_sent_counted(self) -> bool:
         """Return whether all counted pings were sent."""
-        return all(path.ttl is None or path.attempts >= path.count for path in self.paths)
+        return all(path.ttl is None or path.attempt_count >= path.planned_count for path in self.paths)
 
     def begin_exchange(self, path: PathState) -> None:
         """Start an exchange, unless too many are running: each needs a descriptor at both ends."""
@@ -198,23 +202,28 @@ class Trial:
                 path.last_ping_s = now_s
                 self.send_ping(sequence, path, 0)
             return
-        if path.attempts < path.count and now_s >= path.sent_s + PAUSE_S:
-            path.attempts, path.sent_s = path.attempts + 1, now_s
-            path.sent += self.send_ping(sequence, path, path.attempts)
+        if path.attempt_count < path.planned_count and now_s >= path.last_counted_s + PAUSE_S:
+            path.attempt_count, path.last_counted_s = path.attempt_count + 1, now_s
+            path.sent_count += self.send_ping(sequence, path, path.attempt_count)
         if path.exchange and now_s >= path.exchange.end_s:
             path.exchange.end(is_whole=False)
-        since_s = now_s - self.begin_large(path)
-        if since_s >= 0 and self.port and path.exchange is None and path.tcp is None:
+        elapsed_s = now_s - self.find_large_start(path)
+        if elapsed_s >= 0 and self.port and path.exchange is None and path.is_tcp_whole is None:
             self.begin_exchange(path)
-        if 0 <= since_s < LARGE_S and self.size and not path.large and now_s >= path.large_s + REPEAT_S:
-            path.large, path.large_s = False, now_s
-            self.send_ping(sequence, path, LARGE)
+        if (
+            0 <= elapsed_s < LARGE_PINGS_S
+            and self.size
+            and not path.is_large_answered
+            and now_s >= path.last_large_s + REPEAT_S
+        ):
+            path.is_large_answered, path.last_large_s = False, now_s
+            self.send_ping(sequence, path, LARGE_ROUND)
 
     def send_ping(self, sequence: int, path: PathState, round_number: int) -> bool:
         """Send one echo request. Return False if this machine could not: no route, a smaller MTU or no buffer."""
-        size = self.size if round_number == LARGE else 10
+        size = self.size if round_number == LARGE_ROUND else 10
         self.icmp.setsockopt(
-            socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if round_number == LARGE else 0
+            socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if round_number == LARGE_ROUND else 0
         )
         try:
             self.icmp.sendto(
@@ -238,9 +247,9 @@ class Trial:
 
     def record_reply(self, path: PathState, ttl: int, round_number: int) -> None:
         """Record a reply."""
-        if round_number == LARGE:
-            path.large = True
-        elif 0 < round_number <= path.count:
+        if round_number == LARGE_ROUND:
+            path.is_large_answered = True
+        elif 0 < round_number <= path.planned_count:
             path.answered_rounds.add(round_number)
         elif path.ttl is None:
             path.ttl, path.first_reply_s = ttl, time.monotonic()
@@ -267,7 +276,7 @@ class Trial:
             connection, _ = listener.accept()
         except OSError:
             return
-        Service(self, connection)
+        EchoConnection(self, connection)
 
 
 class Exchange:
@@ -275,8 +284,8 @@ class Exchange:
 
     def __init__(self, trial: Trial, path: PathState) -> None:
         self.trial, self.path = trial, path
-        self.left = self.expected = trial.length
-        self.end_s = time.monotonic() + TCP_S
+        self.unsent_bytes = self.awaited_bytes = trial.exchange_bytes
+        self.end_s = time.monotonic() + TCP_TIMEOUT_S
         self.connection = socket.socket()
         self.connection.setblocking(False)
         self.connection.connect_ex((path.address, trial.port))
@@ -287,46 +296,46 @@ class Exchange:
     def handle_ready(self) -> None:
         """Send and receive what is possible. End when all bytes came back or the connection failed."""
         try:
-            if self.left:
-                self.left -= self.connection.send(b"\0" * self.left)
+            if self.unsent_bytes:
+                self.unsent_bytes -= self.connection.send(b"\0" * self.unsent_bytes)
             elif (received := len(self.connection.recv(65536))) > 0:
-                self.expected -= received
+                self.awaited_bytes -= received
             else:
-                self.expected = -1
+                self.awaited_bytes = -1
         except _WOULD_BLOCK:
             return
         except OSError:
-            self.expected = -1
-        if self.left == 0 and self.expected > 0:
+            self.awaited_bytes = -1
+        if self.unsent_bytes == 0 and self.awaited_bytes > 0:
             self.trial.selector.modify(self.connection, selectors.EVENT_READ, self.handle_ready)
-        if self.expected <= 0:
-            self.end(is_whole=self.expected == 0)
+        if self.awaited_bytes <= 0:
+            self.end(is_whole=self.awaited_bytes == 0)
 
     def end(self, *, is_whole: bool) -> None:
         """Record the result, and close the connection."""
-        self.path.tcp, self.path.exchange = is_whole, None
+        self.path.is_tcp_whole, self.path.exchange = is_whole, None
         self.trial.selector.unregister(self.connection)
         self.connection.close()
 
 
-class Service:
+class EchoConnection:
     """The other end of an exchange, which sends all bytes back."""
 
     def __init__(self, trial: Trial, connection: socket.socket) -> None:
         self.trial, self.connection = trial, connection
-        self.waiting = b""
+        self.unsent_data = b""
         connection.setblocking(False)
         trial.selector.register(connection, selectors.EVENT_READ, self.handle_ready)
 
     def handle_ready(self) -> None:
         """Send back the received bytes. The peer closes the connection."""
         try:
-            if self.waiting:
-                self.waiting = self.waiting[self.connection.send(self.waiting) :]
+            if self.unsent_data:
+                self.unsent_data = self.unsent_data[self.connection.send(self.unsent_data) :]
             elif not (data := self.connection.recv(65536)):
                 raise ConnectionError
             else:
-                self.waiting = data
+                self.unsent_data = data
         except _WOULD_BLOCK:
             return
         except OSError:
@@ -335,7 +344,7 @@ class Service:
             return
         self.trial.selector.modify(
             self.connection,
-            selectors.EVENT_WRITE if self.waiting else selectors.EVENT_READ,
+            selectors.EVENT_WRITE if self.unsent_data else selectors.EVENT_READ,
             self.handle_ready,
         )
 
@@ -359,10 +368,10 @@ def main() -> None:
     if not sys.stdin.readline():
         return
     entries = {path.address: path.as_json(trial.begin_s) for path in trial.run()}
-    print(json.dumps({"event": "ways", "ways": entries, "listens": trial.listening}), flush=True)
+    print(json.dumps({"event": "ways", "ways": entries, "listens": trial.listening_addresses}), flush=True)
     has_ended: list[bool] = []
     trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))
-    while not has_ended and time.monotonic() < trial.begin_s + LONGEST_S:
+    while not has_ended and time.monotonic() < trial.begin_s + MAX_RUN_S:
         trial.serve()
 
 

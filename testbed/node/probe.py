@@ -28,18 +28,18 @@ from pathlib import Path
 
 ETHERTYPE = 0x88B5
 MAGIC = b"lightbed-probe-1 "
-BROADCAST = b"\xff" * 6
-SMALLEST_FRAME = 60
+BROADCAST_MAC = b"\xff" * 6
+MIN_FRAME_BYTES = 60
 SIOCGIFHWADDR, SIOCETHTOOL, ETHTOOL_GLINK = 0x8927, 0x8946, 0x0A
-COPIES, SPACING_S = 3, 0.03
+FRAME_COPIES, SPACING_S = 3, 0.03
 COUNTERS = ("tx_packets", "rx_packets", "rx_errors")
 
 
 def encode(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
     """Return one Ethernet frame that names its sender."""
     payload = MAGIC + json.dumps([host, nic, epoch]).encode()
-    frame = BROADCAST + mac + struct.pack("!H", ETHERTYPE) + payload
-    return frame.ljust(SMALLEST_FRAME, b"\0")
+    frame = BROADCAST_MAC + mac + struct.pack("!H", ETHERTYPE) + payload
+    return frame.ljust(MIN_FRAME_BYTES, b"\0")
 
 
 def decode(frame: bytes) -> tuple[str, str, int] | None:
@@ -92,7 +92,7 @@ class ProbeNic:
     def __init__(self, name: str) -> None:
         self.name = name
         self.connection = open_nic(name)
-        self.sent = 0
+        self.sent_count = 0
         self.frames: list[tuple[str, str, int]] = []
         self.counters_before = read_counters(name)
 
@@ -100,7 +100,7 @@ class ProbeNic:
         """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
             self.connection.send(encode(read_mac(self.connection, self.name), host, self.name, epoch))
-            self.sent += 1
+            self.sent_count += 1
         except OSError:
             pass
 
@@ -126,7 +126,7 @@ class ProbeNic:
             for name, count in read_counters(self.name).items()
             if name in counters_before
         }
-        return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counters": counters}
+        return {"carrier": carrier, "sent": self.sent_count, "frames": self.frames, "counters": counters}
 
 
 def open_nics(names: list[str]) -> list[ProbeNic]:
@@ -148,7 +148,7 @@ def print_event(event: str, **details: object) -> None:
 
 def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
     """Send a few copies of the frame on every NIC, and receive frames after each."""
-    for copy in range(COPIES):
+    for copy in range(FRAME_COPIES):
         if copy:
             time.sleep(SPACING_S)
         for nic in nics:

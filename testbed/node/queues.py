@@ -23,9 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-HANDLE = 0x1B
+ROOT_HANDLE = 0x1B
 LINK_CLASS = 0xFFFF
-STATE = Path("/run/lightbed-queues.json")
+STATE_FILE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
 MIN_PACKETS, BUCKET_S = 2, 0.0012
@@ -35,7 +35,7 @@ The job that begins first gets the whole bucket. Where classes share a link, the
 because interleaved jobs would otherwise drift apart. With one class it is a millisecond of the link, so that the link
 catches up if the kernel is late.
 """
-FAILED, BUSY = 1, 2
+EXIT_FAILED, EXIT_BUSY = 1, 2
 
 
 class QueueError(Exception):
@@ -50,10 +50,10 @@ def print_event(event: str, **details: object) -> None:
 
 def run(*command: str) -> str:
     """Return the output of a command. Raise `QueueError` with its error."""
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)
-    if completed.returncode:
-        raise QueueError(f"`{' '.join(command)}`: {completed.stderr.strip() or completed.returncode}")
-    return completed.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise QueueError(f"`{' '.join(command)}`: {process.stderr.strip() or process.returncode}")
+    return process.stdout
 
 
 def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[str]]:
@@ -117,7 +117,7 @@ def _make_twin_commands(nic: str, parent: str, inner_queues: list[dict[str, Any]
             f"filter add {parent_options} protocol ip prio 1 u32 ht 9:{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
             for turn in range(_TURN_CLASSES)
         ),
-        f"filter add {parent_options} protocol ip prio 1 u32 ht 800: {_BY_SOURCE_PORT} link 9:",
+        f"filter add {parent_options} protocol ip prio 1 u32 ht 800: {_SOURCE_PORT_FILTER} link 9:",
     )
     return [["tc", *line.split()] for line in lines]
 
@@ -125,14 +125,14 @@ def _make_twin_commands(nic: str, parent: str, inner_queues: list[dict[str, Any]
 _PRIORITY_FILTERS = (
     "match u8 1 0xff at 9 match u16 0 0xff00 at 2",
     *(
-        f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
-        f" match u8 {words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
-        for words in range(5, 16)
+        f"match u16 {20 + 4 * header_words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
+        f" match u8 {header_words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
+        for header_words in range(5, 16)
     ),
 )
 """Filters for pings and for acknowledgements without data, as in `LinkShape.queues` of the twins."""
 _TURN_CLASSES = 16
-_BY_SOURCE_PORT = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
+_SOURCE_PORT_FILTER = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
 
 
 def make_queue_commands(nic: str, queue: dict[str, Any]) -> list[list[str]]:
@@ -141,14 +141,14 @@ def make_queue_commands(nic: str, queue: dict[str, Any]) -> list[list[str]]:
     bucket = 0 if queue["shares"] else round(queue["rate_mbps"] * 1e6 / 8 * BUCKET_S)
     burst = f"{max(bucket, MIN_PACKETS * PACKET_BYTES)}b"
     bucket_options = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
-    link_class = f"{HANDLE:x}:{LINK_CLASS:x}"
+    link_class = f"{ROOT_HANDLE:x}:{LINK_CLASS:x}"
     limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *bucket_options]
     commands = [
-        ["qdisc", "replace", "dev", nic, "root", "handle", f"{HANDLE:x}:", "htb", "default", "1"],
-        ["class", "add", "dev", nic, "parent", f"{HANDLE:x}:", "classid", link_class, "htb", *limits],
+        ["qdisc", "replace", "dev", nic, "root", "handle", f"{ROOT_HANDLE:x}:", "htb", "default", "1"],
+        ["class", "add", "dev", nic, "parent", f"{ROOT_HANDLE:x}:", "classid", link_class, "htb", *limits],
     ]
     for number, share in enumerate(shares, 1):
-        share_class = f"{HANDLE:x}:{number:x}"
+        share_class = f"{ROOT_HANDLE:x}:{number:x}"
         rate = [
             "rate",
             f"{max(1, round(rate_kbit * share))}kbit",
@@ -240,24 +240,24 @@ def hold(state: IO[str]) -> None:
 
 def interrupt(_number: int, _frame: object) -> None:
     """End the wait for input."""
-    raise SystemExit(FAILED)
+    raise SystemExit(EXIT_FAILED)
 
 
 def main() -> int:
     """Hold or restore; return the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, interrupt)
-    with STATE.open("a+", encoding="utf-8") as state:
+    with STATE_FILE.open("a+", encoding="utf-8") as state:
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print_event("error", message="another run uses the queues of this host: wait for it, or stop it")
-            return BUSY
+            return EXIT_BUSY
         try:
             hold(state) if sys.argv[1] == "hold" else restore(state)
         except (QueueError, OSError, ValueError, KeyError) as error:
             print_event("error", message=str(error)[:500])
-            return FAILED
+            return EXIT_FAILED
     print_event("restored")
     return 0
 

@@ -28,15 +28,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-LIMIT = 1 << 16
+MAX_PIECE_BYTES = 1 << 16
 """Longest piece of a line that one event carries, in bytes."""
 WINDOW_S = 0.1
 MAX_WINDOWS = 20_000
 """Number of windows kept. Beyond it, pairs of windows are merged, so that a program may run for weeks."""
 PR_SET_PDEATHSIG = 1
-TERM_S = 2.0
+KILL_DELAY_S = 2.0
 """Time between SIGTERM and SIGKILL for a program that is stopped."""
-DRAIN_S = 1.0
+OUTPUT_GRACE_S = 1.0
 """Time limit for output after the program ends, because a process that it left behind may hold the pipe."""
 COUNTERS = (
     "tx_bytes",
@@ -50,7 +50,7 @@ COUNTERS = (
 )
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 """Exit codes of a shell for a command that cannot be run, and for a command that does not exist."""
-SPAWN = "TESTBED_SPAWN"
+SPAWN_VARIABLE = "TESTBED_SPAWN"
 
 _print_lock = threading.Lock()
 
@@ -82,14 +82,14 @@ def read_retransmissions() -> int:
     return 0
 
 
-class Rates:
+class WindowRates:
     """Rates at which each NIC sends, in windows of at least `WINDOW_S`."""
 
     def __init__(self, nics: list[str]) -> None:
         self.nics = nics
         self.window_s = WINDOW_S
         self.rates: dict[str, list[float]] = {nic: [] for nic in nics}
-        self._sent, self._last_s = self._read(), time.monotonic()
+        self._sent_bytes, self._last_read_s = self._read(), time.monotonic()
 
     def _read(self) -> dict[str, int]:
         return {nic: counters.get("tx_bytes", 0) for nic, counters in read_counters(self.nics).items()}
@@ -98,12 +98,12 @@ class Rates:
         """Add the rates since the last window."""
         sent_bytes, now_s = self._read(), time.monotonic()
         for nic, rates in self.rates.items():
-            rates.append((sent_bytes[nic] - self._sent[nic]) / max(now_s - self._last_s, 1e-6))
+            rates.append((sent_bytes[nic] - self._sent_bytes[nic]) / max(now_s - self._last_read_s, 1e-6))
             if len(rates) > MAX_WINDOWS:
                 pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
                 rates[:] = [(left_rate + right_rate) / 2 for left_rate, right_rate in pairs]
                 self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
-        self._sent, self._last_s = sent_bytes, now_s
+        self._sent_bytes, self._last_read_s = sent_bytes, now_s
 
     def describe(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
@@ -118,7 +118,7 @@ class Rates:
 
 def forward(stream: IO[bytes], name: str) -> None:
     """Send each line of a stream as an event. Bytes that are not UTF-8 are escaped as in Python's file names."""
-    while piece := stream.readline(LIMIT):
+    while piece := stream.readline(MAX_PIECE_BYTES):
         send(event="out", stream=name, text=piece.decode(errors="surrogateescape"))
 
 
@@ -152,7 +152,7 @@ def serve_spawns(path: str) -> None:
 def spawn(arguments: list[str]) -> int:
     """Hand a command for another host to the rank that runs mpirun. `arguments` holds the host, then the command."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(os.environ[SPAWN])
+        connection.connect(os.environ[SPAWN_VARIABLE])
         connection.sendall(json.dumps(arguments).encode())
     return 0
 
@@ -186,11 +186,11 @@ class Program:
             hostfile = Path(scratch, "hosts")
             hostfile.write_text(spec["hostfile"], encoding="ascii")
             environment |= {
-                SPAWN: f"{scratch}/spawn",
+                SPAWN_VARIABLE: f"{scratch}/spawn",
                 "OMPI_MCA_plm_rsh_agent": agent,
                 "OMPI_MCA_orte_default_hostfile": str(hostfile),
             }
-            serve_spawns(environment[SPAWN])
+            serve_spawns(environment[SPAWN_VARIABLE])
         libc = ctypes.CDLL(None)
         self.process = subprocess.Popen(
             spec["argv"],
@@ -209,7 +209,7 @@ class Program:
         for line in sys.stdin:
             if line.strip() == "stop" and self.process is not None:
                 self.is_stopped = True
-                for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, 0.0)):
+                for number, patience_s in ((signal.SIGTERM, KILL_DELAY_S), (signal.SIGKILL, 0.0)):
                     with suppress(ProcessLookupError):
                         os.killpg(self.process.pid, number)
                     deadline = time.monotonic() + patience_s
@@ -231,7 +231,7 @@ class Program:
         ]
         for reader in readers:
             reader.start()
-        rates = Rates(nics)
+        rates = WindowRates(nics)
         while True:
             try:
                 process.wait(rates.window_s)
@@ -241,7 +241,7 @@ class Program:
         rates.add_window()
         seconds = time.monotonic() - start_s
         for reader in readers:
-            reader.join(DRAIN_S)
+            reader.join(OUTPUT_GRACE_S)
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         counters_after = read_counters(nics)
         send(

@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 
-PIECE = b"." * 256
+PIECE_DATA = b"." * 256
 INTERVAL_S = 0.002
 FLOWING_PIECES = 20
 
@@ -65,7 +65,7 @@ def send(address: str, port: int, source: str) -> None:
             if readable:
                 return
             try:
-                connection.send(PIECE)
+                connection.send(PIECE_DATA)
             except OSError:
                 return
 

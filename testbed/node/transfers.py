@@ -22,12 +22,12 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from udp_ends import UdpReceiver, UdpSender, bind_socket  # type: ignore[import-not-found,no-redef]
 
-SEGMENT = 1448
+SEGMENT_BYTES = 1448
 """Payload of a TCP segment with time stamps in a packet of 1500 bytes. The MTU of a lab may be larger."""
 CONNECT_S = 10.0
 IDLE_S = 0.25
-CHUNK = 1 << 16
-_ZEROS = bytes(CHUNK)
+CHUNK_BYTES = 1 << 16
+_ZERO_BYTES = bytes(CHUNK_BYTES)
 _TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
 _RETRANSMITTED = struct.Struct("=100xI")  # tcpi_total_retrans of struct tcp_info
 
@@ -83,27 +83,29 @@ class TcpSender:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, job["control"].encode())
         bind_socket(self.connection, job)
         self.connection.settimeout(CONNECT_S)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
-        self.left = 0
+        self.remaining_bytes = 0
         self.is_done = True
 
     def begin(self, size: int, pace: float) -> None:
         """Begin a part."""
         if pace:
             self.connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", int(pace)))
-        self.left, self.is_done = size, False
+        self.remaining_bytes, self.is_done = size, False
 
     def write(self) -> float | None:
         """Send as much as the socket accepts."""
         with suppress(BlockingIOError):
-            while self.left:
-                self.left -= self.connection.send(_ZEROS[: min(self.left, CHUNK)])
+            while self.remaining_bytes:
+                self.remaining_bytes -= self.connection.send(
+                    _ZERO_BYTES[: min(self.remaining_bytes, CHUNK_BYTES)]
+                )
         return None
 
     def read(self) -> None:
@@ -129,17 +131,17 @@ class TcpReceiver:
 
     def __init__(self, address: str) -> None:
         self.server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+        self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         self.server.bind((address, 0))
         self.server.listen(1)
         self.port = int(self.server.getsockname()[1])
         self.connection = self.server
-        self.arrived = self.expected = 0
+        self.arrived_bytes = self.expected_bytes = 0
         self.is_done = True
 
     def expect(self, size: int) -> None:
         """Expect a part of `size` bytes, some of which may have arrived already."""
-        self.expected, self.is_done = size, False
+        self.expected_bytes, self.is_done = size, False
         self._confirm_part()
 
     def write(self) -> float | None:
@@ -154,15 +156,15 @@ class TcpReceiver:
             self.connection.setblocking(False)
             return
         with suppress(BlockingIOError):
-            data = self.connection.recv(CHUNK)
+            data = self.connection.recv(CHUNK_BYTES)
             if not data:
                 raise ConnectionError("the sending host ended")
-            self.arrived += len(data)
+            self.arrived_bytes += len(data)
         self._confirm_part()
 
     def _confirm_part(self) -> None:
-        if not self.is_done and self.arrived >= self.expected:
-            self.arrived -= self.expected
+        if not self.is_done and self.arrived_bytes >= self.expected_bytes:
+            self.arrived_bytes -= self.expected_bytes
             self.is_done = True
             self.connection.send(b".")
 
@@ -184,7 +186,7 @@ def open_incoming(member: dict[str, Any]) -> Incoming | None:
     return TcpReceiver(member["listen"]) if member["transport"] == "tcp" else UdpReceiver(member["listen"])
 
 
-class Loop:
+class EventLoop:
     """Event loop of the ends of a job."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 try:
-    from testbed.node.congestion import CONTROLS, Cubic, Gain, Reno
+    from testbed.node.congestion import CONGESTION_CONTROLS, Cubic, Gain, Reno
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from congestion import CONTROLS, Cubic, Gain, Reno  # type: ignore[import-not-found,no-redef]
+    from congestion import CONGESTION_CONTROLS, Cubic, Gain, Reno  # type: ignore[import-not-found,no-redef]
 
 DATA = struct.Struct("!BxxxQQd")
 ACK = struct.Struct("!BxxxQQd")
@@ -81,7 +81,7 @@ class Sender:
     _in_flight: dict[int, tuple[int, float]] = field(default_factory=dict)
     _next_number: int = 0
     _first_chunk: int = 0
-    _chunks: int = 0
+    _chunk_count: int = 0
     _acknowledged: set[int] = field(default_factory=set)
     _recovery_number: int = 0
     _deadline: float | None = None
@@ -89,8 +89,8 @@ class Sender:
 
     def begin(self, chunks: int) -> None:
         """Begin a transfer of `chunks` packets. Window and round trip keep their values."""
-        self._first_chunk += self._chunks
-        self._chunks = chunks
+        self._first_chunk += self._chunk_count
+        self._chunk_count = chunks
         self._waiting = deque(range(self._first_chunk, self._first_chunk + chunks))
         self._in_flight.clear()
         self._acknowledged.clear()
@@ -99,12 +99,12 @@ class Sender:
     @property
     def is_done(self) -> bool:
         """True when all packets of the transfer have been acknowledged."""
-        return len(self._acknowledged) == self._chunks
+        return len(self._acknowledged) == self._chunk_count
 
     @property
-    def unacknowledged(self) -> str:
+    def unacknowledged_text(self) -> str:
         """Number of packets that are not acknowledged, as text such as `3 of 20`."""
-        return f"{self._chunks - len(self._acknowledged)} of {self._chunks}"
+        return f"{self._chunk_count - len(self._acknowledged)} of {self._chunk_count}"
 
     @property
     def deadline(self) -> float | None:
@@ -168,7 +168,7 @@ class Sender:
         """Record that a packet has arrived."""
         self._acknowledged.add(self._in_flight.pop(number)[0])
         if number >= self._recovery_number:
-            ratio = len(self._acknowledged) / self._chunks
+            ratio = len(self._acknowledged) / self._chunk_count
             self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
@@ -211,9 +211,9 @@ class Receiver:
 
     received: int = 0
     duplicates: int = 0
-    _largest: int = -1
-    _earlier: int = 0
-    _next: int = 0
+    _largest_number: int = -1
+    _received_mask: int = 0
+    _next_chunk: int = 0
     _out_of_order: set[int] = field(default_factory=set)
 
     def on_packet(self, packet: bytes) -> bytes | None:
@@ -222,28 +222,28 @@ class Receiver:
             return None
         _, number, chunk, sent_s = DATA.unpack_from(packet)
         self._record_number(number)
-        if chunk < self._next or chunk in self._out_of_order:
+        if chunk < self._next_chunk or chunk in self._out_of_order:
             self.duplicates += 1
         else:
             self.received += 1
             self._out_of_order.add(chunk)
-            while self._next in self._out_of_order:
-                self._out_of_order.remove(self._next)
-                self._next += 1
-        return ACK.pack(_ACK, self._largest, self._earlier, sent_s)
+            while self._next_chunk in self._out_of_order:
+                self._out_of_order.remove(self._next_chunk)
+                self._next_chunk += 1
+        return ACK.pack(_ACK, self._largest_number, self._received_mask, sent_s)
 
     def _record_number(self, number: int) -> None:
-        if number > self._largest:
-            gap = number - self._largest
-            received_bits = self._earlier << gap | (1 << gap - 1 if self._largest >= 0 else 0)
-            self._earlier, self._largest = received_bits & (1 << 64) - 1, number
-        elif self._largest - number <= 64 and number < self._largest:
-            self._earlier |= 1 << self._largest - number - 1
+        if number > self._largest_number:
+            gap = number - self._largest_number
+            received_bits = self._received_mask << gap | (1 << gap - 1 if self._largest_number >= 0 else 0)
+            self._received_mask, self._largest_number = received_bits & (1 << 64) - 1, number
+        elif self._largest_number - number <= 64 and number < self._largest_number:
+            self._received_mask |= 1 << self._largest_number - number - 1
 
 
 def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
     """Return a sender with the named congestion control. A slope above 0 makes it MLTCP. Raises `KeyError`."""
-    return Sender(CONTROLS[control](), Gain(slope, intercept))
+    return Sender(CONGESTION_CONTROLS[control](), Gain(slope, intercept))
 
 
 def transfer(
@@ -254,9 +254,9 @@ def transfer(
     while not sender.is_done:
         now = clock()
         if now > end_s:
-            unacknowledged = sender.unacknowledged
+            unacknowledged_text = sender.unacknowledged_text
             raise TimeoutError(
-                f"{unacknowledged} packets were not acknowledged within {give_up_s:g} s: check the other host"
+                f"{unacknowledged_text} packets were not acknowledged within {give_up_s:g} s: check the other host"
             )
         for packet in [*sender.on_time(now), *sender.poll(now)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does

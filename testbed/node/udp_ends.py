@@ -39,7 +39,7 @@ class UdpSender:
         self.connection.setblocking(False)
         self.sender = make_sender(job["control"], job["slope"], job["intercept"])
         self.start_s = self.pace = 0.0
-        self.sent = 0
+        self.sent_count = 0
 
     @property
     def is_done(self) -> bool:
@@ -54,19 +54,21 @@ class UdpSender:
     def begin(self, size: int, pace: float) -> None:
         """Begin a part of `size` bytes; `pace` limits it to that many bytes per second (0: no limit)."""
         self.sender.begin(max(1, round(size / PAYLOAD)))
-        self.start_s, self.pace, self.sent = time.monotonic(), pace, 0
+        self.start_s, self.pace, self.sent_count = time.monotonic(), pace, 0
 
     def write(self) -> float | None:
         """Send the packets that window and pace allow; return when to call this again (None: no deadline)."""
         now_s = time.monotonic()
-        max_packets = int((now_s - self.start_s) * self.pace / PAYLOAD) + 1 - self.sent if self.pace else None
+        max_packets = (
+            int((now_s - self.start_s) * self.pace / PAYLOAD) + 1 - self.sent_count if self.pace else None
+        )
         for packet in [*self.sender.on_time(now_s), *self.sender.poll(now_s, max_packets)]:
-            self.sent += 1
+            self.sent_count += 1
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 self.connection.send(packet)
         deadline = self.sender.deadline
         if self.pace and self.sender.has_waiting:
-            next_s = self.start_s + self.sent * PAYLOAD / self.pace
+            next_s = self.start_s + self.sent_count * PAYLOAD / self.pace
             if next_s > now_s:  # otherwise the window is full, until an acknowledgement comes
                 return min(deadline or next_s, next_s)
         return deadline
@@ -91,16 +93,16 @@ class UdpReceiver:
         self.connection.bind((address, 0))
         self.connection.setblocking(False)
         self.port = int(self.connection.getsockname()[1])
-        self.receiver, self.expected = Receiver(), 0
+        self.receiver, self.expected_count = Receiver(), 0
 
     @property
     def is_done(self) -> bool:
         """True when all expected packets have arrived."""
-        return self.receiver.received >= self.expected
+        return self.receiver.received >= self.expected_count
 
     def expect(self, size: int) -> None:
         """Expect a part of `size` bytes."""
-        self.expected += max(1, round(size / PAYLOAD))
+        self.expected_count += max(1, round(size / PAYLOAD))
 
     def write(self) -> float | None:
         """Do nothing: this end only answers."""

@@ -22,15 +22,15 @@ TICK_S = 0.02
 """Time between two wake-ups. A late wake-up that did not wait for a processor shows that the rank was stopped."""
 WINDOW_TICKS = 5
 """Ticks per window of a connection's rate: in 0.1 s, bursts of a shaped link matter little."""
-LATE_S = 0.02
+MIN_DELAY_S = 0.02
 """Shortest delay that counts. Timers and the interpreter's lock delay a wake-up by some milliseconds."""
 BUSY_SHARE = 0.9
 """A window measures the network if data was in flight, and the peer was reading, for this share of the window."""
-DISK = Path("/var/tmp")  # noqa: S108 - file names contain process id and host
-PROBE = bytes(1 << 16)
+DISK_FOLDER = Path("/var/tmp")  # noqa: S108 - file names contain process id and host
+DISK_PROBE = bytes(1 << 16)
 """Content of the write that measures the disk for a rank that writes nothing else."""
 
-_INFO_BYTES, _RTT_US, _ACKED, _BUSY_US = 216, 68, 120, 168
+_INFO_BYTES, _RTT_OFFSET, _ACKED_OFFSET, _BUSY_OFFSET = 216, 68, 120, 168
 """Length and offsets of `struct tcp_info` (linux/tcp.h, since Linux 4.19): round-trip time, bytes, and times."""
 
 
@@ -65,15 +65,15 @@ def read_flow(connection: socket.socket) -> Flow:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         if len(info) == _INFO_BYTES:
             busy_us, peer_us, _own_us, _, _, sent_bytes, retransmitted_bytes = struct.unpack_from(
-                "=QQQIIQQ", info, _BUSY_US
+                "=QQQIIQQ", info, _BUSY_OFFSET
             )
             return Flow(
-                acked=struct.unpack_from("=Q", info, _ACKED)[0],
+                acked=struct.unpack_from("=Q", info, _ACKED_OFFSET)[0],
                 sent=sent_bytes,
                 retransmitted=retransmitted_bytes,
                 busy_s=busy_us / 1e6,
                 limited_s=peer_us / 1e6,
-                rtt_s=struct.unpack_from("=I", info, _RTT_US)[0] / 1e6,
+                rtt_s=struct.unpack_from("=I", info, _RTT_OFFSET)[0] / 1e6,
             )
     return Flow()
 
@@ -141,14 +141,14 @@ def write_durably(path: Path, content: Iterable[bytes | memoryview]) -> float:
 
 def find_disk_folder() -> Path:
     """Return a folder on the disk of this host: `/var/tmp` or, if that is not writable, the folder of this file."""
-    return DISK if os.access(DISK, os.W_OK) else Path(__file__).parent
+    return DISK_FOLDER if os.access(DISK_FOLDER, os.W_OK) else Path(__file__).parent
 
 
 def probe_disk() -> float:
-    """Return the median time (s) of three writes of `PROBE` to the disk, or 0 if a write fails."""
+    """Return the median time (s) of three writes of `DISK_PROBE` to the disk, or 0 if a write fails."""
     path = find_disk_folder() / f"lightbed-probe-{os.getpid()}-{platform.node()}"
     try:
-        return sorted(write_durably(path, [PROBE]) for _ in range(3))[1]
+        return sorted(write_durably(path, [DISK_PROBE]) for _ in range(3))[1]
     except OSError:
         return 0.0
     finally:
@@ -170,7 +170,7 @@ class Link:
             self.rtts_s.append(flow.rtt_s)
 
 
-class Watch:
+class RankWatch:
     """A thread that observes this process between `begin` and `end`. A tick takes some 30 microseconds."""
 
     def __init__(self, connections: Sequence[tuple[Any, socket.socket]], nics: Sequence[str] = ()) -> None:
@@ -235,7 +235,7 @@ class Watch:
             now_s = time.monotonic()
             queued_before_s, queued_s = queued_s, read_thread_waits(thread_id).get(thread_id, 0.0)
             late_s = now_s - tick_start_s - TICK_S - (queued_s - queued_before_s)
-            self.stopped_s += late_s if late_s > LATE_S else 0.0
+            self.stopped_s += late_s if late_s > MIN_DELAY_S else 0.0
             ticks += 1
             if ticks % WINDOW_TICKS == 0:
                 flows = self._read_flows()
@@ -265,7 +265,7 @@ def _summarise(flow: Flow, link: Link) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Moment:
+class StallMoment:
     """Sums of this process at a moment: processor seconds, waits of its threads, and time that it was stopped."""
 
     processor_s: float
@@ -273,12 +273,12 @@ class Moment:
     stopped_s: float
 
 
-def read_moment(watch: Watch) -> Moment:
+def read_moment(watch: RankWatch) -> StallMoment:
     """Return the sums now."""
-    return Moment(time.process_time(), read_thread_waits(), watch.stopped_s)
+    return StallMoment(time.process_time(), read_thread_waits(), watch.stopped_s)
 
 
-def subtract_moments(before: Moment, after: Moment) -> dict[str, float]:
+def subtract_moments(before: StallMoment, after: StallMoment) -> dict[str, float]:
     """Return what the process used between two moments. `queued_s` is the wait of the thread that waited longest."""
     queued_s = max(
         (waited_s - before.waits_s.get(thread, 0.0) for thread, waited_s in after.waits_s.items()),

@@ -24,10 +24,10 @@ class Metric:
     help: str
 
 
-_LAB = ("lab",)
-_PLACE = ("lab", "place")
-_SIZE = ("lab", "simulated", "collective", "configuration", "ranks", "size_bytes")
-_SWITCH = ("lab", "switch")
+_LAB_LABELS = ("lab",)
+_PLACE_LABELS = ("lab", "place")
+_SIZE_LABELS = ("lab", "simulated", "collective", "configuration", "ranks", "size_bytes")
+_SWITCH_LABELS = ("lab", "switch")
 METRICS: tuple[Metric, ...] = (
     Metric("testbed_operations_total", "counter", ("lab", "kind", "state"), "Operations in the journal."),
     Metric("testbed_steps_total", "counter", ("lab", "device", "change", "state"), "Steps of operations."),
@@ -37,41 +37,47 @@ METRICS: tuple[Metric, ...] = (
         ("lab", "change", "quantile"),
         "Time from intent to outcome of the newest 200 steps.",
     ),
-    Metric("testbed_epoch", "gauge", _LAB, "Number of the newest epoch."),
-    Metric("testbed_epoch_verified", "gauge", _LAB, "1 if the newest epoch is verified, 0 if not."),
+    Metric("testbed_epoch", "gauge", _LAB_LABELS, "Number of the newest epoch."),
+    Metric("testbed_epoch_verified", "gauge", _LAB_LABELS, "1 if the newest epoch is verified, 0 if not."),
     Metric("testbed_leases", "gauge", ("lab", "state"), "Leases that have not ended, by state."),
-    Metric("testbed_maintenance", "gauge", _LAB, "1 while maintenance is on."),
-    Metric("testbed_faulty_parts", "gauge", _LAB, "Hosts, NICs and ports that failed their last check."),
+    Metric("testbed_maintenance", "gauge", _LAB_LABELS, "1 while maintenance is on."),
+    Metric(
+        "testbed_faulty_parts", "gauge", _LAB_LABELS, "Hosts, NICs and ports that failed their last check."
+    ),
     Metric("testbed_findings", "gauge", ("lab", "kind"), "Findings of the newest check by the service."),
     Metric("testbed_runs_total", "counter", ("lab", "status"), "Runs in the results."),
-    Metric("testbed_last_run_timestamp_seconds", "gauge", _LAB, "Start of the newest run."),
-    Metric("testbed_bus_bandwidth_mbps", "gauge", _SIZE, "Bus bandwidth that the newest run measured."),
-    Metric("testbed_link_limit_mbps", "gauge", _SIZE, "Bus bandwidth that the links allowed in that run."),
+    Metric("testbed_last_run_timestamp_seconds", "gauge", _LAB_LABELS, "Start of the newest run."),
+    Metric(
+        "testbed_bus_bandwidth_mbps", "gauge", _SIZE_LABELS, "Bus bandwidth that the newest run measured."
+    ),
+    Metric(
+        "testbed_link_limit_mbps", "gauge", _SIZE_LABELS, "Bus bandwidth that the links allowed in that run."
+    ),
     Metric(
         "testbed_optical_power_dbm",
         "gauge",
-        _PLACE,
+        _PLACE_LABELS,
         "Power at the end of a fibre section, newest reading.",
     ),
-    Metric("testbed_optical_loss_db", "gauge", _PLACE, "Loss of a fibre section, newest reading."),
-    Metric("testbed_optical_excess_loss_db", "gauge", _PLACE, "Loss beyond that of the lab file."),
-    Metric("testbed_optical_reading_timestamp_seconds", "gauge", _LAB, "Time of the newest reading."),
-    Metric("testbed_switch_up", "gauge", _SWITCH, "1 if the switch answers now, 0 if not."),
-    Metric("testbed_circuits", "gauge", _SWITCH, "Cross-connects that the switch holds now."),
+    Metric("testbed_optical_loss_db", "gauge", _PLACE_LABELS, "Loss of a fibre section, newest reading."),
+    Metric("testbed_optical_excess_loss_db", "gauge", _PLACE_LABELS, "Loss beyond that of the lab file."),
+    Metric("testbed_optical_reading_timestamp_seconds", "gauge", _LAB_LABELS, "Time of the newest reading."),
+    Metric("testbed_switch_up", "gauge", _SWITCH_LABELS, "1 if the switch answers now, 0 if not."),
+    Metric("testbed_circuits", "gauge", _SWITCH_LABELS, "Cross-connects that the switch holds now."),
     Metric(
         "testbed_port_power_dbm",
         "gauge",
-        (*_SWITCH, "port"),
+        (*_SWITCH_LABELS, "port"),
         "Power now at a switch port that leads to a host of the lab.",
     ),
     Metric(
         "testbed_dark_ports",
         "gauge",
-        _SWITCH,
+        _SWITCH_LABELS,
         "Ports with a circuit whose power is below the floor of the monitor.",
     ),
 )
-BY_NAME = {metric.name: metric for metric in METRICS}
+METRICS_BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +89,15 @@ class Sample:
     value: float
 
     def __post_init__(self) -> None:
-        if len(self.labels) != len(BY_NAME[self.metric].labels):
-            raise ValueError(f"{self.metric} has the labels {BY_NAME[self.metric].labels}, not {self.labels}")
+        if len(self.labels) != len(METRICS_BY_NAME[self.metric].labels):
+            raise ValueError(
+                f"{self.metric} has the labels {METRICS_BY_NAME[self.metric].labels}, not {self.labels}"
+            )
 
     @property
     def labels_by_name(self) -> dict[str, str]:
         """The labels with their names."""
-        return dict(zip(BY_NAME[self.metric].labels, self.labels, strict=True))
+        return dict(zip(METRICS_BY_NAME[self.metric].labels, self.labels, strict=True))
 
 
 def format_exposition(samples: Iterable[Sample]) -> str:
@@ -113,7 +121,7 @@ def format_exposition(samples: Iterable[Sample]) -> str:
 def _format_lines(name: str, samples: list[Sample]) -> Iterator[str]:
     if not samples:
         return
-    metric = BY_NAME[name]
+    metric = METRICS_BY_NAME[name]
     yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
     for sample in sorted(samples, key=lambda item: item.labels):
         labels = (

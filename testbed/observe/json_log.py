@@ -11,9 +11,9 @@ from typing import TextIO
 
 from testbed.log_context import SUBJECTS, find_bound
 
-VARIABLE = "LIGHTBED_LOG"
+LOG_VARIABLE = "LIGHTBED_LOG"
 """Environment variable: a file to append lines to, or `-` for standard error."""
-LOGGERS = ("testbed", "ocs_drivers")
+LOGGER_NAMES = ("testbed", "ocs_drivers")
 
 
 class JsonFormatter(logging.Formatter):
@@ -42,7 +42,7 @@ def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
 def _add_handler(handler: logging.Handler, level: int) -> logging.Handler:
     handler.setFormatter(JsonFormatter())
     handler.setLevel(level)
-    for name in LOGGERS:
+    for name in LOGGER_NAMES:
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         logger.setLevel(min(level, logger.level or level))
@@ -51,16 +51,16 @@ def _add_handler(handler: logging.Handler, level: int) -> logging.Handler:
 
 def remove_handler(handler: logging.Handler) -> None:
     """Remove and close a handler that `log_to` returned."""
-    for name in LOGGERS:
+    for name in LOGGER_NAMES:
         logging.getLogger(name).removeHandler(handler)
     handler.close()
 
 
 def log_from_environment() -> logging.Handler | None:
     """Write logs as `LIGHTBED_LOG` says, once per process. Raises `OSError` for a file that cannot be written."""
-    destination = os.environ.get(VARIABLE, "")
+    destination = os.environ.get(LOG_VARIABLE, "")
     if not destination or any(
-        handler.name == destination for handler in logging.getLogger(LOGGERS[0]).handlers
+        handler.name == destination for handler in logging.getLogger(LOGGER_NAMES[0]).handlers
     ):
         return None
     handler = (

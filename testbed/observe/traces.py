@@ -19,9 +19,9 @@ from testbed.log_context import find_bound, logger, surround
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Environment variables of OpenTelemetry that hold the destination of traces."""
-SPANS = {"run": "run", "operation": "operation", "device": "step"}
+SPAN_NAMES = {"run": "run", "operation": "operation", "device": "step"}
 """Subject of a block -> name of its span. A lease has no span; it is an attribute of the spans under it."""
 EXCHANGE = "exchange"
 _SENT_CHARACTERS = 200
@@ -30,11 +30,11 @@ _stop_functions: list[Callable[[], None]] = []
 
 def trace_if_configured() -> None:
     """Send traces as the environment says, once per process; log a warning if the extra `traces` is missing."""
-    if _stop_functions or not any(os.environ.get(name) for name in VARIABLES):
+    if _stop_functions or not any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         return
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
         logger.warning(
-            "no traces: %s is set, but the extra [traces] of lightbed is not installed", VARIABLES[1]
+            "no traces: %s is set, but the extra [traces] of lightbed is not installed", ENDPOINT_VARIABLES[1]
         )
         _stop_functions.append(lambda: None)
         return
@@ -65,8 +65,8 @@ def trace_to(provider: TracerProvider) -> Callable[[], None]:
 
 @contextmanager
 def _open_span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
-    """Wrap a block in a span if `SPANS` has one of `subjects`. Its attributes are all subjects of the log context."""
-    name = next((SPANS[subject] for subject in subjects if subject in SPANS), "")
+    """Wrap a block in a span if `SPAN_NAMES` has one of `subjects`. Its attributes are the subjects of the context."""
+    name = next((SPAN_NAMES[subject] for subject in subjects if subject in SPAN_NAMES), "")
     if not name:
         yield
         return

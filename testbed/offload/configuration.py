@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import OffloadError
-from testbed.offload.feed import LOOK_AHEAD, PATIENCE_S, Rule
-from testbed.offload.policy import THRESHOLD
+from testbed.offload.feed import LOOK_AHEAD, WORKER_TIMEOUT_S, Rule
+from testbed.offload.policy import MIN_SPEEDUP
 
-RUNS = Path("runs")
+DEFAULT_RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Configuration:
     rounds: int = 3
     warm_up: int = 3
     epochs: int = 10
-    threshold: float = THRESHOLD
+    threshold: float = MIN_SPEEDUP
     look_ahead: int = LOOK_AHEAD
     ordered: bool = True
-    patience_s: float = PATIENCE_S
+    patience_s: float = WORKER_TIMEOUT_S
     threads: int = 1
     store: str | None = None
     model: str = ""
@@ -64,7 +64,7 @@ class Choice:
     lab: Path | None = None
     workers: int | None = None
     in_process: bool = False
-    runs: Path = RUNS
+    runs: Path = DEFAULT_RUNS
 
     def __post_init__(self) -> None:
         """Raise `OffloadError` if more than one place is chosen, or a number of workers together with a scheduler."""

@@ -21,33 +21,39 @@ from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
-from testbed.offload.stages import Pipeline, Runner, set_allocator, to_wire, use_spare_generator
-from testbed.offload.travel import Sources, collect_sources, pack
+from testbed.offload.serialisation import SourceFinder, collect_sources, pack
+from testbed.offload.stages import Pipeline, Runner, set_allocator, to_wire, use_spare_rng
 
-BROKEN_TAG = "error of a sample, of the user's code"
+USER_ERROR_TAG = "error of a sample, of the user's code"
 """Tag of an error that a stage returns. Dask would retry a stage that raises, or treat its worker as lost."""
 
-CLIENT = "offload"
-"""Part of the id of each of our clients. Each client of a scheduler is a job that shares its workers."""
+CLIENT_NAME = "offload"
+"""Part of the id of each client of this package. Each client is a job, and the jobs share the scheduler's workers."""
 
 ENTRY_MODULE = "lightbed_offload_entry"
-RETRIES = 5
+MAX_RETRIES = 5
 _CONNECT_S = 15.0
-_FETCH_S = 3.0
+_FETCH_CONNECT_S = 3.0
 """Time to connect to a worker for a result. Dask retries for this long, even if the connection is refused. Then the
 scheduler runs the stage again elsewhere."""
-_RESULT_S = 20.0
+_FETCH_TIMEOUT_S = 20.0
 """Time to fetch a finished result. A host that dies while it sends would block one of the few concurrent fetches. After
 this time its result counts as lost."""
-_FETCHES = 4
+_MAX_FETCHES = 4
 """Number of concurrent fetches."""
-_LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
+_LOST_WORKER_ERRORS = {
+    "KilledWorker",
+    "CancelledError",
+    "FutureCancelledError",
+    "CommClosedError",
+    "LostWorkerError",
+}
 
 
 class StageWorker:
     """The pipeline on a worker: a Dask plugin, which Dask sets up on all present and future workers."""
 
-    def __init__(self, name: str, parts: bytes, sources: Sources) -> None:
+    def __init__(self, name: str, parts: bytes, sources: SourceFinder) -> None:
         self.name = name
         self.parts = parts
         self.sources = sources
@@ -55,7 +61,7 @@ class StageWorker:
     def setup(self, worker: Any) -> None:
         """Create the runner in the worker's process, with the allocator settings of the trainer."""
         set_allocator()
-        use_spare_generator()  # setup runs in the thread of the event loop
+        use_spare_rng()  # setup runs in the thread of the event loop
         self.sources.install()
         self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask itself pickles everything
         register_entry_point()
@@ -65,14 +71,14 @@ class StageWorker:
 
 
 def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
-    """Run a stage on a worker. Return its result, or (`BROKEN_TAG`, error)."""
+    """Run a stage on a worker. Return its result, or (`USER_ERROR_TAG`, error)."""
     from distributed import get_worker
 
     plugin = get_worker().plugins[name]
     try:
         return to_wire(plugin.runner.run(stage, payload, epoch))
     except Exception as error:  # noqa: BLE001 - the trainer raises it; Dask would retry
-        return BROKEN_TAG, make_portable(error)
+        return USER_ERROR_TAG, make_portable(error)
 
 
 def make_portable(error: Exception) -> Exception:
@@ -89,7 +95,7 @@ def make_portable(error: Exception) -> Exception:
 
 
 def register_entry_point() -> Any:
-    """Return `run_stage` as a function of a module that both trainer and workers create, so that tasks name it.
+    """Return `run_stage` from a module that trainer and workers create, so that tasks contain only its name.
 
     Sending the function by value with every task would take milliseconds of the trainer's processor time.
     """
@@ -101,12 +107,12 @@ def register_entry_point() -> Any:
     return module.run_stage
 
 
-class Shares:
+class WeightedRotation:
     """Weighted round robin. The worker that is furthest behind its share is next.
 
-    >>> shares = Shares({"a": 2, "b": 1})
-    >>> shares.use({"a": "a", "b": "b"})
-    >>> [shares.next() for _ in range(6)]
+    >>> rotation = WeightedRotation({"a": 2, "b": 1})
+    >>> rotation.set_addresses({"a": "a", "b": "b"})
+    >>> [rotation.next() for _ in range(6)]
     ['a', 'b', 'a', 'a', 'b', 'a']
     """
 
@@ -117,25 +123,25 @@ class Shares:
                     f"the weight of {name} is {weight}: give more than 0, or leave the worker out"
                 )
         self._weights = dict(weights)
-        self._behind: dict[str, float] = {}
-        self._by_address: dict[str, float] = {}
+        self._arrears: dict[str, float] = {}
+        self._weight_by_address: dict[str, float] = {}
 
-    def use(self, addresses: Mapping[str, str]) -> None:
+    def set_addresses(self, addresses: Mapping[str, str]) -> None:
         """Set the addresses of the workers, by name. Raises `OffloadError` for a weight without a worker."""
         for name, weight in self._weights.items():
             if name not in addresses:
                 raise OffloadError(f"no worker is named {name}; workers: {', '.join(addresses)}")
-            self._by_address[addresses[name]] = weight
-        self._behind = dict.fromkeys(self._by_address, 0.0)
+            self._weight_by_address[addresses[name]] = weight
+        self._arrears = dict.fromkeys(self._weight_by_address, 0.0)
 
     def next(self) -> str | None:
         """Return the address of the next worker, or None if no worker has a weight."""
-        if not self._behind:
+        if not self._arrears:
             return None
-        for address, weight in self._by_address.items():
-            self._behind[address] += weight
-        next_address = max(self._behind, key=lambda address: self._behind[address])
-        self._behind[next_address] -= sum(self._by_address.values())
+        for address, weight in self._weight_by_address.items():
+            self._arrears[address] += weight
+        next_address = max(self._arrears, key=lambda address: self._arrears[address])
+        self._arrears[next_address] -= sum(self._weight_by_address.values())
         return next_address
 
 
@@ -168,7 +174,7 @@ class DaskEngine:
             self._client = Client(
                 address,
                 timeout=_CONNECT_S,
-                name=f"{CLIENT}-{job or uuid.uuid4().hex[:8]}",
+                name=f"{CLIENT_NAME}-{job or uuid.uuid4().hex[:8]}",
                 security=_make_security(tls),
                 direct_to_workers=True,
                 set_as_default=False,
@@ -178,15 +184,15 @@ class DaskEngine:
                 f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and `dask "
                 f"worker {address} --nthreads 1` on the hosts that should prepare data"
             ) from error
-        self._client.rpc.timeout = _FETCH_S
+        self._client.rpc.timeout = _FETCH_CONNECT_S
         self._address = address
         self._name = f"offload-{uuid.uuid4().hex}"
-        self._shares = Shares(weights or {})
+        self._rotation = WeightedRotation(weights or {})
         self._list_other_jobs = list_other_jobs
         self._run: Any = None
         self._fetches: set[Future[Any]] = set()
-        self._fetching = threading.Lock()
-        self._turns = asyncio.Semaphore(_FETCHES)
+        self._fetch_lock = threading.Lock()
+        self._fetch_slots = asyncio.Semaphore(_MAX_FETCHES)
         self._is_closed = False
 
     @property
@@ -206,16 +212,16 @@ class DaskEngine:
         try:
             pipeline_parts = {part.name: getattr(pipeline, part.name) for part in fields(pipeline)}
             parts = pack(pipeline_parts)
-            self._client.sync(_use_spare_generator_in_loop)
+            self._client.sync(_use_spare_rng_in_loop)
             self._run = register_entry_point()
             self._client.run_on_scheduler(register_entry_point)  # the scheduler unpickles tasks
             self._register_plugin(_make_plugin(self._name, parts, collect_sources(pipeline_parts.values())))
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
-            self._shares.use(
+            self._rotation.set_addresses(
                 {
                     name: address
-                    for address, about in workers.items()
-                    for name in (address, str(about["name"]))
+                    for address, worker_document in workers.items()
+                    for name in (address, str(worker_document["name"]))
                 }
             )
         except OffloadError:
@@ -236,11 +242,11 @@ class DaskEngine:
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
         """Submit a stage, and return the future of its result. If its worker is lost, Dask runs it elsewhere."""
-        target = self._shares.next()
+        target = self._rotation.next()
         placement = {} if target is None else {"workers": [target], "allow_other_workers": True}
         remote = self._ask(
             lambda: self._client.submit(
-                self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **placement
+                self._run, self._name, stage, payload, epoch, pure=False, retries=MAX_RETRIES, **placement
             ),
             None,
             is_open=self._client.status == "running",  # a request during a reconnect may get no answer
@@ -253,7 +259,7 @@ class DaskEngine:
         remote.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
         return future
 
-    def _fetch(self, remote: Any, future: Future[Any]) -> None:
+    def _fetch(self, dask_future: Any, future: Future[Any]) -> None:
         """Start to fetch the result of a finished Dask future into `future`.
 
         This must not block, because all clients of this process share one thread for callbacks. Waiting there for an
@@ -262,9 +268,9 @@ class DaskEngine:
         if not future.set_running_or_notify_cancel():
             return
         fetch = None
-        with self._fetching:
-            if not self._is_closed and not remote.cancelled():
-                result = self._await_result(remote)
+        with self._fetch_lock:
+            if not self._is_closed and not dask_future.cancelled():
+                result = self._await_result(dask_future)
                 try:
                     fetch = asyncio.run_coroutine_threadsafe(result, self._client.loop.asyncio_loop)
                     self._fetches.add(fetch)
@@ -273,14 +279,14 @@ class DaskEngine:
         if fetch is None:
             future.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
             return
-        fetch.add_done_callback(lambda fetch: self._set_result(fetch, remote, future))
+        fetch.add_done_callback(lambda fetch: self._set_result(fetch, dask_future, future))
 
-    async def _await_result(self, remote: Any) -> Any:
+    async def _await_result(self, dask_future: Any) -> Any:
         """Fetch a result in the client's event loop. The time limit starts when the fetch gets its turn."""
-        async with self._turns, asyncio.timeout(_RESULT_S):
-            return await remote
+        async with self._fetch_slots, asyncio.timeout(_FETCH_TIMEOUT_S):
+            return await dask_future
 
-    def _set_result(self, fetch: Future[Any], remote: Any, future: Future[Any]) -> None:
+    def _set_result(self, fetch: Future[Any], dask_future: Any, future: Future[Any]) -> None:
         """Set the result or the error of `future` from a finished fetch, and release the Dask future."""
         self._fetches.discard(fetch)
         try:
@@ -289,18 +295,18 @@ class DaskEngine:
                 type(value) is tuple
                 and len(value) == 2
                 and isinstance(value[0], str)
-                and value[0] == BROKEN_TAG
+                and value[0] == USER_ERROR_TAG
             ):
                 future.set_exception(value[1])
             else:
                 future.set_result(value)
         except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
-            is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
+            is_lost = type(error).__name__ in _LOST_WORKER_ERRORS or isinstance(error, OSError)
             future.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
         finally:
-            # The client releases fetches that `close` cancelled: an earlier release makes Dask print an error.
+            # Fetches that `close` cancelled are released by Dask's client itself: a release here prints an error.
             if not fetch.cancelled():
-                remote.release()
+                dask_future.release()
 
     def cpu_ns(self) -> int:
         """Return 0, because workers are separate processes."""
@@ -311,7 +317,9 @@ class DaskEngine:
         clients = self._ask(
             lambda: self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients)), []
         )
-        return frozenset(client for client in clients if f"-{CLIENT}-" in client) | self._list_other_jobs()
+        return (
+            frozenset(client for client in clients if f"-{CLIENT_NAME}-" in client) | self._list_other_jobs()
+        )
 
     def workers(self) -> tuple[str, ...]:
         """Return the host of each worker thread, sorted."""
@@ -322,7 +330,7 @@ class DaskEngine:
 
     def close(self) -> None:
         """Disconnect. The workers keep running, and pending fetches count as lost."""
-        with self._fetching:
+        with self._fetch_lock:
             self._is_closed = True
             fetches = list(self._fetches)
         for fetch in fetches:  # the event loop ends with the client and would never finish them
@@ -334,10 +342,10 @@ class DaskEngine:
         finally:
             self._client.close()
 
-    def _ask(self, request: Callable[[], Any], default: Any, *, is_open: bool = True) -> Any:
+    def _ask(self, send_request: Callable[[], Any], default: Any, *, is_open: bool = True) -> Any:
         """Return Dask's answer, or `default` if the scheduler is gone, so that the training goes on without workers."""
         try:
-            return request() if is_open else default
+            return send_request() if is_open else default
         except Exception as error:
             if self._client.status == "running" and not isinstance(error, OSError):
                 raise
@@ -353,12 +361,12 @@ def _parse_host(address: str) -> str:
     return address.rpartition("://")[2].rpartition(":")[0]
 
 
-async def _use_spare_generator_in_loop() -> None:
+async def _use_spare_rng_in_loop() -> None:
     """Make the event loop of Dask in this process draw from the spare random generator."""
-    use_spare_generator()
+    use_spare_rng()
 
 
-def _make_plugin(name: str, parts: bytes, sources: Sources) -> Any:
+def _make_plugin(name: str, parts: bytes, sources: SourceFinder) -> Any:
     """Return the plugin as an instance of Dask's plugin class, which is imported late because Dask is an extra."""
     from distributed import WorkerPlugin
 

@@ -51,10 +51,10 @@ class Engine(Protocol):
 class InProcess:
     """Workers as threads of this process. If `loses(n)`, the n-th stage raises `WorkerLost`."""
 
-    def __init__(self, slots: int = 1, *, loses: Callable[[int], bool] = lambda _number: False) -> None:
+    def __init__(self, slots: int = 1, *, is_lost: Callable[[int], bool] = lambda _number: False) -> None:
         self.slots = slots
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="offload")
-        self._loses = loses
+        self._loses = is_lost
         self._runner: Runner | None = None
         self._submitted = 0
         self._cpu_ns = 0

@@ -61,9 +61,9 @@ class Order:
 
 def make_order_of_batches(batches: Iterable[Sequence[int]], batch_size: int) -> Order:
     """Return the order of these batches, which may differ in size."""
-    lists = [list(batch) for batch in batches]
-    indices = [index for batch in lists for index in batch]
-    return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in lists), initial=0)))
+    index_lists = [list(batch) for batch in batches]
+    indices = [index for batch in index_lists for index in batch]
+    return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in index_lists), initial=0)))
 
 
 def make_order(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False) -> Order:

@@ -1,8 +1,8 @@
 """The feed of batches, which trainer and workers prepare at a given ratio (FastFlow's conditional operator).
 
 The trainer and each worker prepare `look_ahead` batches in advance, so that neither side waits for the other. If a
-worker is lost, its unit is submitted again, with up to `ATTEMPTS` attempts in all. Then the trainer prepares it. If all
-workers are lost, the trainer prepares all units until the next epoch.
+worker is lost, its unit is submitted again, with up to `MAX_ATTEMPTS` attempts in all. Then the trainer prepares it. If
+all workers are lost, the trainer prepares all units until the next epoch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from testbed.offload.policy import CANDIDATES
 from testbed.offload.stages import Runner, from_wire
 
 LOOK_AHEAD = 2
-ATTEMPTS = 3
-PATIENCE_S = 60.0
+MAX_ATTEMPTS = 3
+WORKER_TIMEOUT_S = 60.0
 POLL_S = 1.0
 """Interval at which a waiting trainer checks that workers still exist."""
 
@@ -39,7 +39,7 @@ class Rule:
     """Whether to use units from workers in order, or whichever is ready first."""
     look_ahead: int = LOOK_AHEAD
     """Number of batches that the trainer and each worker prepare in advance."""
-    patience_s: float = PATIENCE_S
+    patience_s: float = WORKER_TIMEOUT_S
     """Time to wait for a worker before the trainer prepares its unit."""
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Feed:
         for side in (True, False):
             while self._remaining[side] and len(self._pending[side]) < self._ahead[side]:
                 work = self._make_work(self._remaining[side].popleft())
-                self._start(work, side=side)
+                self._start(work, is_remote_side=side)
                 self._pending[side].append(work)
 
     def _make_work(self, unit: int) -> _Work:
@@ -154,8 +154,8 @@ class Feed:
             return _Work(unit, self._order.batch(unit))
         return _Work(unit, (self._order.indices[unit],))
 
-    def _start(self, work: _Work, *, side: bool) -> None:
-        work.is_remote = side and not self._is_alone
+    def _start(self, work: _Work, *, is_remote_side: bool) -> None:
+        work.is_remote = is_remote_side and not self._is_alone
         if work.is_remote:
             work.future = self._submit(work)
         elif self._sides.local is not None:
@@ -215,7 +215,7 @@ class Feed:
                 is_unanswered = False
                 self.counts.lost += 1
                 work.attempts += 1
-                if self._has_workers() and work.attempts <= ATTEMPTS:
+                if self._has_workers() and work.attempts <= MAX_ATTEMPTS:
                     work.future = self._submit(work)
                     continue
             except _UnansweredError:
@@ -253,7 +253,7 @@ class Feed:
             if item.is_remote:
                 assert item.future is not None
                 item.future.cancel()
-                self._start(item, side=False)
+                self._start(item, is_remote_side=False)
 
     def _first_ready(self, pending: deque[_Work]) -> _Work:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""

@@ -13,16 +13,16 @@ from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab, LabHost
 from testbed.leases.listing import read_leases
-from testbed.offload.configuration import RUNS, Tls
+from testbed.offload.configuration import DEFAULT_RUNS, Tls
 from testbed.offload.dask_engine import DaskEngine
-from testbed.offload.local_workers import scheduler_command, tls_options, worker_command
+from testbed.offload.local_workers import make_scheduler_command, make_tls_options, make_worker_command
 from testbed.storage.address import get_database_address
-from testbed.storage.looking import is_database_error
+from testbed.storage.reading import is_database_error
 
 PORT = 8786
 CHECK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
-_FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
+_CERTIFICATE_FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
 
 
 def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
@@ -51,7 +51,7 @@ def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
 @contextmanager
 def open_lab_engine(
     path: Path,
-    runs: Path = RUNS,
+    runs: Path = DEFAULT_RUNS,
     workers: int | None = None,
     *,
     tls: Tls | None = None,
@@ -85,18 +85,24 @@ def start_lab_workers(
         _check_dask(fleet, {host.name: interpreters[host.name] for host in hosts})
         options: list[str] = []
         if tls is not None:
-            copies = fleet.put({name: getattr(tls, part).read_bytes() for part, name in _FILES.items()})
-            options = tls_options(Tls(**{part: Path(copies) / name for part, name in _FILES.items()}))
+            copies = fleet.put(
+                {name: getattr(tls, part).read_bytes() for part, name in _CERTIFICATE_FILES.items()}
+            )
+            options = make_tls_options(
+                Tls(**{part: Path(copies) / name for part, name in _CERTIFICATE_FILES.items()})
+            )
         head = hosts[0]
         protocol = "tls" if tls else "tcp"
         address = f"{protocol}://{head.management}:{PORT}"
-        arguments = scheduler_command(str(head.management), PORT, protocol)
+        arguments = make_scheduler_command(str(head.management), PORT, protocol)
         scheduler = _make_command(interpreters[head.name], arguments, options)
         with fleet.start({head.name: scheduler}):
             _await_listening(fleet, head)
             workers = {
                 host.name: _make_command(
-                    interpreters[host.name], worker_command(address, str(host.management), host.name), options
+                    interpreters[host.name],
+                    make_worker_command(address, str(host.management), host.name),
+                    options,
                 )
                 for host in hosts
             }

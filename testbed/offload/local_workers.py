@@ -21,7 +21,7 @@ from testbed.offload.configuration import Tls
 
 START_TIMEOUT_S = 60.0
 LOOPBACK = "127.0.0.1"
-UNTIL_INPUT_ENDS = """
+INPUT_WATCH_PROGRAM = """
 import os, runpy, signal, sys, threading, time
 def watch():
     while os.read(0, 1024):
@@ -47,30 +47,30 @@ def start_local_workers(
     """
     with tempfile.TemporaryDirectory(prefix="offload-") as folder, ExitStack() as stack:
         file = Path(folder) / "scheduler.json"
-        options = tls_options(tls)
+        options = make_tls_options(tls)
         protocol = "tls" if tls else "tcp"
-        scheduler = [*scheduler_command(LOOPBACK, 0, protocol), "--scheduler-file", str(file), *options]
+        scheduler = [*make_scheduler_command(LOOPBACK, 0, protocol), "--scheduler-file", str(file), *options]
         process = stack.enter_context(_start([*prefix, python, *scheduler], folder))
         address = _await_address(file, process)
         for number in range(count):
-            worker = [*prefix, python, *worker_command(address, LOOPBACK, f"worker-{number}"), *options]
+            worker = [*prefix, python, *make_worker_command(address, LOOPBACK, f"worker-{number}"), *options]
             stack.enter_context(_start(worker, folder))
         yield address
 
 
-def scheduler_command(host: str, port: int, protocol: str) -> list[str]:
+def make_scheduler_command(host: str, port: int, protocol: str) -> list[str]:
     """Return the arguments of Python that start a scheduler on one address of its host."""
     options = ["--host", host, "--port", str(port), "--protocol", protocol, "--no-dashboard"]
-    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_scheduler", *options]
+    return ["-c", INPUT_WATCH_PROGRAM, "distributed.cli.dask_scheduler", *options]
 
 
-def worker_command(address: str, host: str, name: str) -> list[str]:
+def make_worker_command(address: str, host: str, name: str) -> list[str]:
     """Return the arguments of Python that start a worker with one thread on one address of its host."""
     options = ["--host", host, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_worker", address, *options]
+    return ["-c", INPUT_WATCH_PROGRAM, "distributed.cli.dask_worker", address, *options]
 
 
-def tls_options(tls: Tls | None) -> list[str]:
+def make_tls_options(tls: Tls | None) -> list[str]:
     """Return the certificate options of Dask's programs."""
     if tls is None:
         return []

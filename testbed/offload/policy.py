@@ -20,7 +20,7 @@ CANDIDATES: Mapping[str, str] = {
 }
 """The candidate pipelines: "here" is the trainer, "elsewhere" a worker."""
 
-THRESHOLD = 1.1
+MIN_SPEEDUP = 1.1
 """Smallest speed-up for which to offload (the paper ignores gains below 10 %)."""
 
 
@@ -99,7 +99,7 @@ class Decision:
         }
 
 
-def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
+def decide(metrics: Metrics, threshold: float = MIN_SPEEDUP) -> Decision:
     """Decide which candidate to run, on which fraction of the data, and give the reasons in words.
 
     Raises `OffloadError` for a threshold below 1. The second of the paper's five numerical examples:

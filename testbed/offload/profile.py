@@ -17,12 +17,12 @@ from testbed.errors import OffloadError
 from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
-from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
+from testbed.offload.policy import CANDIDATES, MIN_SPEEDUP, Candidate, Decision, Metrics, decide
+from testbed.offload.serialisation import copy_step
 from testbed.offload.stages import Pipeline, count_elements, keep_generators, set_allocator
 from testbed.offload.store import Profile, load_profile, make_key, save_profile
-from testbed.offload.travel import copy_step
 
-MODEL, LOCAL = "model", "local"
+MODEL_STEP, LOCAL_UNITS = "model", "local"
 MIN_CPU_S = 1e-9
 
 
@@ -43,7 +43,7 @@ class Settings:
     rounds: int = 3
     warm_up: int = 3
     """Batches before each round that are not measured."""
-    threshold: float = THRESHOLD
+    threshold: float = MIN_SPEEDUP
     """Smallest speed-up for which to offload."""
     epochs: int = 10
     """Epochs of the training, to relate the profiling time to its length."""
@@ -110,10 +110,10 @@ def profile_loader(
     bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
     with keep_generators(), _keep_gpu_generators():
         profile = bench.profile()
-    spent = time.perf_counter() - start
+    duration_s = time.perf_counter() - start
     training_s = settings.epochs * count / profile.rate_after
-    share = spent / (spent + training_s) if count else 0.0  # the length of a stream is unknown
-    profile = replace(profile, profiling_s=spent, profiling_share=share, key=key, jobs=jobs)
+    share = duration_s / (duration_s + training_s) if count else 0.0  # the length of a stream is unknown
+    profile = replace(profile, profiling_s=duration_s, profiling_share=share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.as_json(), key)
     return profile
@@ -123,12 +123,12 @@ def profile_loader(
 def _keep_gpu_generators() -> Iterator[None]:
     """Restore the states of the GPU generators after the block."""
     torch: Any = sys.modules.get("torch")
-    is_used = torch is not None and torch.cuda.is_initialized()
-    states = torch.cuda.get_rng_state_all() if is_used else []
+    is_cuda_used = torch is not None and torch.cuda.is_initialized()
+    states = torch.cuda.get_rng_state_all() if is_cuda_used else []
     try:
         yield
     finally:
-        if is_used:
+        if is_cuda_used:
             torch.cuda.set_rng_state_all(states)
 
 
@@ -154,33 +154,33 @@ class Bench:
         if self.sides.runner.pipeline.transform is None and names:
             names.remove("p1")
         trials = self.measure(
-            {MODEL: None, LOCAL: Rule()}
+            {MODEL_STEP: None, LOCAL_UNITS: Rule()}
             | {name: replace(self.rule, candidate=name, ratio=1.0) for name in names}
         )
-        model_s = trials[MODEL].cpu_s  # the step's own time, which is not part of the pipeline
+        model_s = trials[MODEL_STEP].cpu_s  # the step's own time, which is not part of the pipeline
         metrics = Metrics(
-            gthp=trials[MODEL].rate,
-            lthp=trials[LOCAL].rate,
-            pcycle=max(trials[LOCAL].cpu_s - model_s, MIN_CPU_S),
+            gthp=trials[MODEL_STEP].rate,
+            lthp=trials[LOCAL_UNITS].rate,
+            pcycle=max(trials[LOCAL_UNITS].cpu_s - model_s, MIN_CPU_S),
             candidates={
                 name: Candidate(trials[name].rate, max(trials[name].cpu_s - model_s, 0.0)) for name in names
             },
             workers=self.sides.remote.slots if self.sides.remote else 1,
         )
         decision = decide(metrics, self.settings.threshold)
-        local_trial, chosen_trial = trials[LOCAL], trials[LOCAL]
+        local_trial, chosen_trial = trials[LOCAL_UNITS], trials[LOCAL_UNITS]
         if decision.candidate is not None:
             rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
-            trials = self.measure({LOCAL: Rule(), decision.candidate: rule})
+            trials = self.measure({LOCAL_UNITS: Rule(), decision.candidate: rule})
             chosen_trial = trials[decision.candidate]
-            if chosen_trial.rate < trials[LOCAL].rate:
+            if chosen_trial.rate < trials[LOCAL_UNITS].rate:
                 # The estimate was wrong, which only a measurement shows.
                 reason = (
                     f"measured, {decision.candidate} at ratio {decision.ratio:.2f} delivers {chosen_trial.rate:.4g} "
-                    f"and the trainer alone {trials[LOCAL].rate:.4g}: no offload"
+                    f"and the trainer alone {trials[LOCAL_UNITS].rate:.4g}: no offload"
                 )
                 decision = Decision(None, 0.0, 0, (*decision.reasons, reason))
-                chosen_trial = trials[LOCAL]
+                chosen_trial = trials[LOCAL_UNITS]
         return Profile(metrics, decision, local_trial.stall, chosen_trial.stall, chosen_trial.rate, 0.0, 0.0)
 
     def measure(self, variants: dict[str, Rule | None]) -> dict[str, Trial]:

@@ -10,7 +10,7 @@ from lightbed.output_file import save_figure, write_output
 from testbed.offload.policy import CANDIDATES
 from testbed.offload.store import Profile
 
-_PAGE = """<!doctype html>
+_PAGE_TEMPLATE = """<!doctype html>
 <meta charset="utf-8"><title>Offloading: {name}</title>
 <style>body{{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto}}td,th{{padding:.2em 1em;text-align:right}}</style>
 <h1>Offloading: {name}</h1>
@@ -32,7 +32,7 @@ def write_report(folder: Path, profile: Profile, name: str, *, is_simulated: boo
     draw_rates(folder / "rates.png", profile, is_simulated=is_simulated)
     decision = profile.decision
     head = f"{decision.candidate} at ratio {decision.ratio:.2f}" if decision.candidate else "No offload."
-    page = _PAGE.format(
+    page = _PAGE_TEMPLATE.format(
         name=html.escape(name),
         head=head + (" SIMULATED: the model's step is a timed wait." if is_simulated else ""),
         lthp=profile.metrics.lthp,

@@ -23,8 +23,8 @@ from testbed.offload.profile import Narrator, Settings
 from testbed.offload.store import Profile
 from testbed.offload.workloads import WORKLOADS, load_workload
 
-MODULE = "offload_script"
-NAMES = ("dataset", "step", "transform", "collate", "batch_size", "seed")
+SCRIPT_MODULE = "offload_script"
+SCRIPT_NAMES = ("dataset", "step", "transform", "collate", "batch_size", "seed")
 DEFAULT_BATCH = 32
 
 
@@ -52,17 +52,19 @@ def load_script(name: str) -> Script:
             f"no script {name}: give a Python file with `dataset` and `step`, or one of "
             f"{', '.join(WORKLOADS)}"
         )
-    spec = importlib.util.spec_from_file_location(MODULE, path)
+    spec = importlib.util.spec_from_file_location(SCRIPT_MODULE, path)
     if spec is None or spec.loader is None:
         raise OffloadError(f"{name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
+    sys.modules[SCRIPT_MODULE] = module
     spec.loader.exec_module(module)
     return _make_script(name, module)
 
 
 def _make_script(name: str, module: ModuleType) -> Script:
-    values = {attribute: getattr(module, attribute) for attribute in NAMES if hasattr(module, attribute)}
+    values = {
+        attribute: getattr(module, attribute) for attribute in SCRIPT_NAMES if hasattr(module, attribute)
+    }
     missing_names = [required_name for required_name in ("dataset", "step") if required_name not in values]
     if missing_names:
         raise OffloadError(

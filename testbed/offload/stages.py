@@ -18,7 +18,7 @@ from typing import Any
 
 DRAWS_MODULE = "lightbed_offload_draws"
 MMAP_THRESHOLD_BYTES = 32 << 20
-TENSOR = "tensor of torch, as an array of numpy"
+TENSOR_TAG = "tensor of torch, as an array of numpy"
 """Tag of an array that was a tensor. It is a string, because a class would be sent by value with every result."""
 
 TRIM_THRESHOLD_BYTES = 256 << 20
@@ -141,7 +141,7 @@ def keep_generators() -> Iterator[None]:
             torch.set_rng_state(torch_state)
 
 
-def use_spare_generator() -> None:
+def use_spare_rng() -> None:
     """Make the current thread always draw from the spare generator. Call it in threads of libraries."""
     _divert_draws().spare_threads.add(threading.get_ident())
 
@@ -159,7 +159,7 @@ def _divert_draws() -> Any:
     draws.owner, draws.spare_threads = None, set()
     generator, spare = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
 
-    def is_other() -> bool:
+    def is_other_thread() -> bool:
         thread = threading.get_ident()
         return thread in draws.spare_threads or draws.owner not in {None, thread}
 
@@ -167,7 +167,7 @@ def _divert_draws() -> Any:
         method, spare_method = getattr(generator, name), getattr(spare, name)
 
         def draw(*arguments: Any) -> Any:
-            return spare_method(*arguments) if is_other() else method(*arguments)
+            return spare_method(*arguments) if is_other_thread() else method(*arguments)
 
         draw.__module__, draw.__name__, draw.__qualname__ = "random", name, name
         setattr(generator, name, draw)
@@ -183,13 +183,13 @@ def to_wire(value: Any) -> Any:
     """Replace the tensors in a value by numpy arrays, because Dask sends their buffers without a copy."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor) and value.dtype is not torch.bfloat16:
-        return TENSOR, value.detach().cpu().numpy()
+        return TENSOR_TAG, value.detach().cpu().numpy()
     return _map_items(value, to_wire)
 
 
 def from_wire(value: Any) -> Any:
     """Invert `to_wire`."""
-    if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR:
+    if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR_TAG:
         import torch
 
         array = value[1]

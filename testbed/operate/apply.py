@@ -36,7 +36,7 @@ from testbed.lab.hosts.kernel_state import KernelState, plan_state, read_kernels
 from testbed.lab.model import Lab
 from testbed.leases.model import find_parts
 from testbed.log_context import about, logger
-from testbed.operate.engine.consent import EmergencyStop, SendCheck, is_interrupted
+from testbed.operate.engine.consent import CheckSending, EmergencyStop, is_interrupted
 from testbed.operate.engine.planned import ROUTES, PlannedStep, render_goal
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
@@ -139,12 +139,12 @@ def _execute(
         raise
 
 
-def _check_complete(lab: Lab, result: ApplyResult, consent: SendCheck) -> None:
+def _check_complete(lab: Lab, result: ApplyResult, check_consent: CheckSending) -> None:
     if all(report.complete for report in result.reports.values()):
         return
     if is_interrupted():
         raise Interrupted(_describe_stop(result.reports))
-    consent()
+    check_consent()
     raise ApplyFailed(_describe_outcomes(lab, result.reports), result=result)
 
 
@@ -174,25 +174,25 @@ def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iter
         yield
 
 
-def _call_each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
-    """Call `work` for all switches in parallel."""
-    return call_each({part.switch: part for part in plan.switches}, work)
+def _call_each(plan: LabPlan, execute: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
+    """Call `execute` for all switches in parallel."""
+    return call_each({part.switch: part for part in plan.switches}, execute)
 
 
-def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
-    """Call `work` for every item in its own thread and return the results by name.
+def call_each(items: Mapping[str, Item], execute: Callable[[Item], Result]) -> dict[str, Result]:
+    """Call `execute` for every item in its own thread and return the results by name.
 
     Once all threads have ended, raises the first error in the order of `items`. A second Ctrl-C does not wait for the
     threads. A single item is processed in the caller's thread.
     """
     if len(items) == 1:
-        return {name: work(item) for name, item in items.items()}
+        return {name: execute(item) for name, item in items.items()}
     results: dict[str, Result] = {}
     errors: dict[str, BaseException] = {}
 
     def run(name: str, item: Item) -> None:
         try:
-            results[name] = work(item)
+            results[name] = execute(item)
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors[name] = error
 
@@ -237,7 +237,7 @@ class _Work:
 
     journal: Journal
     operation: str
-    consent: SendCheck
+    consent: CheckSending
     fence: Fence
     on_step_done: Callable[[str], object]
     first_ordinals: dict[str, int] = field(default_factory=dict)
@@ -252,7 +252,7 @@ class _Work:
             for ordinal, step in enumerate(part.steps, self.first_ordinals[part.switch]):
                 planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
-        self.journal.begin(self.operation, planned_steps, render_goal(goal))
+        self.journal.store_plan(self.operation, planned_steps, render_goal(goal))
 
 
 def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
@@ -387,7 +387,7 @@ def _settle_hosts(
     states = _read_states(lab, fleet)
     outcomes = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
     open_states = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
-    for row in journal.history(operation):
+    for row in journal.read_steps(operation):
         if row["change"] == ROUTES and row["switch"] in outcomes and row["state"] in open_states:
             journal.steps.close(operation, {(row["switch"], row["ordinal"]): outcomes[row["switch"]]})
     return {name: part for name, part in parts.items() if outcomes[name][0] is not Status.DONE}

@@ -1,7 +1,7 @@
 """Attachment of a NIC of a host to a port of a board: two circuits, their light, and the host's route to the board.
 
-The plan treats a board as a host with one NIC for each port. The shard of an attachment contains only one NIC and one
-port, so that the plan changes only their four switch ports and the circuits there.
+The plan treats a board as a host with one NIC for each port. It is made for a part of the lab with only the NIC and the
+port of the attachment, so that it changes only their four switch ports and the circuits there.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from testbed.operate.plan import find_port_owners, label_pair, plan_lab, select_
 if TYPE_CHECKING:
     from testbed.operate.session import LabSession
 
-Note = Callable[[str], None]
-_HOST, _BOARD = Nic(0, 0), Nic(1, 0)
-_WIRING = Wiring(2, 1, simplex=False, links=(Link(_HOST, _BOARD), Link(_BOARD, _HOST)))
+AddNote = Callable[[str], None]
+_HOST_NIC, _BOARD_NIC = Nic(0, 0), Nic(1, 0)
+_WIRING = Wiring(2, 1, simplex=False, links=(Link(_HOST_NIC, _BOARD_NIC), Link(_BOARD_NIC, _HOST_NIC)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ class AttachReport:
     dark_s: float
 
 
-def attach(session: LabSession, attachment: Attachment, note: Note = lambda _text: None) -> AttachReport:
+def attach(
+    session: LabSession, attachment: Attachment, add_note: AddNote = lambda _text: None
+) -> AttachReport:
     """Patch a NIC to a port of a board, check the light, and give the host its route to the board's address.
 
     Circuits that occupy the four ports are removed. A later `testbed apply` of a topology that needs the NIC restores
@@ -72,11 +74,11 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
     """
     from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
-    lab, journal = session.lab, session.writable
-    shard = shard_of_attachment(lab, attachment)
+    lab, journal = session.lab, session.writable_journal
+    attachment_lab = make_attachment_lab(lab, attachment)
     port = lab.board_port(attachment.board, attachment.port)
     check_none_pending(journal.directory, lab.name)
-    plan = plan_lab(shard, _WIRING, session.switches, take_over=True)
+    plan = plan_lab(attachment_lab, _WIRING, session.switches, take_over=True)
     to_board, to_host = plan.circuits
     owners = find_port_owners(lab)
     replaced = tuple(
@@ -84,27 +86,27 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
-    note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
-    parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
-    parts |= find_plan_parts(shard, plan)
+    add_note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
+    leased_parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
+    leased_parts |= find_plan_parts(attachment_lab, plan)
     with (
-        hold_fence(journal.database, lab.name, parts),
+        hold_fence(journal.database, lab.name, leased_parts),
         session.operation("attach", attachment.labels[0]) as operation,
     ):
         start = time.monotonic()
-        apply_result = session.apply(plan, lab=shard)
-        _check_light(session, shard, plan.circuits)
+        apply_result = session.apply(plan, lab=attachment_lab)
+        _check_light(session, attachment_lab, plan.circuits)
         dark_s = time.monotonic() - start if plan.has_changes else 0.0
-        journal.note(operation, stage="routes")
+        journal.update_operation(operation, stage="routes")
         if session.fleet is not None:
-            link = BoardLink(shard.hosts[0], shard.nic(_HOST), attachment.board, port)
+            link = BoardLink(attachment_lab.hosts[0], attachment_lab.nic(_HOST_NIC), attachment.board, port)
             set_board_routes(session.fleet, lab.link.mtu, (link,))
-        journal.prove(operation, is_proven=True)
-    note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
+        journal.record_proof(operation, is_proven=True)
+    add_note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
     return AttachReport((to_board, to_host), replaced, apply_result, dark_s)
 
 
-def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
+def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:
     """Return the lab with the NIC as node 0 and the board's port as node 1, and all other NICs and ports as `others`.
 
     Raises `TopologyError` for names that the lab does not have.
@@ -149,8 +151,8 @@ def _make_board_host(board: LabBoard, template: LabHost, *, omitted_port: str) -
     return LabHost(board.name, template.management, address, nics, "")
 
 
-def _check_light(session: LabSession, shard: Lab, circuits: tuple[Circuit, ...]) -> None:
+def _check_light(session: LabSession, attachment_lab: Lab, circuits: tuple[Circuit, ...]) -> None:
     """Raise `VerifyFailed` unless the switches hold both circuits and, where they measure it, have light on them."""
-    findings = judge_circuits(shard, circuits, read_light(circuits, session.switches))
+    findings = judge_circuits(attachment_lab, circuits, read_light(circuits, session.switches))
     if findings:
         raise VerifyFailed("; ".join(f"{finding.subject}: {finding.detail}" for finding in findings))

@@ -67,22 +67,24 @@ def find_board_links(lab: Lab, circuits_by_switch: Mapping[str, CrossConnects]) 
     return tuple(links)
 
 
-def find_free_links(links: Iterable[BoardLink], used: Collection[tuple[str, int]]) -> tuple[BoardLink, ...]:
-    """Return the links whose NICs a topology leaves free. `used` holds the switch ports of the topology's circuits."""
+def find_free_links(
+    links: Iterable[BoardLink], used_ports: Collection[tuple[str, int]]
+) -> tuple[BoardLink, ...]:
+    """Return the links whose NICs a topology leaves free. `used_ports` are the ports of its circuits."""
     return tuple(
         link
         for link in links
-        if not {(end.switch, end.port) for end in (link.nic.transmit, link.nic.receive)} & set(used)
+        if not {(end.switch, end.port) for end in (link.nic.transmit, link.nic.receive)} & set(used_ports)
     )
 
 
 def find_free_circuits(
-    lab: Lab, circuits_by_switch: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
+    lab: Lab, circuits_by_switch: Mapping[str, CrossConnects], used_ports: Collection[tuple[str, int]]
 ) -> frozenset[tuple[str, int, int]]:
     """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
     return frozenset(
         pair
-        for link in find_free_links(find_board_links(lab, circuits_by_switch), used)
+        for link in find_free_links(find_board_links(lab, circuits_by_switch), used_ports)
         for pair in link.pairs
     )
 

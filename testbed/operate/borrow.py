@@ -21,7 +21,7 @@ from testbed.leases.listing import read_leases, read_maintenance
 from testbed.leases.model import Lease, find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.design import build_intent_design
-from testbed.operate.engine.planned import now, parse_circuits, render_circuits, render_goal
+from testbed.operate.engine.planned import format_now, parse_circuits, render_circuits, render_goal
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.light import find_held_circuits
@@ -29,11 +29,11 @@ from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import find_scope
 from testbed.operate.recovery.records import load_operations
 from testbed.operate.session import Change, LabSession, open_lab
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
-POLL_S = (0.5, 5.0)
+POLL_PAUSES_S = (0.5, 5.0)
 """First and longest pause between two reads of the switches and leases, in seconds."""
-_APPLIED = frozenset({"applied", "verified"})
+_APPLIED_STATUSES = frozenset({"applied", "verified"})
 OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
 """Function that opens a lab, or a shard of it, for changes under the borrower's lease."""
 
@@ -52,7 +52,7 @@ class HostNeeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class HostCandidates:
     """Hosts of a running lab, with NICs, faults and GPUs of each.
 
     Circuits join the hosts of a group, so only whole `groups` can be changed without taking light from other hosts.
@@ -160,13 +160,13 @@ class HostRequest:
         deadline = time.monotonic() + self.wait_s
         request: Lease | None = None
         chosen_hosts: tuple[str, ...] = ()
-        pause_s = POLL_S[0]
+        pause_s = POLL_PAUSES_S[0]
         try:
             while True:
                 candidates = self._read_candidates()
-                lack = candidates.explain_lack(self.needs)
-                if lack:
-                    raise LeaseImpossible(f"lab '{self.lab.name}': {lack}")
+                lack_text = candidates.explain_lack(self.needs)
+                if lack_text:
+                    raise LeaseImpossible(f"lab '{self.lab.name}': {lack_text}")
                 self._check_maintenance()
                 preferred_hosts = (
                     candidates.choose(self.needs, self._find_held_hosts(request)) or chosen_hosts
@@ -191,7 +191,7 @@ class HostRequest:
                 if is_new:
                     on_wait(", ".join(chosen_hosts))
                 time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
-                pause_s = min(1.5 * pause_s, POLL_S[1])
+                pause_s = min(1.5 * pause_s, POLL_PAUSES_S[1])
         finally:
             if request is not None:
                 with suppress(LeaseDenied):
@@ -224,7 +224,7 @@ class HostRequest:
             if not parts.isdisjoint(find_parts(self.lab, [f"host:{host.name}"]))
         )
 
-    def _read_candidates(self) -> Candidates:
+    def _read_candidates(self) -> HostCandidates:
         """Read the switches, the last checks and, if needed, the GPUs. Raises what drivers raise."""
         lab = self.lab
         with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
@@ -235,7 +235,7 @@ class HostRequest:
             (names[circuit.link.source.node], names[circuit.link.target.node])
             for circuit in find_held_circuits(lab, snapshots)
         ]
-        return Candidates(
+        return HostCandidates(
             groups=join_hosts(names, pairs),
             nics={host.name: len(host.nics) for host in lab.hosts},
             faults=self._read_faults(),
@@ -276,11 +276,15 @@ class LabState:
     @classmethod
     def read(cls, session: LabSession) -> LabState:
         """Return the state of the hosts of a session. Raises what drivers raise, and `JournalError`."""
-        lab, runs_dir = session.lab, session.writable.directory
+        lab, runs_dir = session.lab, session.writable_journal.directory
         circuits_by_switch = {name: switch.read().connections for name, switch in session.switches.items()}
         names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
-        epochs = (intent for intent in intents if names.issuperset(intent.hosts) and intent.state in _APPLIED)
+        epochs = (
+            intent
+            for intent in intents
+            if names.issuperset(intent.hosts) and intent.state in _APPLIED_STATUSES
+        )
         return cls(
             {name: _select_in_scope(lab, name, circuits) for name, circuits in circuits_by_switch.items()},
             tuple(epochs),
@@ -321,7 +325,8 @@ class LabState:
             with session.operation("trial", reason, goal=goal):
                 session.apply(plan)
         in_force = {
-            intent.epoch for intent in select_in_force(load_intents(session.writable.directory, lab.name))
+            intent.epoch
+            for intent in select_in_force(load_intents(session.writable_journal.directory, lab.name))
         }
         for intent in reversed(self.epochs):
             if (intent.epoch in in_force) == bool(owner):
@@ -336,7 +341,9 @@ def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -
         if session.unreachable:
             problem = "; ".join(f"{name}: {reason}" for name, reason in session.unreachable.items())
             raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {problem}")
-        result = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
+        result = session.carry_out(
+            design, session.plan(design), topology_source=intent.topology_source, change=change
+        )
     if intent.state == "verified" and not result.verified.ok:
         details = "; ".join(finding.detail for finding in result.verified.findings)
         raise VerifyFailed(
@@ -349,17 +356,19 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
 
     A read decides the open steps of switches. Open steps of hosts count as unknown.
     """
-    journal, lab = session.writable, session.lab
+    journal, lab = session.writable_journal, session.lab
     with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
     for record in load_operations(journal.directory, lab.name):
         if record.row["owner"] != owner or record.state in ("running", "done") or record.id in with_epoch:
             continue
         for switch in session.switches.values():
             journal.settle(lab.name, switch.address, switch.read())
-        journal.steps.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
+        journal.steps.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
         journal.steps.give_up(record.id, reason)
         if record.state == "killed":
-            journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
+            journal.update_operation(
+                record.id, state="failed", finished=format_now(), reason=f"killed; undone: {reason}"
+            )
 
 
 def _select_in_scope(lab: Lab, switch: str, circuits: CrossConnects) -> CrossConnects:

@@ -117,7 +117,7 @@ def _find_differences(planned_state: ObservedState, current_state: ObservedState
                 )
 
 
-FORMAT = "lightbed change 1"
+FORMAT_NAME = "lightbed change 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def check_expected(revision: str, current_state: ObservedState) -> None:
 def change_document(
     lab: Lab,
     design: Design,
-    stated: TopologySource,
+    topology_source: TopologySource,
     plan: LabPlan,
     observed: ObservedState,
     *,
@@ -169,11 +169,11 @@ def change_document(
         "name": design.name,
         "topology": json.loads(render_topology(design.topology, design.wiring, lab)),
         "hosts": [host.name for host in lab.hosts],
-        "words": stated.words,
-        "plan_text": stated.plan_text,
-        "repairs": stated.repairs,
+        "words": topology_source.words,
+        "plan_text": topology_source.plan_text,
+        "repairs": topology_source.repairs,
     }
-    document = {"format": FORMAT, "intent": intent, "take_over": take_over}
+    document = {"format": FORMAT_NAME, "intent": intent, "take_over": take_over}
     return document | {
         "observed": observed.json(),
         "fingerprint": observed.fingerprint,
@@ -191,11 +191,11 @@ def read_change(path: str | Path) -> ChangeFile:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_AGAIN}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise PlanFileError(f"{path} is not a change file of this release ({FORMAT!r}); {_AGAIN}")
+        raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_REMAKE_HINT}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT_NAME:
+        raise PlanFileError(f"{path} is not a change file of this release ({FORMAT_NAME!r}); {_REMAKE_HINT}")
     if document.pop("digest", None) != _compute_digest(document):
-        raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
+        raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_REMAKE_HINT}")
     observed = parse_observed_state(document["observed"])
     row = document["intent"]
     row |= {"topology": json.dumps(row["topology"]), "hosts": json.dumps(row["hosts"])}
@@ -204,7 +204,7 @@ def read_change(path: str | Path) -> ChangeFile:
     return ChangeFile(Path(path), parse_intent(row), observed, document["steps"], document["take_over"])
 
 
-_AGAIN = "make it again with `testbed plan LAB --out FILE`"
+_REMAKE_HINT = "make it again with `testbed plan LAB --out FILE`"
 
 
 def _render_steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:

@@ -34,7 +34,7 @@ class DesignChoice:
 
     lab: Lab
     design: Design
-    stated: TopologySource
+    topology_source: TopologySource
     intent: Intent | None = None
     stored: Intent | None = None
     parallel_intents: tuple[Intent, ...] = ()
@@ -47,24 +47,27 @@ class DesignChoice:
         return self.intent is not None and self.intent.revision != self.lab.revision
 
     @property
-    def is_another(self) -> bool:
+    def is_other_topology(self) -> bool:
         """True if the chosen topology is not the stored topology and not the topology that the stored one repairs."""
         if self.stored is None:
             return False
-        return self.intent is None or self.intent.epoch not in (self.stored.epoch, self.stored.stated.repairs)
+        return self.intent is None or self.intent.epoch not in (
+            self.stored.epoch,
+            self.stored.topology_source.repairs,
+        )
 
-    def with_apply_command(self, text: str) -> str:
+    def append_apply_command(self, text: str) -> str:
         """Return the text with each bare `testbed apply` replaced by the command that applies this design."""
-        words = f"--epoch {self.intent.epoch}" if self.intent else self.stated.words
+        words = f"--epoch {self.intent.epoch}" if self.intent else self.topology_source.words
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
 
-    def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
+    def make_findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
         """Return findings for JSON documents. An advised `testbed apply` names this design."""
         return [
             finding.as_json()
             | {
-                "detail": self.with_apply_command(finding.detail),
-                "hint": self.with_apply_command(finding.hint),
+                "detail": self.append_apply_command(finding.detail),
+                "hint": self.append_apply_command(finding.hint),
             }
             for finding in findings
         ]
@@ -86,21 +89,23 @@ class DesignChoice:
     def heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
         options = (
-            f"named: {self.stated.words}" if self.stated.words else "nothing stored or named: the default"
+            f"named: {self.topology_source.words}"
+            if self.topology_source.words
+            else "nothing stored or named: the default"
         )
         topology = self.intent.describe() if self.intent else options
-        if self.stored and self.is_another:
+        if self.stored and self.is_other_topology:
             return f"{topology}; NOT WHAT IS STORED, {self.stored.describe()}"
         return topology
 
     def lines(self) -> list[str]:
         """Return warnings about the chosen design, one per line."""
         lines = [self.note] if self.note else []
-        if self.stated.plan_text is not None and '"routes"' not in self.stated.plan_text:
+        if self.topology_source.plan_text is not None and '"routes"' not in self.topology_source.plan_text:
             lines.append(
                 "the plan has no routes: they are computed now; `testbed optimise` writes plans with routes"
             )
-        if self.is_another:
+        if self.is_other_topology:
             lines.append(
                 "the lab is compared with the named topology, not with the stored one: a difference may be a "
                 "circuit of the stored topology instead of a faulty fibre"
@@ -130,13 +135,13 @@ class DesignChoice:
 
     def plan(self) -> Plan | None:
         """Return the plan file of the design, or None if the design comes from options or the default."""
-        if self.stated.plan_text is None:
+        if self.topology_source.plan_text is None:
             return None
         import json
 
         from testbed.design.plans.file import parse_plan
 
-        return parse_plan(json.loads(self.stated.plan_text), self.stated.words)
+        return parse_plan(json.loads(self.topology_source.plan_text), self.topology_source.words)
 
 
 def choose_design(
@@ -158,8 +163,8 @@ def choose_design(
         note = str(error)
     intent = _find_stored(lab, named, stored, runs_dir)
     if intent is not None:
-        if before_repair and intent.stated.repairs is not None:
-            intent = _find_epoch(lab, intent.stated.repairs, stored, runs_dir)
+        if before_repair and intent.topology_source.repairs is not None:
+            intent = _find_epoch(lab, intent.topology_source.repairs, stored, runs_dir)
         job_lab, design = build_intent_design(lab, intent)
         parallel_intents = tuple(
             other_intent
@@ -170,24 +175,24 @@ def choose_design(
         return DesignChoice(
             job_lab,
             design,
-            intent.stated,
+            intent.topology_source,
             intent,
             _find_current(stored, job_lab),
             parallel_intents,
             unfinished=unfinished,
         )
-    job_lab, design, stated = state_design(lab, named)
+    job_lab, design, topology_source = state_design(lab, named)
     if not (named.has_topology or note):
         hosts_text = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
         note = f"no topology of {hosts_text}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current = _find_current(stored, job_lab)
-    repaired_epoch = current.stated.repairs if current else None
+    repaired_epoch = current.topology_source.repairs if current else None
     candidates = [
         candidate for candidate in stored if candidate is current or candidate.epoch == repaired_epoch
     ]
     match = next((candidate for candidate in candidates if _is_same(candidate, job_lab, design)), None)
     return DesignChoice(
-        job_lab, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
+        job_lab, design, topology_source, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
     )
 
 
@@ -206,8 +211,8 @@ def choose_apply_design(lab_file: Path, named: NamedTopology, runs_dir: Path) ->
     lab = find_running(load_lab(lab_file))
     load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
     if named.epoch is None and named.has_topology:
-        job_lab, design, stated = state_design(lab, named)
-        return DesignChoice(job_lab, design, stated)
+        job_lab, design, topology_source = state_design(lab, named)
+        return DesignChoice(job_lab, design, topology_source)
     return choose_design(lab, named, runs_dir)
 
 

@@ -194,9 +194,9 @@ def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, s
             )
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
         later_intents = [
-            intent_later
-            for intent_later in states.values()
-            if intent_later.epoch > latest.epoch and intent_later.state == "verified"
+            later_states
+            for later_states in states.values()
+            if later_states.epoch > latest.epoch and later_states.state == "verified"
         ]
         if latest.state == "failed" and not later_intents:
             problem = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"

@@ -129,15 +129,15 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
 
     After a repair, they are computed again for the plan's workload on the remaining topology.
     """
-    if intent.stated.plan_text is None:
+    if intent.topology_source.plan_text is None:
         return None
     import json
 
     from testbed.design.evaluation.job import find_routes_for, make_plan_routes
     from testbed.design.plans.file import parse_plan
 
-    plan = parse_plan(json.loads(intent.stated.plan_text), intent.stated.words)
-    if intent.stated.repairs is not None:
+    plan = parse_plan(json.loads(intent.topology_source.plan_text), intent.topology_source.words)
+    if intent.topology_source.repairs is not None:
         return find_routes_for(plan, intent.topology)
     routes = make_plan_routes(plan)
     return routes if routes and routes.topology.edges == intent.topology.edges else None

@@ -19,7 +19,7 @@ from testbed.leases.choice import get_selected_lease
 from testbed.leases.listing import read_leases
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.storage.address import get_database_address
-from testbed.storage.looking import explain_unreadable, is_database_error, read_rows
+from testbed.storage.reading import explain_unreadable, is_database_error, read_rows
 
 _SWITCH_ADDRESSES = (
     "select distinct o.lab, s.switch, s.address from steps s join operations o on o.id = s.operation "

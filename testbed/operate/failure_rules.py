@@ -23,7 +23,7 @@ from testbed.errors import TopologyError
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.light import Loss
 
-MAX_MIGRATED = 8
+MAX_MIGRATED_GPUS = 8
 """Largest number of GPUs of a host whose work moves as a whole, as in a DGX. The paper only says "small"."""
 
 Action = Literal["detour", "wait", "move", "migrate", "add_switch"]
@@ -131,7 +131,7 @@ def advise_on_failures(
     linked_nics = {nic for link in wiring.links for nic in link}
     failed = {gpu for gpu in failed if not _find_nics(lab, gpu).isdisjoint(linked_nics)}
     hosts_lost = {lab.hosts[gpu.node].name for gpu in failed} | set(unreachable)
-    targets = _Targets(
+    targets = _IdleHosts(
         lab, [host for host in _list_idle_hosts(lab, wiring, snapshots) if host.name not in hosts_lost]
     )
     yield from _advise_on_fibres(lab, [loss for loss in losses if loss.fibre != "gpu"])
@@ -143,12 +143,12 @@ def advise_on_failures(
             labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
             text = f"{host.name} is off: {targets.describe_move(host)}; the rails keep their circuits"
             yield _make_advice(2, host.name, labels, "migrate", targets.choose(host), text)
-    spares = _find_spares(lab, linked_nics, failed, links)
-    advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), targets) for gpu in sorted(failed)]
+    spare_by_gpu = _find_spares(lab, linked_nics, failed, links)
+    advice = [_advise_on_gpu(lab, gpu, spare_by_gpu.get(gpu), targets) for gpu in sorted(failed)]
     yield from sorted(advice, key=lambda item: item.rule)
 
 
-class _Targets:
+class _IdleHosts:
     """Idle hosts to which the work of other hosts can move. Each is used once."""
 
     def __init__(self, lab: Lab, idle_hosts: Iterable[LabHost]) -> None:
@@ -206,14 +206,14 @@ def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
     return _make_advice(1, name, labels, "wait", "", text)
 
 
-def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _Targets) -> FailureAdvice:
+def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _IdleHosts) -> FailureAdvice:
     label, host = label_gpu(lab, gpu), lab.hosts[gpu.node]
     if spare is not None:
         nic_labels = [lab.nic_label(Nic(gpu.node, index)) for index in host.nics_beside(spare.number)]
         name = label_gpu(lab, spare)
         text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(nic_labels)}"
         return _make_advice(3, label, (label,), "move", name, text)
-    if count_gpus(host) <= MAX_MIGRATED:
+    if count_gpus(host) <= MAX_MIGRATED_GPUS:
         text = f"{label} has failed and no other GPU of {host.name} can take its place: {targets.describe_move(host)}"
         return _make_advice(4, label, (label,), "migrate", targets.choose(host), text)
     gpus = count_noun(count_gpus(host), "GPU")
@@ -245,16 +245,16 @@ def _find_spares(
     Without `links`, any idle GPU of the host counts, because a repair could use it.
     """
     new_nics = None if links is None else {nic for link in links for nic in link}
-    spares: dict[Gpu, Gpu] = {}
+    spare_by_gpu: dict[Gpu, Gpu] = {}
     for gpu in sorted(failed):
         for number in range(count_gpus(lab.hosts[gpu.node])):
             spare = Gpu(gpu.node, number)
             nics = _find_nics(lab, spare)
             is_idle = nics.isdisjoint(linked_nics) and (new_nics is None or not nics.isdisjoint(new_nics))
-            if is_idle and spare not in failed and spare not in spares.values():
-                spares[gpu] = spare
+            if is_idle and spare not in failed and spare not in spare_by_gpu.values():
+                spare_by_gpu[gpu] = spare
                 break
-    return spares
+    return spare_by_gpu
 
 
 def _find_nics(lab: Lab, gpu: Gpu) -> frozenset[Nic]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from testbed.operate.drift import report as drift
 from testbed.operate.light import EXCESS_LOSS, EXTRA_CIRCUIT, MISSING_CIRCUIT, NO_LIGHT
 from testbed.operate.model import FindingKind
-from testbed.operate.probe_findings import FOREIGN, NO_CARRIER, NOT_HEARD, SWAPPED
+from testbed.operate.probe_findings import FOREIGN_FRAMES, NO_CARRIER, NOT_HEARD, SWAPPED_CABLES
 from testbed.operate.proof import board_findings, host_findings, reach_findings
 from testbed.operate.proof.effects import UNFINISHED
-from testbed.operate.proof.judge import CHANGING, HOST_OFF, NOT_PROBED, SWITCH_OFF
+from testbed.operate.proof.judge import HOST_OFF, NOT_PROBED, SWITCH_OFF, UNDER_CHANGE
 from testbed.operate.proof.receivers import DARK_CABLE, NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
 
-_DEVICES = (SWITCH_OFF, HOST_OFF, NOT_PROBED, CHANGING, UNFINISHED)
-_CIRCUITS = (MISSING_CIRCUIT, EXTRA_CIRCUIT)
-_LIGHT = (
+_DEVICES = (SWITCH_OFF, HOST_OFF, NOT_PROBED, UNDER_CHANGE, UNFINISHED)
+_CIRCUIT_KINDS = (MISSING_CIRCUIT, EXTRA_CIRCUIT)
+_LIGHT_KINDS = (
     NO_LIGHT,
     EXCESS_LOSS,
     drift.SUDDEN_LOSS,
@@ -26,14 +26,14 @@ _LIGHT = (
     NO_CARRIER,
     DARK_CABLE,
 )
-_FIBRES = (SWAPPED, NOT_HEARD, FOREIGN)
+_FIBRES = (SWAPPED_CABLES, NOT_HEARD, FOREIGN_FRAMES)
 
 KINDS: dict[str, FindingKind] = {
     kind.name: kind
     for kinds in (
         _DEVICES,
-        _CIRCUITS,
-        _LIGHT,
+        _CIRCUIT_KINDS,
+        _LIGHT_KINDS,
         _FIBRES,
         host_findings.KINDS,
         board_findings.KINDS,

@@ -22,8 +22,8 @@ from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.errors import IntentError, JournalError
 from testbed.lab.model import Lab
 from testbed.storage.address import get_database_address
-from testbed.storage.looking import explain_unreadable, find_hint, is_database_error, read_rows
 from testbed.storage.owner import get_current_process, is_running
+from testbed.storage.reading import explain_unreadable, find_hint, is_database_error, read_rows
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
@@ -63,7 +63,7 @@ class Intent:
     wiring: Wiring
     hosts: tuple[str, ...]
     nics: Mapping[str, tuple[str, ...]]
-    stated: TopologySource
+    topology_source: TopologySource
     intended_at: str
     applied_at: str | None
     error: str
@@ -99,7 +99,9 @@ class Intent:
     def describe(self) -> str:
         """Return `epoch 3 (verified, 2026-03-01 10:20 UTC): --simplex`."""
         time_text = self.intended_at[:16].replace("T", " ")
-        return f"epoch {self.epoch} ({self.status}, {time_text} UTC): {self.stated.words or self.name}"
+        return (
+            f"epoch {self.epoch} ({self.status}, {time_text} UTC): {self.topology_source.words or self.name}"
+        )
 
     def check_fits(self, lab: Lab) -> None:
         """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
@@ -198,7 +200,7 @@ def parse_intent(row: Mapping[str, Any]) -> Intent:
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
         nics={host: tuple(nics) for host, nics in document.get("nics", {}).items()},
-        stated=TopologySource(row["words"], row["plan_text"], row["repairs"]),
+        topology_source=TopologySource(row["words"], row["plan_text"], row["repairs"]),
         applied_at=row["applied_at"],
         error=row["error"],
     )
@@ -213,13 +215,18 @@ class IntentLog:
 
     @contextmanager
     def applying(
-        self, topology: Topology, wiring: Wiring, name: str, stated: TopologySource, epoch: int | None = None
+        self,
+        topology: Topology,
+        wiring: Wiring,
+        name: str,
+        topology_source: TopologySource,
+        epoch: int | None = None,
     ) -> Iterator[ApplyRecord]:
         """Provide the record of one apply. An error within the block ends it as `failed`. Raises `JournalError`.
 
         Pass an `epoch` to resume it.
         """
-        record = ApplyRecord(self, topology, wiring, name, stated, epoch)
+        record = ApplyRecord(self, topology, wiring, name, topology_source, epoch)
         try:
             yield record
         except BaseException as error:
@@ -232,7 +239,7 @@ class IntentLog:
         topology: Topology,
         wiring: Wiring,
         name: str,
-        stated: TopologySource,
+        topology_source: TopologySource,
         operation: str,
         state: State,
     ) -> int:
@@ -247,9 +254,9 @@ class IntentLog:
             "name": name,
             "topology": render_topology(topology, wiring, self._lab),
             "hosts": json.dumps([host.name for host in self._lab.hosts]),
-            "words": stated.words,
-            "plan_text": stated.plan_text,
-            "repairs": stated.repairs,
+            "words": topology_source.words,
+            "plan_text": topology_source.plan_text,
+            "repairs": topology_source.repairs,
             "intended_at": _format_now(),
             "applied_at": None if state == "intended" else _format_now(),
         }
@@ -310,7 +317,7 @@ class ApplyRecord:
     topology: Topology
     wiring: Wiring
     name: str
-    stated: TopologySource
+    topology_source: TopologySource
     epoch: int | None = field(default=None)
 
     def begin(self, operation: str) -> None:
@@ -319,7 +326,7 @@ class ApplyRecord:
             self.log.resume(self.epoch)
             return
         self.epoch = self.log.store(
-            self.topology, self.wiring, self.name, self.stated, operation, state="intended"
+            self.topology, self.wiring, self.name, self.topology_source, operation, state="intended"
         )
 
     def advance(self, state: State, error: str = "") -> None:

@@ -20,14 +20,14 @@ import sqlalchemy as sa
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.log_context import about, logger
-from testbed.operate.engine.planned import ROUTES, PlannedStep, now, parse_circuits, render_circuits
-from testbed.operate.engine.step_log import SETTLED_LATER, StepLog
+from testbed.operate.engine.planned import ROUTES, PlannedStep, format_now, parse_circuits, render_circuits
+from testbed.operate.engine.step_log import SETTLED_LATER_REASON, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
 from testbed.storage.address import get_database_address
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import find_hint, get_database_message
 from testbed.storage.owner import get_current_person, get_current_process, get_current_run, is_running
+from testbed.storage.reading import find_hint, get_database_message
 from testbed.storage.schema import operations, steps
 
 
@@ -54,8 +54,8 @@ class OpenStep:
 class Journal:
     """The journal in one database; several processes may use it at once. A context manager.
 
-    `path` is the SQLite file, or the URL of a server; `directory` is the runs directory. Opening the journal marks
-    operations whose process has ended as killed.
+    `path` is the SQLite file, or the URL of a server; `directory` is the runs directory. Opening the journal sets
+    running operations to `killed` if their process has ended.
     """
 
     def __init__(self, path: str | Path, directory: str | Path | None = None) -> None:
@@ -112,7 +112,9 @@ class Journal:
         another process runs it, and `JournalError`.
         """
         operation = (
-            self._reopen(resumed_operation) if resumed_operation else self._begin(lab, kind, reason, goal)
+            self._reopen(resumed_operation)
+            if resumed_operation
+            else self._insert_operation(lab, kind, reason, goal)
         )
         with about(operation=operation):
             logger.info("%s of lab %s started", kind, lab)
@@ -126,13 +128,13 @@ class Journal:
                 raise
             self._finish(operation, "done", "")
 
-    def _begin(self, lab: str, kind: str, reason: str, goal: str) -> str:
+    def _insert_operation(self, lab: str, kind: str, reason: str, goal: str) -> str:
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         values = {
             "id": operation,
             "lab": lab,
             "owner": get_current_process(),
-            "started": now(),
+            "started": format_now(),
             "state": "running",
         }
         values |= {
@@ -158,26 +160,26 @@ class Journal:
 
     def _finish(self, operation: str, state: str, reason: str) -> None:
         logger.info("operation ended: %s%s", state, f" ({reason})" if reason else "")
-        self.note(operation, finished=now(), state=state, reason=reason)
+        self.update_operation(operation, finished=format_now(), state=state, reason=reason)
 
-    def note(self, operation: str, **values: str) -> None:
+    def update_operation(self, operation: str, **values: str) -> None:
         """Set columns of an operation, such as its `stage` or its `goal`. Raises `JournalError`."""
         self._commit(sa.update(operations).where(operations.c.id == operation).values(values))
 
-    def prove(self, operation: str, *, is_proven: bool) -> None:
+    def record_proof(self, operation: str, *, is_proven: bool) -> None:
         """Record the end of a proof. If `is_proven`, every observed step becomes verified."""
-        self.note(operation, stage="proof")
+        self.update_operation(operation, stage="proof")
         if is_proven:
-            self.steps.for_all(operation, StepEvent.PROVE, [StepState.OBSERVED])
+            self.steps.apply_event(operation, StepEvent.PROVE, [StepState.OBSERVED])
 
-    def begin(self, operation: str, planned_steps: Iterable[PlannedStep], goal: str) -> None:
+    def store_plan(self, operation: str, planned_steps: Iterable[PlannedStep], goal: str) -> None:
         """Store the planned steps of an operation, and the goal unless it has one, before anything is sent."""
         is_this_operation = operations.c.id == operation
         with self.transaction() as connection:
             connection.execute(sa.update(operations).where(is_this_operation).values(stage="circuits"))
             without_goal = is_this_operation & (operations.c.goal == "")
             connection.execute(sa.update(operations).where(without_goal).values(goal=goal))
-            self.steps.plan_in(connection, operation, planned_steps)
+            self.steps.insert_planned(connection, operation, planned_steps)
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
         """Store the intent of a step; it is on disk when this returns. Raises `JournalError`."""
@@ -194,12 +196,16 @@ class Journal:
             running_rows = connection.execute(query).all()
         for row in running_rows:
             if not is_running(row.owner):
-                self.note(row.id, state="killed", finished=now(), reason="its process is gone")
+                self.update_operation(
+                    row.id, state="killed", finished=format_now(), reason="its process is gone"
+                )
 
     def find_unfinished(self) -> tuple[OpenStep, ...]:
         """Return steps of switches with an intent but no outcome, whose operation has ended, oldest first."""
         query = (
-            sa.select(steps, operations.c.lab, operations.c.owner, operations.c.state.label("of"))
+            sa.select(
+                steps, operations.c.lab, operations.c.owner, operations.c.state.label("operation_state")
+            )
             .join(operations)
             .where(steps.c.outcome.is_(None), steps.c.intent_at != "", steps.c.change != ROUTES)
             .order_by(steps.c.intent_at, steps.c.switch, steps.c.ordinal)
@@ -209,22 +215,23 @@ class Journal:
         return tuple(
             _parse_open_step(dict(row))
             for row in rows
-            if row["of"] != "running" or not is_running(row["owner"])
+            if row["operation_state"] != "running" or not is_running(row["owner"])
         )
 
     def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
-        """Give unfinished steps of a switch an outcome from a read: done, failed, or (neither) unknown.
+        """Store and return the outcome of a switch's unfinished steps, from the circuits that were read back.
 
-        Unknown steps are stored with the read-back and not judged again, because the next plan reads the switch.
+        A step is done if its ports are in the state after it, failed if they are in the state before it, and otherwise
+        unknown. Unknown steps are not judged again, because the next plan reads the switch anyway.
         """
         open_steps = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
         outcomes = tuple((step, _judge(step, read_back.connections)) for step in open_steps)
         for step, status in outcomes:
             key, read_text = (step.switch, step.ordinal), render_circuits(read_back.connections)
-            self.steps.close(step.operation, {key: (status, read_text)}, reason=SETTLED_LATER)
+            self.steps.close(step.operation, {key: (status, read_text)}, reason=SETTLED_LATER_REASON)
         return outcomes
 
-    def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
+    def read_steps(self, operation: str) -> tuple[Mapping[str, Any], ...]:
         """Return the stored steps of an operation that have an intent, by switch and number."""
         query = (
             sa.select(steps)
@@ -234,7 +241,7 @@ class Journal:
         with self._convert_errors(), self.database.open_reading() as connection:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
-    def state(self, operation: str) -> str:
+    def read_state(self, operation: str) -> str:
         """Return `running`, `done`, `failed`, `interrupted` or `killed`. Raises `KeyError` for an unknown operation."""
         query = sa.select(operations.c.state).where(operations.c.id == operation)
         with self._convert_errors(), self.database.open_reading() as connection:

@@ -57,7 +57,7 @@ TOLERANCE_DB = 1.0
 Part = Literal["transmit", "receive", "gpu"]
 """What a NIC has lost: one of its fibres, or the GPU beside it."""
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
-Carriers = Mapping[Nic, bool]
+CarrierByNic = Mapping[Nic, bool]
 """The carrier of each NIC of the lab: True if the NIC reports that it receives light."""
 
 
@@ -70,7 +70,7 @@ class SwitchReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class PowerBudget:
     """Expected power of a circuit in dBm at the switch's input, at its output and at the receiver."""
 
     input_dbm: float
@@ -78,11 +78,11 @@ class Budget:
     receiver_dbm: float
 
 
-def compute_budget(lab: Lab, circuit: Circuit) -> Budget:
+def compute_budget(lab: Lab, circuit: Circuit) -> PowerBudget:
     """Return the expected power along a circuit: the transmit power of the lab file minus the losses on the way."""
     input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
     output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
-    return Budget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
+    return PowerBudget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
 
 
 def read_light(
@@ -215,7 +215,7 @@ def _describe_missing(circuit: Circuit, snapshot: Snapshot) -> str:
 
 
 def _judge_input(
-    lab: Lab, circuit: Circuit, input_power: Power | None, budget: Budget
+    lab: Lab, circuit: Circuit, input_power: Power | None, budget: PowerBudget
 ) -> Iterator[LinkFinding]:
     if input_power is None:
         return
@@ -231,7 +231,7 @@ def _judge_input(
 
 
 def _judge_output(
-    lab: Lab, circuit: Circuit, input_power: Power | None, output_power: Power | None, budget: Budget
+    lab: Lab, circuit: Circuit, input_power: Power | None, output_power: Power | None, budget: PowerBudget
 ) -> Iterator[LinkFinding]:
     if output_power is None:
         return
@@ -363,7 +363,7 @@ def judge_losses(
     planned_circuits: tuple[Circuit, ...],
     held_circuits: tuple[Circuit, ...],
     readings: Mapping[str, SwitchReading],
-    carriers: Carriers,
+    carriers: CarrierByNic,
 ) -> LossObservation:
     """Return the losses that readings and carriers show on planned and on held circuits.
 
@@ -395,7 +395,7 @@ def _make_losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
     return {"transmit": (transmit,), "receive": (receive,)}.get(verdict, ())
 
 
-def _judge_circuit(circuit: Circuit, reading: SwitchReading, carriers: Carriers) -> Verdict:
+def _judge_circuit(circuit: Circuit, reading: SwitchReading, carriers: CarrierByNic) -> Verdict:
     input_power, output_power = (
         reading.power.get(port) for port in (circuit.input_port, circuit.output_port)
     )

@@ -28,28 +28,28 @@ from testbed.operate.design import Design
 from testbed.operate.engine.planned import render_goal
 from testbed.operate.light import find_held_circuits, read_carriers
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, SwitchPlan, VerifyReport
-from testbed.operate.probe_findings import Fibre, locate_fibre_end
-from testbed.operate.session import LabSession, Note
+from testbed.operate.probe_findings import FibreSide, locate_fibre_end
+from testbed.operate.session import AddNote, LabSession
 
-_ADVICE = "; `testbed verify --narrow`"
+_NARROW_HINT = "; `testbed verify --narrow`"
 SETTLE_S = 2.0
 """Time limit for a NIC to notice that its light comes or goes."""
 POLL_S = 0.05
 
 
 def narrow(
-    session: LabSession, design: Design, report: VerifyReport, note: Note = lambda _text: None
+    session: LabSession, design: Design, report: VerifyReport, add_note: AddNote = lambda _text: None
 ) -> VerifyReport:
     """Return the report with findings of swapped and of dark fibres narrowed to one end, where possible.
 
-    Only circuits of the findings and free circuits are changed, each with an intent in the journal. `note` is called
-    for each change. With modelled hosts, the report is returned unchanged. Raises the errors of `LabSession.apply`, and
-    `HostError`.
+    Only circuits of the findings and free circuits are changed, each with an intent in the journal. `add_note` is
+    called for each change. With modelled hosts, the report is returned unchanged. Raises the errors of
+    `LabSession.apply`, and `HostError`.
     """
     if session.fleet is None:
         return report
     labels = {session.lab.link_label(link): link for link in design.wiring.links}
-    dark_fibres = DarkFibres(session, design, note)
+    dark_fibres = DarkFibres(session, design, add_note)
     findings = []
     for finding in report.findings:
         names = finding.subject.split(" and ")
@@ -59,24 +59,24 @@ def narrow(
             continue
         narrowed_finding = finding
         if len(links) == len(names):
-            narrowed_finding = _narrow_swapped(session, design, finding, links, note)
-        findings.append(replace(narrowed_finding, hint=narrowed_finding.hint.partition(_ADVICE)[0]))
+            narrowed_finding = _narrow_swapped(session, design, finding, links, add_note)
+        findings.append(replace(narrowed_finding, hint=narrowed_finding.hint.partition(_NARROW_HINT)[0]))
     return replace(report, findings=tuple(findings))
 
 
 def _narrow_swapped(
-    session: LabSession, design: Design, finding: LinkFinding, links: list[Link], note: Note
+    session: LabSession, design: Design, finding: LinkFinding, links: list[Link], add_note: AddNote
 ) -> LinkFinding:
     """Return the finding with the swapped end. It is about one link, two links, or the four links of two cables."""
     first_link = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
     circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == first_link), None)
-    dark_nic = _find_dark_nic(session, design, circuit, links, note) if circuit else None
+    dark_nic = _find_dark_nic(session, design, circuit, links, add_note) if circuit else None
     if dark_nic is None:
         return finding
     lab = session.lab
     is_target_dark = dark_nic == first_link.target
-    side: Fibre = "transmit" if is_target_dark else "receive"
+    side: FibreSide = "transmit" if is_target_dark else "receive"
     evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark_nic)} went dark"
     if len(links) == 1:
         nic = first_link.source if is_target_dark else first_link.target
@@ -96,7 +96,7 @@ def _narrow_swapped(
 
 
 def _find_dark_nic(
-    session: LabSession, design: Design, circuit: Circuit, links: list[Link], note: Note
+    session: LabSession, design: Design, circuit: Circuit, links: list[Link], add_note: AddNote
 ) -> Nic | None:
     """Return the only NIC that goes dark while a circuit is removed, or None.
 
@@ -113,7 +113,7 @@ def _find_dark_nic(
     if not all(earlier_carriers.get(nic, False) for nic in targets):
         return None
     outputs = {circuit.input_port: None}
-    with change_circuits(session, design, circuit.switch, outputs, note):
+    with change_circuits(session, design, circuit.switch, outputs, add_note):
         carriers = wait_for_carriers(
             session, lambda carriers_now: not all(carriers_now[nic] for nic in targets)
         )
@@ -123,7 +123,7 @@ def _find_dark_nic(
 
 @contextmanager
 def change_circuits(
-    session: LabSession, design: Design, switch: str, new_outputs: Mapping[int, int | None], note: Note
+    session: LabSession, design: Design, switch: str, new_outputs: Mapping[int, int | None], add_note: AddNote
 ) -> Iterator[None]:
     """Connect inputs of one switch to `new_outputs` (None for no output) within the block, then restore them.
 
@@ -144,7 +144,7 @@ def change_circuits(
     )
     removal = f"circuit {old_pairs} of {switch} is removed for a moment" if old_pairs else ""
     addition = f"circuit {new_pairs} of {switch} is made for a moment" if new_pairs else ""
-    note("; ".join(part for part in (removal, addition) if part))
+    add_note("; ".join(part for part in (removal, addition) if part))
     restore_plan = _plan_inputs(
         session, switch, {i: earlier_circuits[i] for i in scope if i in earlier_circuits}, scope
     )
@@ -156,7 +156,7 @@ def change_circuits(
             yield
         finally:
             _execute(session, design, _plan_inputs(session, switch, restore_plan.target, scope))
-            note(
+            add_note(
                 f"circuit {old_pairs} of {switch} is restored"
                 if old_pairs
                 else f"circuit {new_pairs} of {switch} is removed"
@@ -194,7 +194,7 @@ class DarkFibres:
 
     session: LabSession
     design: Design
-    note: Note
+    add_note: AddNote
 
     def narrow(self, finding: LinkFinding) -> LinkFinding:
         """Return the finding with the fibre that is out, if known. Raises the errors of `LabSession.apply`."""
@@ -256,7 +256,7 @@ class DarkFibres:
                 return self._describe_outage(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
 
-    def _list_trials(self, link: Link, held_circuits: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
+    def _list_trials(self, link: Link, held_circuits: CrossConnects) -> Iterator[tuple[Nic, Nic, FibreSide]]:
         """Yield source and target NIC of each trial, with the side of the link that is out if the target is lit.
 
         The loops of the two ends come first, because they find a single fault with one trial. Idle NICs may be many.
@@ -268,7 +268,7 @@ class DarkFibres:
         for nic in self._find_free_nics(link, held_circuits):
             yield nic, link.target, "transmit"
 
-    def _describe_outage(self, link: Link, side: Fibre, evidence: str) -> str:
+    def _describe_outage(self, link: Link, side: FibreSide, evidence: str) -> str:
         if side == "receive":
             location, name = (
                 locate_fibre_end(self._lab, link.target, "receive"),
@@ -322,7 +322,7 @@ class DarkFibres:
 
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:
         receive, port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
-        with change_circuits(self.session, self.design, receive.switch, {port: receive.port}, self.note):
+        with change_circuits(self.session, self.design, receive.switch, {port: receive.port}, self.add_note):
             return wait_for_carriers(self.session, lambda carriers: carriers.get(target, False)).get(
                 target, False
             )

@@ -177,7 +177,7 @@ class _KernelTracer:
         return hop, None if end else link.target, end
 
     def _explain_refusal(self, target: Nic, gateway: str, neighbour_mac: str | None, sender: str) -> str:
-        """Return why a NIC drops a frame for a neighbour, or why that is unknown, or "" if it accepts the frame."""
+        """Return "" if a NIC accepts a frame for a neighbour, else why it drops the frame or why that is unknown."""
         lab, name = self.session.lab, self.session.lab.nic_label(target)
         host = lab.hosts[target.node].name
         if host in self.session.unreachable:

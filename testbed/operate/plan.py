@@ -18,7 +18,7 @@ from testbed.operate.engine.order import order_steps
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
 Pair = tuple[int, int]
-_CHANGES = {"-": "remove", "+": "make", "=": "keep"}
+_CHANGE_BY_SIGN = {"-": "remove", "+": "make", "=": "keep"}
 
 
 def list_circuits(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
@@ -205,7 +205,7 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
+def make_plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     """Return the plan for JSON documents: `has_changes`, and the circuits and steps of every switch."""
     owners = find_port_owners(lab)
     return {
@@ -220,7 +220,7 @@ def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> d
         "revision": plan.snapshot.revision,
         "circuits": [
             {
-                "change": _CHANGES[sign],
+                "change": _CHANGE_BY_SIGN[sign],
                 "input_port": pair[0],
                 "output_port": pair[1],
                 "link": label_pair(owners, plan.switch, pair),

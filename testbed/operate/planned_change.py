@@ -39,11 +39,11 @@ from testbed.operate.plan import find_port_owners, label_pair, select_in_scope
 from testbed.operate.session import LabSession
 from testbed.storage.address import get_database_address
 
-Touch = Literal["made", "removed", "disturbed", "transmits", "receives", "forwards"]
+TouchKind = Literal["made", "removed", "disturbed", "transmits", "receives", "forwards"]
 SwitchPair = tuple[str, int, int]
 
-_ENDS: tuple[Touch, Touch] = ("transmits", "receives")
-_LIGHT = {
+_END_TOUCHES: tuple[TouchKind, TouchKind] = ("transmits", "receives")
+_LIGHT_EFFECTS = {
     "made": "gets light",
     "removed": "loses light",
     "disturbed": "may lose light for a moment",
@@ -51,12 +51,12 @@ _LIGHT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class TouchedPart:
     """A circuit, NIC or host that a plan touches, and why. `is_direct` is True for the circuits that a step changes."""
 
     kind: Literal["circuit", "nic", "host"]
     name: str
-    touch: Touch
+    touch: TouchKind
     reason: str
     is_direct: bool = False
 
@@ -79,64 +79,68 @@ class HostedDesign:
     design: Design
 
 
-def find_touched_elements(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tuple[Element, ...]:
+def find_touched_elements(
+    lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]
+) -> tuple[TouchedPart, ...]:
     """Return every element that a plan touches: circuits, then the NICs at their ends, then hosts that forward.
 
     `designs` are the designs in force before and after, because packets of both cross the touched circuits.
     """
-    touches: dict[SwitchPair, Touch] = {}
+    touch_by_circuit: dict[SwitchPair, TouchKind] = {}
     for part in plan.switches:
-        touches |= {(part.switch, *pair): touch for pair, touch in sorted(_find_touches(part).items())}
+        touch_by_circuit |= {
+            (part.switch, *pair): touch for pair, touch in sorted(_find_touches(part).items())
+        }
     return (
-        *_list_circuits(lab, touches),
-        *_list_nics(lab, touches),
-        *_list_forwarding_hosts(touches, designs),
+        *_list_circuits(lab, touch_by_circuit),
+        *_list_nics(lab, touch_by_circuit),
+        *_list_forwarding_hosts(touch_by_circuit, designs),
     )
 
 
-def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
+def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], TouchKind]:
     """Return what happens to each circuit of one switch, including circuits of other users that a step disturbs."""
     current_pairs, target_pairs = select_in_scope(part), part.target.pairs
     disturbed_pairs = frozenset().union(*(step.disturbed for step in part.steps))
-    touches: dict[tuple[int, int], Touch] = dict.fromkeys(
+    touch_by_pair: dict[tuple[int, int], TouchKind] = dict.fromkeys(
         disturbed_pairs & part.snapshot.connections.pairs, "disturbed"
     )
-    touches |= dict.fromkeys(current_pairs - target_pairs, "removed")
-    return touches | dict.fromkeys(target_pairs - current_pairs, "made")
+    touch_by_pair |= dict.fromkeys(current_pairs - target_pairs, "removed")
+    return touch_by_pair | dict.fromkeys(target_pairs - current_pairs, "made")
 
 
-def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
+def _list_circuits(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
     owners = find_port_owners(lab)
-    for (switch, source, output), touch in touches.items():
+    for (switch, source, output), touch in touch_by_circuit.items():
         reason = "kept; a step of its switch may interrupt its light"
         if touch != "disturbed":
             reason = "part of the topology" if touch == "made" else "not part of the topology"
         label = label_pair(owners, switch, (source, output))
         name = f"{switch}:{source}->{output}"
-        yield Element("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
+        yield TouchedPart("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
 
 
-def _list_nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
+def _list_nics(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
     """Yield both ends of every circuit. A NIC may be an end of several circuits."""
     owners = find_port_owners(lab)
-    for (switch, *pair), touch in touches.items():
-        reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT[touch]}"
-        for port, end_touch in zip(pair, _ENDS, strict=True):
+    for (switch, *pair), touch in touch_by_circuit.items():
+        reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT_EFFECTS[touch]}"
+        for port, end_touch in zip(pair, _END_TOUCHES, strict=True):
             if (switch, port) in owners:
-                yield Element("nic", owners[switch, port], end_touch, reason)
+                yield TouchedPart("nic", owners[switch, port], end_touch, reason)
 
 
 def _list_forwarding_hosts(
-    touches: Mapping[SwitchPair, Touch], designs: Sequence[HostedDesign]
-) -> Iterator[Element]:
+    touch_by_circuit: Mapping[SwitchPair, TouchKind], designs: Sequence[HostedDesign]
+) -> Iterator[TouchedPart]:
     flows_by_host: defaultdict[str, list[str]] = defaultdict(list)
     for hosted_design in designs:
-        for host, flow in _find_forwarders(hosted_design, touches):
+        for host, flow in _find_forwarders(hosted_design, touch_by_circuit):
             flows_by_host[host].append(flow)
     for host in sorted(flows_by_host):
         flows = list(dict.fromkeys(flows_by_host[host]))
         reason = f"forwards packets of {count_noun(len(flows), 'pair')} over circuits that change, such as {flows[0]}"
-        yield Element("host", host, "forwards", reason)
+        yield TouchedPart("host", host, "forwards", reason)
 
 
 def _find_forwarders(hosted_design: HostedDesign, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
@@ -172,7 +176,7 @@ class PlannedChange:
         return observe_plan(self.planned, revision=self.design_choice.lab.revision)
 
     @cached_property
-    def elements(self) -> tuple[Element, ...]:
+    def elements(self) -> tuple[TouchedPart, ...]:
         """Elements that the plan touches, or none if nothing changes."""
         if not self.planned.has_changes:
             return ()
@@ -219,12 +223,19 @@ class PlannedChange:
         """Write the change file."""
         choice = self.design_choice
         document = change_document(
-            choice.lab, choice.design, choice.stated, self.planned, self.observed, take_over=take_over
+            choice.lab,
+            choice.design,
+            choice.topology_source,
+            self.planned,
+            self.observed,
+            take_over=take_over,
         )
         write_change(path, document | self.json())
 
 
-def describe_effects(plan: LabPlan, elements: tuple[Element, ...], durations: Durations) -> dict[str, Any]:
+def describe_effects(
+    plan: LabPlan, elements: tuple[TouchedPart, ...], durations: Durations
+) -> dict[str, Any]:
     """Return the elements that a change touches and the expected seconds, per step, per switch and in total."""
     switches = {
         part.switch: {
@@ -273,7 +284,7 @@ class ChangeRequest:
         if change.intent.lab != lab.name:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
         job_lab, design = build_intent_design(lab, change.intent)
-        choice = DesignChoice(job_lab, design, change.intent.stated)
+        choice = DesignChoice(job_lab, design, change.intent.topology_source)
         return cls(choice, runs_dir, change.take_over, change, expect)
 
     def plan(self, session: LabSession) -> LabPlan:

@@ -22,7 +22,7 @@ NO_CARRIER = FindingKind(
     "a NIC has no carrier, although light leaves the switch towards it or may do so",
     "check the receive fibre and the module of the NIC",
 )
-SWAPPED = FindingKind(
+SWAPPED_CABLES = FindingKind(
     "swapped",
     "fibres or whole cables are swapped",
     (
@@ -35,7 +35,7 @@ NOT_HEARD = FindingKind(
     "the NIC has carrier, but receives no frames of its sender",
     "check the fibres that the detail names",
 )
-FOREIGN = FindingKind(
+FOREIGN_FRAMES = FindingKind(
     "foreign",
     "frames of another lab or another run arrive",
     "find out who else uses these fibres",
@@ -43,9 +43,9 @@ FOREIGN = FindingKind(
 )
 
 _NO_REPORT = NicReport(carrier=False, sent=0, frames=())
-Fibre = Literal["transmit", "receive"]
-Pair = tuple[Link, Link]
-Cables = tuple[Pair, Pair]
+FibreSide = Literal["transmit", "receive"]
+LinkPair = tuple[Link, Link]
+CablePair = tuple[LinkPair, LinkPair]
 
 
 def count_received_links(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> int:
@@ -131,7 +131,7 @@ class _Comparison:
         return swapped_links
 
     @cached_property
-    def swapped_pairs(self) -> tuple[Pair, ...]:
+    def swapped_pairs(self) -> tuple[LinkPair, ...]:
         """Pairs of links that receive each other's frames."""
         swapped_links = self.received_instead
         return tuple(
@@ -151,9 +151,9 @@ class _Comparison:
         )
 
 
-def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
+def _find_swapped_cables(pairs: Collection[LinkPair]) -> tuple[CablePair, ...]:
     """Return two pairs of swapped links for each swap of two whole cables. Each pair is used once."""
-    cables: list[Cables] = []
+    cables: list[CablePair] = []
     unmatched = set(pairs)
     for pair in pairs:
         endpoints = {link.source for link in pair}, {link.target for link in pair}
@@ -166,7 +166,7 @@ def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
     return tuple(cables)
 
 
-def _report_swapped_cables(lab: Lab, cables: Cables) -> LinkFinding:
+def _report_swapped_cables(lab: Lab, cables: CablePair) -> LinkFinding:
     """Return the finding of two swapped cables. It names both candidates if the links run both ways."""
     first_pair, second_pair = cables
     choices = []
@@ -177,7 +177,7 @@ def _report_swapped_cables(lab: Lab, cables: Cables) -> LinkFinding:
         if endpoints == other_endpoints:
             choices.append(" and ".join(lab.nic_label(nic) for nic in sorted(endpoints)))
     subject = " and ".join(lab.link_label(link) for link in (*first_pair, *second_pair))
-    return SWAPPED.report(subject, f"the whole cables of {', or those of '.join(choices)} are swapped")
+    return SWAPPED_CABLES.report(subject, f"the whole cables of {', or those of '.join(choices)} are swapped")
 
 
 def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:
@@ -186,7 +186,7 @@ def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -
     subject, target = lab.link_label(link), lab.nic_label(link.target)
     other_link = comparison.received_instead.get(link)
     if detail := _explain_by_stray(comparison, link):
-        yield SWAPPED.report(subject, detail)
+        yield SWAPPED_CABLES.report(subject, detail)
     elif not comparison.report(link.target).carrier:
         consequence = _describe_silenced(comparison, link.target)
         yield NO_CARRIER.report(subject, f"{target} receives no light{consequence}")
@@ -195,7 +195,7 @@ def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -
             yield _report_swapped(lab, link, other_link)
     elif other_link is not None:
         problem = f"{target} hears {lab.nic_label(other_link.source)} instead of {lab.nic_label(link.source)}"
-        yield SWAPPED.report(subject, f"{problem}; {_advise_on_fibres(lab, link)}")
+        yield SWAPPED_CABLES.report(subject, f"{problem}; {_advise_on_fibres(lab, link)}")
     elif not _is_consequence(comparison, link):
         yield NOT_HEARD.report(subject, _explain_silence(comparison, link))
 
@@ -241,7 +241,7 @@ def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
         f"{lab.nic_label(link_a.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
         f"receive fibres at {targets}"
     )
-    return SWAPPED.report(f"{label} and {other_label}", detail)
+    return SWAPPED_CABLES.report(f"{label} and {other_label}", detail)
 
 
 def _advise_on_fibres(lab: Lab, link: Link) -> str:
@@ -252,7 +252,7 @@ def _advise_on_fibres(lab: Lab, link: Link) -> str:
     return f"check the transmit fibre at {source} and the receive fibre at {target}"
 
 
-def locate_fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
+def locate_fibre_end(lab: Lab, nic: Nic, side: FibreSide) -> str:
     """Return the switch port at which a fibre of a NIC ends, as `switch:port`."""
     end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
     return f"{end.switch}:{end.port}"
@@ -298,7 +298,7 @@ def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
                     f"a frame of epoch {frame.epoch}, not {probe_report.epoch}: another lab or run "
                     "shares these fibres"
                 )
-                yield FOREIGN.report(subject, detail)
+                yield FOREIGN_FRAMES.report(subject, detail)
             elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"
                 yield EXTRA_CIRCUIT.report(subject, detail)

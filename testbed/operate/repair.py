@@ -34,14 +34,14 @@ from testbed.operate.intent import TopologySource
 from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
 from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports, list_used_ports
-from testbed.operate.session import DEFAULT, Change, LabSession, Note
+from testbed.operate.session import DEFAULT_SOURCE, AddNote, Change, LabSession
 
 if TYPE_CHECKING:
     from testbed.design.routing.route_sets import RouteSets
 
 
-RoutesFor = Callable[[Topology], "RouteSets | None"]
-_NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
+ChooseRoutes = Callable[[Topology], "RouteSets | None"]
+_NO_DETOUR_MESSAGE = "no detour joins all hosts: their traffic waits for the circuits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class RepairRecord:
         """Return the record for JSON documents, with NICs and links by their labels."""
         return {
             "planned": sorted(map(lab.link_label, self.planned)),
-            "losses": losses_json(lab, self.losses),
+            "losses": make_losses_json(lab, self.losses),
             "links": sorted(map(lab.link_label, self.links)),
         }
 
@@ -121,18 +121,18 @@ def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """A planned repair in two stages: the detours of `rerouted`, then the circuits of `repatched`.
+    """A planned repair in two stages: the detours of `detour_design`, then the circuits of `repatched_design`.
 
-    `rerouted` is None if the links that carry data do not connect all hosts. `repatched` is None if no circuit changes.
-    `is_repaired` is True if the switches already hold the repair. `unexpected_circuits` lists circuits that belong
-    neither to the topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next
-    repair before anything changes.
+    `detour_design` is None if the links that carry data do not connect all hosts. `repatched_design` is None if no
+    circuit changes. `is_repaired` is True if the switches already hold the repair. `unexpected_circuits` lists circuits
+    that belong neither to the topology nor to an earlier repair of it, and missing circuits. `record` must be stored
+    for the next repair before anything changes.
     """
 
     observation: LossObservation
     repair: Repair
-    rerouted: Design | None
-    repatched: Design | None
+    detour_design: Design | None
+    repatched_design: Design | None
     is_repaired: bool
     unexpected_circuits: tuple[str, ...]
     record: RepairRecord
@@ -169,14 +169,14 @@ def plan_lab_repair(
     observation: LossObservation,
     earlier_repair: RepairRecord | None = None,
     traffic_bytes: NDArray[np.float64] | None = None,
-    routes_for: RoutesFor = lambda _topology: None,
+    choose_routes: ChooseRoutes = lambda _topology: None,
 ) -> LabRepair | None:
     """Return the repair of the observed losses, or None if nothing is lost.
 
     `traffic_bytes` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU
     has failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier_repair` in force
-    adds the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of
-    a plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
+    adds the fibres that it recorded. Detours use only links that carry data. `choose_routes` returns the sets of routes
+    of a plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
     `TopologyError` if a host is cut off, and `DriftError` if the reason is that another topology is in force.
     """
     # Keep each fibre once. The current observation comes last, because it also shows transmit fibres lost earlier.
@@ -213,8 +213,8 @@ def plan_lab_repair(
     return LabRepair(
         observation,
         repair,
-        _design_detours(design, repair, routes_for),
-        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for)
+        _design_detours(design, repair, choose_routes),
+        _make_design(f"{design.name}, repaired", design, repair.repatched, choose_routes)
         if has_new_circuits
         else None,
         is_repaired,
@@ -256,10 +256,10 @@ def add_failed_gpus(
     return replace(observation, losses=(*observation.losses, *losses), carrying_links=carrying_links)
 
 
-def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
+def _design_detours(design: Design, repair: Repair, choose_routes: ChooseRoutes) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
-    rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
+    rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, choose_routes)
     if rerouted.sets is not None:
         return rerouted
     return replace(rerouted, routes=apply_detours(rerouted.routes, repair.detours))
@@ -271,41 +271,43 @@ def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
 
-def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
+def _make_design(name: str, design: Design, wiring: Wiring, choose_routes: ChooseRoutes) -> Design:
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old_topology = design.topology
     topology = Topology(old_topology.nodes, wiring.degree, old_topology.simplex, old_topology.strides, edges)
-    rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
+    rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), choose_routes(topology)
     return rerouted if routes is None else replace_routes(rerouted, routes)
 
 
 def carry_out(
     session: LabSession,
     planned: LabRepair,
-    note: Note = lambda _text: None,
+    add_note: AddNote = lambda _text: None,
     *,
-    stated: TopologySource = DEFAULT,
+    topology_source: TopologySource = DEFAULT_SOURCE,
 ) -> RepairResult:
-    """Execute both stages and verify them. Store new circuits as an epoch, with the options or plan in `stated`.
+    """Execute both stages and verify them. Store new circuits as an epoch with `topology_source`.
 
     Raises what `LabSession.bring_up` raises, and `HostError`. Raises `DriftError`, and changes nothing, if the switches
     hold neither the topology nor a repair of it, or have changed since the observation. A lab that is repaired already
     keeps its circuits and gets no detours.
     """
     check_in_force(planned)
-    target = planned.repatched or planned.rerouted
+    target = planned.repatched_design or planned.detour_design
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
     check_no_drift(
         session.lab, planned.observation.snapshots, {part.switch: part.snapshot for part in plan.switches}
     )
-    if planned.repatched is None:
-        return carry_out_detours(session, planned, plan, note)
-    detour = None if planned.is_repaired else planned.rerouted
-    if planned.rerouted is None and not planned.is_repaired:
-        note(_NO_DETOUR)
-    change = Change("repair", stated.words, detour=detour)
-    report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
+    if planned.repatched_design is None:
+        return carry_out_detours(session, planned, plan, add_note)
+    detour = None if planned.is_repaired else planned.detour_design
+    if planned.detour_design is None and not planned.is_repaired:
+        add_note(_NO_DETOUR_MESSAGE)
+    change = Change("repair", topology_source.words, detour=detour)
+    report = session.carry_out(
+        planned.repatched_design, plan, add_note, topology_source=topology_source, change=change
+    )
     return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
 
@@ -313,7 +315,7 @@ def carry_out_detours(
     session: LabSession,
     planned: LabRepair,
     plan: LabPlan,
-    note: Note,
+    add_note: AddNote,
     *,
     resumed_operation: str | None = None,
 ) -> RepairResult:
@@ -322,9 +324,9 @@ def carry_out_detours(
     Pass `resumed_operation` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
     """
     with session.operation("repair", "around lost fibres", resumed_operation=resumed_operation) as operation:
-        reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
-        verified = _verify_detours(session, planned, plan, note)
-        session.writable.prove(operation, is_proven=verified.ok)
+        reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, add_note)
+        verified = _verify_detours(session, planned, plan, add_note)
+        session.writable_journal.record_proof(operation, is_proven=verified.ok)
     return RepairResult(reroute_s, 0.0, 0.0, verified)
 
 
@@ -351,19 +353,21 @@ def _count_with_verb(number: int, noun: str) -> str:
     return f"{count_noun(number, noun)} {'is' if number == 1 else 'are'}"
 
 
-def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
+def reroute(session: LabSession, planned: LabRepair, add_note: AddNote = lambda _text: None) -> float:
     """Install the first stage, routes over detours, and return its seconds, or 0 if no detours exist.
 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """
     check_in_force(planned)
-    if planned.rerouted is None:
-        note(_NO_DETOUR)
+    if planned.detour_design is None:
+        add_note(_NO_DETOUR_MESSAGE)
         return 0.0
-    return session.install_detours(planned.rerouted, note)
+    return session.install_detours(planned.detour_design, add_note)
 
 
-def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
+def _verify_detours(
+    session: LabSession, planned: LabRepair, plan: LabPlan, add_note: AddNote
+) -> VerifyReport:
     """Verify the links that carry traffic. Circuits of lost fibres, which stay in place, do not count as findings."""
     dark_labels = {
         session.lab.link_label(link)
@@ -375,7 +379,7 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
         for finding in report.findings
         if finding.kind != "extra_circuit" or not dark_labels.issuperset(finding.parts or (finding.subject,))
     )
-    note(
+    add_note(
         f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'remaining circuit')}"
     )
     return replace(report, findings=findings)
@@ -403,11 +407,11 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
     """Yield lost fibres as lines of text."""
     for loss in losses:
-        note = "" if loss.is_certain else " (or the one at the other end)"
-        yield f"lost: {_describe_part(lab, loss)}{note}, for {lab.link_label(loss.link)}"
+        certainty_note = "" if loss.is_certain else " (or the one at the other end)"
+        yield f"lost: {_describe_part(lab, loss)}{certainty_note}, for {lab.link_label(loss.link)}"
 
 
-def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
+def make_losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
     """Return lost fibres for JSON documents."""
     return [
         {
@@ -420,20 +424,20 @@ def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
     ]
 
 
-def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
+def make_repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     """Return a planned repair for JSON documents."""
 
-    def labels(links: tuple[Link, ...]) -> list[str]:
+    def label_links(links: tuple[Link, ...]) -> list[str]:
         return [lab.link_label(link) for link in links]
 
     return {
-        "lost": losses_json(lab, planned.record.losses),
+        "lost": make_losses_json(lab, planned.record.losses),
         "detours": [
-            {"link": lab.link_label(detour.lost_link), "path": labels(detour.path)}
+            {"link": lab.link_label(detour.lost_link), "path": label_links(detour.path)}
             for detour in _list_detours(planned)
         ],
-        "remove": labels(planned.repair.remove),
-        "make": labels(planned.repair.make),
+        "remove": label_links(planned.repair.remove),
+        "make": label_links(planned.repair.make),
         "why": planned.repair.reason,
     }
 

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from testbed.operate.unfinished import IncompleteOperation
 
 
-Note = Callable[[str], None]
-Kind = Literal["apply", "repair", "rollback", "trial"]
+AddNote = Callable[[str], None]
+ChangeKind = Literal["apply", "repair", "rollback", "trial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Change:
     back to.
     """
 
-    kind: Kind = "apply"
+    kind: ChangeKind = "apply"
     reason: str = ""
     resumed_operation: str | None = None
     epoch: int | None = None
@@ -68,12 +68,14 @@ class Change:
     confirm: tuple[float, int] | None = None
 
 
-APPLY = Change()
-DEFAULT = TopologySource()
-_MODELLED = "hosts are modelled: no routes"
-FAULTY = frozenset({"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"})
+APPLY_CHANGE = Change()
+DEFAULT_SOURCE = TopologySource()
+_NO_ROUTES_MESSAGE = "hosts are modelled: no routes"
+LAB_FAULT_KINDS = frozenset(
+    {"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"}
+)
 """Kinds of findings that blame a part of the lab, not the topology that was applied."""
-_NIC = re.compile(r"[^\s/]+/[^\s/]+")
+_NIC_PATTERN = re.compile(r"[^\s/]+/[^\s/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def open_switches(
     return switches, errors
 
 
-READING = (
+READING_METHODS = (
     "address",
     "capabilities",
     "identity",
@@ -140,7 +142,7 @@ READING = (
 
 def make_read_only(switch: OpticalSwitch) -> OpticalSwitch:
     """Return an open switch without the methods that change it, so that a read-only session cannot call them."""
-    return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING}))
+    return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING_METHODS}))
 
 
 @contextmanager
@@ -219,7 +221,7 @@ class LabSession:
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
     @property
-    def writable(self) -> Journal:
+    def writable_journal(self) -> Journal:
         """The journal. Raises `JournalError` if the session is read-only."""
         if self.journal is None:
             raise JournalError("this session is read-only: pass a journal to `open_lab`")
@@ -234,7 +236,7 @@ class LabSession:
         Pass `resumed_operation` (an operation id) to resume an unfinished operation. Hosts that are already configured
         are skipped.
         """
-        operation_context = self.writable.operation(
+        operation_context = self.writable_journal.operation(
             self.lab.name, kind, reason=reason, goal=goal, resumed_operation=resumed_operation
         )
         with operation_context as operation:
@@ -260,7 +262,7 @@ class LabSession:
             lab or self.lab,
             plan,
             self.switches,
-            self.writable,
+            self.writable_journal,
             on_begin,
             open_operation=self._operation,
             on_step_done=self.on_step,
@@ -283,7 +285,12 @@ class LabSession:
             self.lab, design.wiring, design.routes, self._macs, design.further_routes
         )
         install_hosts(
-            self.lab, self.fleet, forwarding, self.writable, self._operation, is_resumed=self._is_resumed
+            self.lab,
+            self.fleet,
+            forwarding,
+            self.writable_journal,
+            self._operation,
+            is_resumed=self._is_resumed,
         )
         if self.lab.boards:
             self._restore_board_routes(self.fleet, design)
@@ -327,73 +334,75 @@ class LabSession:
         plan = LabPlan(design.wiring, circuits, ())
         return self.verify(plan, design.routes, unfinished, design.further_routes)
 
-    def store_intent(self, design: Design, stated: TopologySource, operation: str) -> int | None:
+    def store_intent(self, design: Design, topology_source: TopologySource, operation: str) -> int | None:
         """Store a design that is already in force as an epoch. Return its number, or None if epochs are not stored."""
         if self._intents is None:
             return None
         return self._intents.store(
-            design.topology, design.wiring, design.name, stated, operation, state="applied"
+            design.topology, design.wiring, design.name, topology_source, operation, state="applied"
         )
 
     def bring_up(
         self,
         design: Design,
-        note: Note = lambda _text: None,
+        add_note: AddNote = lambda _text: None,
         *,
         take_over: bool = False,
-        stated: TopologySource = DEFAULT,
+        topology_source: TopologySource = DEFAULT_SOURCE,
     ) -> BringUpReport:
-        """Plan, apply, route and verify a design. `note` is called with a line on the result of each stage."""
-        return self.carry_out(design, self.plan(design, take_over=take_over), note, stated=stated)
+        """Plan, apply, route and verify a design. `add_note` is called with a line on the result of each stage."""
+        return self.carry_out(
+            design, self.plan(design, take_over=take_over), add_note, topology_source=topology_source
+        )
 
     def carry_out(
         self,
         design: Design,
         plan: LabPlan,
-        note: Note = lambda _text: None,
+        add_note: AddNote = lambda _text: None,
         *,
-        stated: TopologySource = DEFAULT,
-        change: Change = APPLY,
+        topology_source: TopologySource = DEFAULT_SOURCE,
+        change: Change = APPLY_CHANGE,
     ) -> BringUpReport:
-        """Apply a plan that was made for a design, route and verify. Store the design as an epoch with `stated`.
+        """Apply a plan that was made for a design, route and verify. Store the design and its source as an epoch.
 
         Raises the errors of `apply`, `HostError`, and `ConfirmPending`.
         """
         from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
-        journal = self.writable
+        journal = self.writable_journal
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
         amount = "some" if plan.has_changes else "nothing"
-        note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
-        reason = change.reason or stated.words or design.name
+        add_note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
+        reason = change.reason or topology_source.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, hosts)
         with (
             hold_fence(journal.database, self.lab.name, parts),
             self.operation(change.kind, reason, resumed_operation=change.resumed_operation) as operation,
-            self.applying(design, stated, change.epoch) as intent,
+            self.applying(design, topology_source, change.epoch) as intent,
         ):
             begin = partial(self._store_intent, intent, change)
             detour_s = 0.0
             if change.detour is not None:  # before any circuit moves, and once the epoch is stored
                 begin(operation)
-                detour_s = self.install_detours(change.detour, note)
+                detour_s = self.install_detours(change.detour, add_note)
             apply_start_s = time.monotonic()
             apply_result = self.apply(plan, begin)
-            journal.note(operation, stage="routes")
+            journal.update_operation(operation, stage="routes")
             EmergencyStop(journal.directory, self.lab.name).check_before("the hosts' routes")
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
-            routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
-            note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
+            routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
+            add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further_routes=design.further_routes)
             findings = count_noun(len(verified.findings), "finding")
-            journal.prove(operation, is_proven=verified.ok)
+            journal.record_proof(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
             intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
-        note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
+        add_note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, apply_result, verified, routes_s, intent.epoch, detour_s)
 
     def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
@@ -402,23 +411,25 @@ class LabSession:
         intent.begin(operation)
         if change.confirm and is_new and intent.epoch is not None:
             within_s, back_to = change.confirm
-            Confirmations(self.writable, self.lab.name).request(intent.epoch, back_to, within_s)
+            Confirmations(self.writable_journal, self.lab.name).request(intent.epoch, back_to, within_s)
 
-    def install_detours(self, detour: Design, note: Note) -> float:
+    def install_detours(self, detour: Design, add_note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
         start = time.monotonic()
         self.install_routes(detour)
         duration_s = time.monotonic() - start
-        note(f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
+        add_note(
+            f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
+        )
         return duration_s
 
     def applying(
-        self, design: Design, stated: TopologySource, epoch: int | None
+        self, design: Design, topology_source: TopologySource, epoch: int | None
     ) -> AbstractContextManager[ApplyRecord | NoRecord]:
         """Provide the record of an apply of a new epoch, or of the `epoch` to resume."""
         if self._intents is None:
             return nullcontext(NoRecord())
-        return self._intents.applying(design.topology, design.wiring, design.name, stated, epoch)
+        return self._intents.applying(design.topology, design.wiring, design.name, topology_source, epoch)
 
 
 def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
@@ -428,7 +439,7 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
     """
     IntentLog(journal, lab).complete(intent.epoch)
     with journal.operation(lab.name, resumed_operation=intent.operation) as operation:
-        journal.prove(operation, is_proven=True)
+        journal.record_proof(operation, is_proven=True)
         record_checks(journal, lab, intent.wiring, report)
 
 
@@ -444,9 +455,12 @@ def list_part_checks(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) 
     checks = dict.fromkeys(sorted(checked_parts), "")
     lab_parts = list_lab_parts(lab)
     for finding in findings:
-        if finding.kind not in FAULTY:
+        if finding.kind not in LAB_FAULT_KINDS:
             continue
-        blamed_parts = [f"host:{finding.subject}", *(f"nic:{nic}" for nic in _NIC.findall(finding.subject))]
+        blamed_parts = [
+            f"host:{finding.subject}",
+            *(f"nic:{nic}" for nic in _NIC_PATTERN.findall(finding.subject)),
+        ]
         if finding.kind == "switch_off":
             blamed_parts = [part for part in lab_parts if part.startswith(f"port:{finding.subject}/")]
         checks |= {part: finding.kind for part in blamed_parts if part in lab_parts}

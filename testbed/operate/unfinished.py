@@ -42,7 +42,7 @@ class IncompleteOperation:
     | `circuits_stood` | the switches were done, only hosts were not |
     | `circuits` | circuits that a discovery may have left |
     | `is_superseded` | a newer epoch exists for some of the hosts |
-    | `is_for_a_person` | an epoch awaits confirmation |
+    | `awaits_confirmation` | an epoch awaits confirmation |
     | `lacks_proof` | circuits and routes are in place, only the proof did not end |
     | `kind` | kind of the operation, if it is not an apply |
     """
@@ -55,7 +55,7 @@ class IncompleteOperation:
     circuits_stood: bool = False
     circuits: frozenset[SwitchCircuit] = frozenset()
     is_superseded: bool = False
-    is_for_a_person: bool = False
+    awaits_confirmation: bool = False
     lacks_proof: bool = False
     kind: str = ""
 
@@ -77,7 +77,7 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Incomple
     """
     journal = _Journal(runs_dir, lab)
     unconfirmed = (
-        IncompleteOperation(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name)
+        IncompleteOperation(*texts, awaits_confirmation=True) for texts in find_unwatched(runs_dir, lab.name)
     )
     operations = (
         *_find_applies(journal),
@@ -110,7 +110,7 @@ class _Journal:
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
         self.intents = load_intents(runs_dir, lab.name)
         self.operations = self._load_operations()
-        self.discoveries = self.rows(_DISCOVERIES)
+        self.discoveries = self.rows(_DISCOVERY_QUERY)
 
     def _load_operations(self) -> Mapping[str, Row]:
         """Return the operations by id. `open` counts steps without an outcome. `begun` is True with an intent."""
@@ -142,14 +142,14 @@ _STARTED_STEPS = """
 select s.operation, s.switch, s.outcome from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.intent_at <> '' order by s.intent_at
 """
-_STEPS = """
+_STEP_QUERY = """
 select s.* from steps s join operations o on o.id = s.operation where o.lab = ?
 """
-_READS = """
+_READ_QUERY = """
 select o.owner, s.switch, s.intent_at, s.read_back from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.read_back is not null order by s.intent_at
 """
-_DISCOVERIES = (
+_DISCOVERY_QUERY = (
     "select id, owner, state, started, problem, circuits from discoveries where lab = ? order by started"
 )
 
@@ -238,7 +238,7 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
         row_read["switch"]: {
             (row_read["switch"], int(i), o) for i, o in json.loads(row_read["read_back"]).items()
         }
-        for row_read in journal.rows(_READS)
+        for row_read in journal.rows(_READ_QUERY)
         if row_read["intent_at"] > row["started"] and row_read["owner"] != row["owner"]
     }
     return all(
@@ -263,16 +263,20 @@ def _find_other_operations(journal: _Journal) -> Iterator[IncompleteOperation]:
         if not any(_is_covering(journal, later_row, row, ports) for later_row in later_rows):
             outcome = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
-            detail = f"{_KINDS.get(kind, 'an operation')} that was {outcome}, begun {_to_utc(row['started'])}"
-            yield IncompleteOperation(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
+            detail = (
+                f"{_KIND_WORDS.get(kind, 'an operation')} that was {outcome}, begun {_to_utc(row['started'])}"
+            )
+            yield IncompleteOperation(row["id"], detail + _describe_open_steps(row), _RESUME_HINT, kind=kind)
 
 
-_KINDS = {
+_KIND_WORDS = {
     "attach": "an attachment of a board",
     "repair": "a repair",
     "trial": "a trial of `testbed verify --narrow`",
 }
-_HINT = "run `testbed resume`, or compare the switches with `testbed plan` and run `testbed apply` again"
+_RESUME_HINT = (
+    "run `testbed resume`, or compare the switches with `testbed plan` and run `testbed apply` again"
+)
 
 
 def _is_unfinished(row: Row) -> bool:
@@ -284,7 +288,7 @@ def _is_unfinished(row: Row) -> bool:
 def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
     """Return the ports whose circuits each operation changes. Port 0 of a host stands for its configuration."""
     ports: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
-    for step in journal.rows(_STEPS):
+    for step in journal.rows(_STEP_QUERY):
         if step.get("change") == ROUTES:
             ports[step["operation"]].add((step["switch"], 0))
             continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.commands.groups import HostsChoice
 from testbed.errors import LabStartError
 from testbed.scripting.carriers import Carrier
-from testbed.scripting.lab import WHOLE_TOPOLOGY, Lab
+from testbed.scripting.lab import TOPOLOGY_OPTIONS, Lab
 
 if TYPE_CHECKING:
     from testbed.commands.lab.apply import ApplyDocument
@@ -46,7 +46,7 @@ class LabOfTest(Lab):
 
         Without options, apply the default topology, never a topology of an earlier test.
         """
-        defaults = {"method": "geometric"} if WHOLE_TOPOLOGY.isdisjoint(options) else {}
+        defaults = {"method": "geometric"} if TOPOLOGY_OPTIONS.isdisjoint(options) else {}
         return super().apply(**defaults | options)
 
     def ask_twin(self, twin: str, verb: str, **details: Any) -> dict[str, Any]:

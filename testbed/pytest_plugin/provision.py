@@ -17,7 +17,7 @@ from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
 from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.scripting.carriers import LocalCarrier
 
-SIMULATED_BOARD = "sim://kit"
+SIMULATED_BOARD_URL = "sim://kit"
 
 
 def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[LabOfTest]:
@@ -71,7 +71,7 @@ def _start_own_lab(
             LocalCarrier(file, scratch_dir / "runs"),
             simulated_lab.hosts_mode,
             hosts_of=host_names,
-            board=SIMULATED_BOARD if needs.board else "",
+            board=SIMULATED_BOARD_URL if needs.board else "",
             control=simulated_lab.control,
         )
         # Nobody else uses the lab, but under a lease a program gets the existing circuits.

@@ -22,7 +22,7 @@ from testbed.scripting.carriers import ServiceCarrier
 if TYPE_CHECKING:
     from testbed.client import Client
 
-LONGEST_WAIT_S = 3600.0
+MAX_WAIT_S = 3600.0
 """The longest `wait` of `testbed lease request`."""
 
 
@@ -39,7 +39,7 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
         name = _choose_lab(client, options, needs)
         carrier = ServiceCarrier(client, name, partial(connect_async, options.server))
         lab = LabOfTest(carrier, options.hosts, options.really_move)
-        wait_s = min(options.wait_s, LONGEST_WAIT_S)
+        wait_s = min(options.wait_s, MAX_WAIT_S)
         with lab.lease(ttl=f"{TTL_S:g}s", wait=wait_s, reason=f"pytest: {test}"):
             epoch = _find_epoch(lab, name)
             try:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from testbed.operate.engine.consent import stoppable
+from testbed.operate.engine.consent import allow_stop
 from testbed.scripting.carriers import LabEvent
 from testbed.scripting.lab import HeldLease, Lab, open_lab
 
@@ -63,7 +63,7 @@ class AsyncLab:
         return partial(self._run, getattr(self._lab, name))
 
     async def _run(self, method: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        with stoppable() as stop:
+        with allow_stop() as stop:
             thread = asyncio.create_task(asyncio.to_thread(partial(method, *arguments, **options)))
             try:
                 return await asyncio.shield(thread)

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from lightbed.errors import LightbedError
+from testbed.commands.context import DEFAULT_RUNS
 from testbed.commands.declare import list_fields
 from testbed.commands.groups import HostsChoice, parse_interval
-from testbed.commands.place import DEFAULT_RUNS
-from testbed.commands.progress import Progress
+from testbed.commands.progress import ReportProgress
 from testbed.commands.table import load_command
 from testbed.errors import HostError, LabStartError, LeaseDenied, UsageError
 from testbed.leases.choice import use_lease
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from testbed.commands.share.lease import Lease, LeaseDocument
 
 
-WHOLE_TOPOLOGY = frozenset({"change", "epoch", "plan_file"})
+TOPOLOGY_OPTIONS = frozenset({"change", "epoch", "plan_file"})
 """Options that name a topology with its hosts."""
 
 
@@ -65,7 +65,7 @@ def open_lab(
     runs_dir: str | Path | None = None,
     hosts: HostsChoice = "auto",
     really_move: str | None = None,
-    progress: Progress | bool = False,
+    progress: ReportProgress | bool = False,
     verify_certificate: Any = True,
 ) -> Lab:
     """Return the lab of a lab file, or of a service by its URL and the lab's name: `https://lab.example/testbed12`.
@@ -152,7 +152,7 @@ class Lab:
         carrier: Carrier,
         hosts: HostsChoice,
         really_move: str | None,
-        progress: Progress | None = _ignore,
+        progress: ReportProgress | None = _ignore,
         *,
         hosts_of: Sequence[str] = (),
     ) -> None:
@@ -163,8 +163,8 @@ class Lab:
         if hosts_of:
             self._defaults["hosts_of"] = ",".join(hosts_of)
         self._progress = progress
-        selected = os.environ.get("LIGHTBED_LEASE", "")
-        self.lease_in_use = ContextVar("lease of a lab", default=selected)
+        selected_lease = os.environ.get("LIGHTBED_LEASE", "")
+        self.lease_in_use = ContextVar("lease of a lab", default=selected_lease)
 
     def __enter__(self) -> Self:
         return self
@@ -300,7 +300,7 @@ class Lab:
             for field in list_fields(command_type)
             if not field.option.only_with or options.get(field.option.only_with)
         }
-        if not WHOLE_TOPOLOGY.isdisjoint(options):
+        if not TOPOLOGY_OPTIONS.isdisjoint(options):
             option_names.discard("hosts_of")
         return {name: value for name, value in self._defaults.items() if name in option_names} | options
 

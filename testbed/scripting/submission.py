@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightbed.output_file import write_output
 from testbed.commands.declare import Command, Field, list_fields
-from testbed.commands.documents import CHANGES, DONE
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE
 
 if TYPE_CHECKING:
     from testbed.client import Client, Run
@@ -27,7 +27,7 @@ class Submission:
     def save_files(self, client: Client, run: Run) -> None:
         """Write the files of a successful run to their local paths."""
         for name, path in self.files.items():
-            if run.exit_code in (DONE, CHANGES):
+            if run.exit_code in (EXIT_DONE, EXIT_CHANGES):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_output(path, client.read_file(run.id, name))
 
@@ -104,7 +104,7 @@ def _get_value(command: Command[Any], field: Field) -> Any:
         return Path(value).read_text(encoding="utf-8")
     if field.option.text is not None:
         return field.option.text.write(value)
-    return list(value) if field.has_several else value
+    return list(value) if field.has_many_values else value
 
 
 def _find_switch(client: Client, text: str) -> tuple[str, str]:

@@ -11,32 +11,34 @@ from fastapi import Body, Header, Query
 from pydantic import Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from testbed.leases.model import HELD, Lease, find_parts
+from testbed.leases.model import HELD_STATES, Lease, find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import load_operations
 from testbed.operate.unfinished import find_unfinished_or_error
-from testbed.service.context import Caller, RequestContext, answer
+from testbed.service.context import CallerContext, RequestContext, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
-from testbed.service.events import KINDS, Filter
+from testbed.service.events import KINDS, EventFilter
 from testbed.service.labs import LabView, check_match, load_topology_document, make_tag
-from testbed.service.looking import Limit, Name
+from testbed.service.reading import Limit, Name
 from testbed.service.requests import Request, find_model, get_command, list_models, parse_request
 from testbed.service.runs import Run
 from testbed.service.workers import get_run_folder, interrupt
 from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
-from testbed.storage.owner import on_behalf_of
+from testbed.storage.owner import act_on_behalf
 
-Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
-Match = Annotated[str, Header(alias="If-Match", max_length=400)]
-Words = Annotated[str, Query(max_length=2000)]
+IdempotencyKey = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
+EntityTag = Annotated[str, Header(alias="If-Match", max_length=400)]
+QueryText = Annotated[str, Query(max_length=2000)]
 if TYPE_CHECKING:
     AnyRequest: TypeAlias = Request
 else:
     AnyRequest = Annotated[Union[list_models()], Field(discriminator="command")]  # noqa: UP007  of a tuple
 
 
-def submit_run(context: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
+def submit_run(
+    context: CallerContext, body: Annotated[AnyRequest, Body()], idempotency_key: IdempotencyKey = ""
+) -> Response:
     """Submit a run of a command. It starts when its lane has room."""
     request: Request = body
     labs = request.list_labs()
@@ -80,7 +82,11 @@ def _hash_plan(request: Request) -> str:
 
 
 def runs(
-    context: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
+    context: CallerContext,
+    lab: QueryText = "",
+    state: QueryText = "",
+    command: QueryText = "",
+    limit: Limit = 100,
 ) -> Response:
     """List runs, newest first."""
     run_list = context.service.runs.list(
@@ -89,12 +95,12 @@ def runs(
     return answer({"runs": [item.summary() for item in run_list]})
 
 
-def run(context: Caller, run: Name) -> Response:
+def run(context: CallerContext, run: Name) -> Response:
     """Return a run and its outcome."""
     return answer(_read_run(context, run).json())
 
 
-def run_file(context: Caller, run: Name, file: Name) -> Response:
+def run_file(context: CallerContext, run: Name, file: Name) -> Response:
     """Return a file that the command of a run wrote."""
     stored_run = _read_run(context, run)
     files = _parse_run_request(stored_run).writes.values()
@@ -121,7 +127,7 @@ def _read_run(context: RequestContext, run_id: str) -> Run:
     return run
 
 
-def cancel_run(context: Caller, run: Name) -> Response:
+def cancel_run(context: CallerContext, run: Name) -> Response:
     """Withdraw a waiting run, or stop a running one after its current step.
 
     Users may cancel their own runs, holders of a lease the runs on their lab, and admins all runs.
@@ -136,7 +142,7 @@ def _check_may_cancel(context: RequestContext, run: Run) -> None:
     if run.who == context.identity.name or context.identity.has_role("admin"):
         return
     leases = context.lab(run.lab).leases() if run.lab else []
-    if not any(lease["owner"] == context.identity.name and lease["state"] in HELD for lease in leases):
+    if not any(lease["owner"] == context.identity.name and lease["state"] in HELD_STATES for lease in leases):
         context.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
         raise NotAllowed(
             f"run {run.id} belongs to {run.who}: only an admin, or the holder of a lease of the lab, may "
@@ -145,10 +151,10 @@ def _check_may_cancel(context: RequestContext, run: Run) -> None:
 
 
 def events(
-    context: Caller,
-    lab: Words = "",
-    run: Words = "",
-    kind: Words = "",
+    context: CallerContext,
+    lab: QueryText = "",
+    run: QueryText = "",
+    kind: QueryText = "",
     last_event_id: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
 ) -> Response:
     """Stream events: first a snapshot, or all events after Last-Event-ID. Filters are lists, separated by commas."""
@@ -159,7 +165,7 @@ def events(
         raise InvalidRequest("Last-Event-ID must be the number of an event")
     for lab_name in _split_list(lab):
         context.lab(lab_name)
-    selection = Filter(_split_list(lab), _split_list(run), kinds, context.identity.may_see)
+    selection = EventFilter(_split_list(lab), _split_list(run), kinds, context.identity.may_see)
     after = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     stream = context.service.feed.stream(selection, after)
@@ -170,7 +176,9 @@ def _split_list(text: str) -> frozenset[str]:
     return frozenset(filter(None, text.split(",")))
 
 
-def set_topology(context: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
+def set_topology(
+    context: CallerContext, lab: Name, body: TopologyRequest, if_match: EntityTag = ""
+) -> Response:
     """Submit a run of `apply` that replaces the topology named in If-Match, which is checked now and at its start."""
     with _serialise_changes(context, lab):
         tag = make_tag(load_topology_document(context.service.runs_dir, lab))
@@ -183,20 +191,20 @@ def set_topology(context: Caller, lab: Name, body: TopologyRequest, if_match: Ma
         return _submit(context, apply.model_validate(run_body), "")
 
 
-def leases(context: Caller, lab: Name, ended: bool = False) -> Response:
+def leases(context: CallerContext, lab: Name, ended: bool = False) -> Response:
     """List the leases of a lab, and what waiting requests wait for."""
     view = context.lab(lab)
     maintenance = context.service.lab(lab).json()["maintenance"]
-    return answer({"lab": lab, "leases": view.leases(ended=ended), "maintenance": maintenance})
+    return answer({"lab": lab, "leases": view.leases(includes_ended=ended), "maintenance": maintenance})
 
 
-def lease(context: Caller, lab: Name, lease: Name) -> Response:
+def lease(context: CallerContext, lab: Name, lease: Name) -> Response:
     """Return a lease. To change it, name its ETag in If-Match."""
     document = _find_lease(context.lab(lab), lease)
     return answer(document, tag=make_tag(document))
 
 
-def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
+def request_lease(context: CallerContext, lab: Name, body: LeaseRequest) -> Response:
     """Request parts of a lab, all or nothing. The request is granted immediately or queued."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
@@ -215,7 +223,7 @@ def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
 
 
 def extend_lease(
-    context: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
+    context: CallerContext, lab: Name, lease: Name, body: LeaseExtension, if_match: EntityTag = ""
 ) -> Response:
     """Extend a lease, so that it ends in `ttl_s` seconds."""
     view = context.lab(lab)
@@ -225,7 +233,7 @@ def extend_lease(
         return _answer_lease(view, _open_store(context, view).extend(lease, body.ttl_s))
 
 
-def release_lease(context: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
+def release_lease(context: CallerContext, lab: Name, lease: Name, if_match: EntityTag = "") -> Response:
     """Release a lease, or withdraw a request."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
@@ -234,7 +242,7 @@ def release_lease(context: Caller, lab: Name, lease: Name, if_match: Match = "")
         return _answer_lease(view, _open_store(context, view).release(lease))
 
 
-def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Response:
+def break_lease(context: CallerContext, lab: Name, lease: Name, body: Reason) -> Response:
     """End anyone's lease."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
@@ -243,7 +251,7 @@ def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Respon
         return _answer_lease(view, _open_store(context, view).break_(lease, body.reason))
 
 
-def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
+def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop all changes of a lab while people work in the rack. `still` is true if nothing is being sent now."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
@@ -253,7 +261,7 @@ def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
         return answer({"lab": lab, "maintenance": True, "still": not store.senders()})
 
 
-def clear_maintenance(context: Caller, lab: Name) -> Response:
+def clear_maintenance(context: CallerContext, lab: Name) -> Response:
     """End the maintenance of a lab. `was` says whether it was under maintenance."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
@@ -262,21 +270,23 @@ def clear_maintenance(context: Caller, lab: Name) -> Response:
         return answer({"lab": lab, "maintenance": False, "was": was_set})
 
 
-def stop_lab(context: Caller, lab: Name, body: Reason) -> Response:
+def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop a lab, so that nobody can send anything to its devices."""
     view = context.lab(lab)
-    with on_behalf_of(context.identity.name):  # before the audit line, because a busy database may delay that
+    with act_on_behalf(
+        context.identity.name
+    ):  # before the audit line, because a busy database may delay that
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
     context.record("stop", lab, reason=body.reason)
-    running = [
+    running_operations = [
         record.id for record in load_operations(context.service.runs_dir, lab) if record.state == "running"
     ]
-    document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
+    document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running_operations}
     return answer(document | _list_unfinished(context, view))
 
 
-def release_stop(context: Caller, lab: Name) -> Response:
+def release_stop(context: CallerContext, lab: Name) -> Response:
     """Allow changes of a stopped lab again. `was_stopped` says whether it was stopped."""
     view = context.lab(lab)
     context.record("release stop", lab)
@@ -296,7 +306,7 @@ def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
 def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
     """Serialise the changes of a lab through this service, so that an If-Match holds until its change is made."""
     view = context.lab(lab)
-    with context.service.locks[lab], on_behalf_of(context.identity.name):
+    with context.service.locks[lab], act_on_behalf(context.identity.name):
         try:
             yield
         finally:
@@ -308,7 +318,7 @@ def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
 
 
 def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
-    document = next((lease for lease in view.leases(ended=True) if lease["id"] == lease_id), None)
+    document = next((lease for lease in view.leases(includes_ended=True) if lease["id"] == lease_id), None)
     if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
     return document

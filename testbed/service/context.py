@@ -21,15 +21,15 @@ from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
 from testbed.service.workers import Workers
 from testbed.service_errors import NotFound
-from testbed.storage.audit import Entry, append
+from testbed.storage.audit import AuditEntry, append
 from testbed.storage.database import Database
 from testbed.storage.tokens import TokenStore
 
 
-class Tokens(TokenStore):
+class TokenAuthority(TokenStore):
     """The tokens in a database, which identify clients."""
 
-    def identity(self, text: str, now: datetime | None = None) -> Identity:
+    def identify(self, text: str, now: datetime | None = None) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, whose message contains no part of a secret."""
         token = self.authenticate(text, now)
         return Identity(token.name, cast("Role", token.role), frozenset(token.scopes), frozenset(token.labs))
@@ -43,7 +43,7 @@ class Service:
     runs_dir: Path
     labs: tuple[LabView, ...]
     runs: RunStore
-    tokens: Tokens
+    tokens: TokenAuthority
     workers: Workers
     feed: Feed
     is_open: bool = True
@@ -83,7 +83,7 @@ class RequestContext:
     ) -> None:
         """Write a line into the audit log. Call it before the change that it records."""
         with self.service.database.transaction() as connection:
-            append(connection, Entry(self.identity, action, lab, reason, plan, outcome))
+            append(connection, AuditEntry(self.identity, action, lab, reason, plan, outcome))
 
 
 def make_context(request: Request) -> RequestContext:
@@ -91,7 +91,7 @@ def make_context(request: Request) -> RequestContext:
     return RequestContext(request.app.state.service, request.scope["lightbed.identity"], request)
 
 
-Caller = Annotated[RequestContext, Depends(make_context)]
+CallerContext = Annotated[RequestContext, Depends(make_context)]
 
 
 def answer(

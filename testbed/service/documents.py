@@ -7,20 +7,20 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.design.topology.strides import Method
-from testbed.service.requests import Hosts, Interval, Line, Whole
+from testbed.service.requests import Hosts, Interval, PositiveInteger, TextLine
 
 Document = dict[str, Any]
 
 
-class _Open(BaseModel):
+class _OpenModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class _Closed(BaseModel):
+class _ClosedModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(_Open):
+class Problem(_OpenModel):
     """A problem document (RFC 9457). `code` is the error's code on the command line, `who` says who must act."""
 
     type: str
@@ -32,13 +32,13 @@ class Problem(_Open):
     instance: str
 
 
-class Health(_Open):
+class Health(_OpenModel):
     """State of the service. `labs` says whether each lab answers."""
 
     status: str
 
 
-class LabDocument(_Open):
+class LabDocument(_OpenModel):
     """A lab and its current state."""
 
     name: str
@@ -54,13 +54,13 @@ class LabDocument(_Open):
     findings: list[Document]
 
 
-class LabList(_Open):
+class LabList(_OpenModel):
     """The labs of the service."""
 
     labs: list[LabDocument]
 
 
-class HostDocument(_Open):
+class HostDocument(_OpenModel):
     """A host with its NICs, and the ports of their fibres."""
 
     name: str
@@ -69,14 +69,14 @@ class HostDocument(_Open):
     nics: list[Document]
 
 
-class HostList(_Open):
+class HostList(_OpenModel):
     """The hosts of a lab."""
 
     lab: str
     hosts: list[HostDocument]
 
 
-class SwitchDocument(_Open):
+class SwitchDocument(_OpenModel):
     """A switch with its circuits, and its ports with optical power, as last read.
 
     `seen` says when its circuits were read, and by which operation or run.
@@ -91,14 +91,14 @@ class SwitchDocument(_Open):
     ports: list[Document]
 
 
-class SwitchList(_Open):
+class SwitchList(_OpenModel):
     """The switches of a lab."""
 
     lab: str
     switches: list[SwitchDocument]
 
 
-class TopologyDocument(_Open):
+class TopologyDocument(_OpenModel):
     """A topology of a lab: an epoch, its state, and its links."""
 
     lab: str
@@ -107,28 +107,28 @@ class TopologyDocument(_Open):
     name: str
 
 
-class TopologyList(_Open):
+class TopologyList(_OpenModel):
     """The topologies of a lab, newest first."""
 
     lab: str
     topologies: list[TopologyDocument]
 
 
-class HistoryDocument(_Open):
+class HistoryDocument(_OpenModel):
     """The epochs of a lab, in the form of `testbed history`."""
 
     lab: str
     epochs: list[Document]
 
 
-class OperationList(_Open):
+class OperationList(_OpenModel):
     """The operations of a lab, in the form of `testbed journal`."""
 
     lab: str
     operations: list[Document]
 
 
-class FindingList(_Open):
+class FindingList(_OpenModel):
     """Findings of the newest check of the topology in force. `seen` says when and by which run, or is null."""
 
     lab: str
@@ -136,14 +136,14 @@ class FindingList(_Open):
     findings: list[Document]
 
 
-class DriftDocument(_Open):
+class DriftDocument(_OpenModel):
     """Stored losses of fibre sections."""
 
     lab: str
     places: list[Document]
 
 
-class LeaseDocument(_Open):
+class LeaseDocument(_OpenModel):
     """A lease. Times are seconds since 1970."""
 
     id: str
@@ -154,7 +154,7 @@ class LeaseDocument(_Open):
     token: int | None
 
 
-class LeaseList(_Open):
+class LeaseList(_OpenModel):
     """The leases of a lab."""
 
     lab: str
@@ -162,7 +162,7 @@ class LeaseList(_Open):
     maintenance: Document | None
 
 
-class RunDocument(_Open):
+class RunDocument(_OpenModel):
     """A run: a submitted command, its state, and its outcome."""
 
     id: str
@@ -173,19 +173,19 @@ class RunDocument(_Open):
     exit_code: int | None
 
 
-class RunList(_Open):
+class RunList(_OpenModel):
     """Runs, newest first."""
 
     runs: list[RunDocument]
 
 
-class ResultList(_Open):
+class ResultList(_OpenModel):
     """Stored runs of measurements, in the form of `testbed runs`."""
 
     runs: list[Document]
 
 
-class AuditDocument(_Open):
+class AuditDocument(_OpenModel):
     """Lines of the audit log, oldest first, and whether the whole log is unchanged."""
 
     entries: list[Document]
@@ -193,7 +193,7 @@ class AuditDocument(_Open):
     lines: int
 
 
-class StillDocument(_Open):
+class StillDocument(_OpenModel):
     """A lab, and whether it is stopped or under maintenance."""
 
     lab: str
@@ -203,41 +203,41 @@ Resource = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9:_./-]+$")]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 
 
-class LeaseRequest(_Closed):
+class LeaseRequest(_ClosedModel):
     """Request for parts of a lab. Without `resources`, it is for the whole lab."""
 
     resources: list[Resource] = []
     ttl_s: Seconds = 3600.0
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     starts_s: Annotated[float, Field(ge=0, le=4e9)] | None = None
-    allowed: list[Line] = []
-    reason: Line = ""
+    allowed: list[TextLine] = []
+    reason: TextLine = ""
 
 
-class LeaseExtension(_Closed):
+class LeaseExtension(_ClosedModel):
     """New duration of a lease, from now on. The default is the duration of its request."""
 
     ttl_s: Seconds | None = None
 
 
-class Reason(_Closed):
+class Reason(_ClosedModel):
     """Reason for a change, which is stored."""
 
-    reason: Annotated[Line, Field(min_length=1)]
+    reason: Annotated[TextLine, Field(min_length=1)]
 
 
-class TopologyRequest(_Closed):
+class TopologyRequest(_ClosedModel):
     """Topology to apply: options of `testbed apply`."""
 
     simplex: bool = False
     method: Method | None = None
-    demand: list[Line] = []
-    hosts_of: Line = ""
+    demand: list[TextLine] = []
+    hosts_of: TextLine = ""
     plan_file: str | None = None
-    epoch: Whole | None = None
+    epoch: PositiveInteger | None = None
     take_over: bool = False
     hosts: Hosts = "auto"
-    lease: Line = ""
-    really_move: Line | None = None
+    lease: TextLine = ""
+    really_move: TextLine | None = None
     confirm_within: Interval | None = None
-    why: Line = ""
+    why: TextLine = ""

@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from testbed.service.runs import ENDED
+from testbed.service.runs import ENDED_STATES
 from testbed.storage.database import Database
 from testbed.storage.schema import operations, step_events, submitted_runs
 
@@ -26,7 +26,7 @@ MAX_EVENTS_IN_MEMORY = 20_000
 """Number of newest events in memory."""
 POLL_S = 0.02
 PING_S = 15.0
-PING = b": ping\n\n"
+PING_COMMENT = b": ping\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class EventFilter:
     """Selection of events. An empty set selects all. `may_see` returns whether the client may see a lab."""
 
     labs: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class EventLog:
             rows = connection.execute(_EVENTS_AFTER, {"number": number, "limit": limit})
             return [make_event(dict(row)) for row in rows.mappings()]
 
-    def snapshot(self, selection: Filter) -> tuple[int, bytes]:
+    def snapshot(self, selection: EventFilter) -> tuple[int, bytes]:
         """Return the newest number, and an encoded event that lists the unfinished runs at that moment."""
         with self._database.open_reading() as connection:
             number = int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
@@ -104,7 +104,9 @@ _EVENTS_AFTER = (
     .limit(sa.bindparam("limit"))
 )
 _UNFINISHED_RUNS = (
-    sa.select(submitted_runs).where(submitted_runs.c.state.not_in(ENDED)).order_by(submitted_runs.c.submitted)
+    sa.select(submitted_runs)
+    .where(submitted_runs.c.state.not_in(ENDED_STATES))
+    .order_by(submitted_runs.c.submitted)
 )
 
 
@@ -160,7 +162,7 @@ class Feed:
             if len(events) < PAGE_EVENTS:
                 await asyncio.sleep(POLL_S)
 
-    async def stream(self, selection: Filter, last_number: int | None) -> AsyncIterator[bytes]:
+    async def stream(self, selection: EventFilter, last_number: int | None) -> AsyncIterator[bytes]:
         """Yield the bytes for a client: a snapshot and then events, or the events after number `last_number` if given.
 
         A number beyond the newest event must come from another database, and is treated as None.
@@ -172,7 +174,7 @@ class Feed:
             yield text
         else:
             number = last_number
-        yield PING  # tells the client that the stream has begun, even without events
+        yield PING_COMMENT  # tells the client that the stream has begun, even without events
         while True:
             has_new_events = self._has_new_events
             events = await self._events_after(number)
@@ -185,7 +187,7 @@ class Feed:
             try:
                 await asyncio.wait_for(has_new_events.wait(), PING_S)
             except TimeoutError:
-                yield PING
+                yield PING_COMMENT
 
     async def _events_after(self, number: int) -> Sequence[Event]:
         """Return the events after a number, from memory if all of them are there, else from the database."""

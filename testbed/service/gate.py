@@ -18,7 +18,7 @@ from testbed.service.context import Service
 from testbed.service.problems import describe_error, make_problem, make_response
 from testbed.service.route_table import ROUTES, Route
 from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
-from testbed.storage.audit import Entry, append
+from testbed.storage.audit import AuditEntry, append
 
 log = logging.getLogger(__name__)
 BODY_BYTES = 8 << 20
@@ -127,7 +127,9 @@ class Gate:
             with self._service.database.transaction() as connection:
                 append(
                     connection,
-                    Entry(identity, f"{route.method} {route.path}", lab, outcome=f"refused: {error.code}"),
+                    AuditEntry(
+                        identity, f"{route.method} {route.path}", lab, outcome=f"refused: {error.code}"
+                    ),
                 )
         except Exception:
             log.exception("a refusal could not be written into the audit log")

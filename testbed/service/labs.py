@@ -22,7 +22,7 @@ from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.service.runs import RunStore
 from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 CACHE_S = 0.1
 """Time for which a document about a lab is cached."""
@@ -64,10 +64,10 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def get_fresh(self, name: str, find: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
-        """Return the value of `find`, or the last value if it is at most `max_age_s` old.
+    def get_fresh(self, name: str, read_value: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
+        """Return the value of `read_value`, or the last value if it is at most `max_age_s` old.
 
-        While one thread calls `find`, other threads get the last value, or wait if there is none.
+        While one thread calls `read_value`, other threads get the last value, or wait if there is none.
         """
         stored_s, value = self._cache.get(name, (None, None))
         if stored_s is not None and time.monotonic() - stored_s <= max_age_s:
@@ -77,7 +77,7 @@ class LabView:
         try:
             stored_s, value = self._cache.get(name, (-1e9, None))
             if time.monotonic() - stored_s > max_age_s:
-                value = find()
+                value = read_value()
                 self._cache[name] = (time.monotonic(), value)
             return value
         finally:
@@ -99,7 +99,7 @@ class LabView:
             "revision": lab.revision,
             "hosts": [host.name for host in lab.hosts],
             "switches": [switch.name for switch in lab.switches],
-            "topology": self.add_last_check(topology_json(current_intent), current_intent, check)
+            "topology": self.add_last_check(make_topology_json(current_intent), current_intent, check)
             if current_intent
             else None,
             "findings": check.findings if check else [],
@@ -149,9 +149,9 @@ class LabView:
         """Return the topologies, newest first."""
         return load_intents(self.runs_dir, self.lab.name)
 
-    def leases(self, *, ended: bool = False) -> list[dict[str, Any]]:
+    def leases(self, *, includes_ended: bool = False) -> list[dict[str, Any]]:
         """Return the leases."""
-        return describe_leases(self.address, self.lab.name, time.time(), ended=ended)
+        return describe_leases(self.address, self.lab.name, time.time(), includes_ended=includes_ended)
 
     def hosts(self) -> list[dict[str, Any]]:
         """Return the hosts with the ports of their fibres."""
@@ -184,7 +184,12 @@ class LabView:
                 "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, default)[0]],
                 "seen": circuits.get(one.name, default)[1],
                 "ports": [
-                    {"port": port, "side": side, "nic": nic, "power": power.get(f"{nic}:{_FIBRE[side]}")}
+                    {
+                        "port": port,
+                        "side": side,
+                        "nic": nic,
+                        "power": power.get(f"{nic}:{_FIBRE_BY_SIDE[side]}"),
+                    }
                     for (switch, side, port), nic in sorted(nics_by_port.items())
                     if switch == one.name
                 ],
@@ -195,7 +200,7 @@ class LabView:
     def _read_circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
         """Return for each switch its circuits at the last reading, and the time and command of that reading."""
         readings: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
-        for row in read_rows(self.address, _READ_BACK, (self.lab.name,)):
+        for row in read_rows(self.address, _READ_BACK_QUERY, (self.lab.name,)):
             pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
             readings[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
         check = self.find_last_check()
@@ -210,16 +215,16 @@ class LabView:
     def _read_power(self) -> dict[str, dict[str, Any]]:
         """Return the last power reading of each place. A reading of joined fibres counts for each of them."""
         readings: dict[str, dict[str, Any]] = {}
-        for row in read_rows(self.address, _LAST_LOSSES, (self.lab.name,)):
+        for row in read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,)):
             reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
             readings |= dict.fromkeys(row["place"].split("+"), reading)
         return readings
 
     def drift(self) -> list[dict[str, Any]]:
         """Return the last reading of every place, with the number of its readings."""
-        counts = read_rows(self.address, _COUNT_LOSSES, (self.lab.name,))
+        counts = read_rows(self.address, _LOSS_COUNT_QUERY, (self.lab.name,))
         readings = {row["place"]: row["readings"] for row in counts}
-        rows = read_rows(self.address, _LAST_LOSSES, (self.lab.name,))
+        rows = read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
     def explain_outage(self) -> str:
@@ -227,17 +232,17 @@ class LabView:
         return str(self.get_fresh("up", lambda: _find_outage(self.lab), REACHABILITY_CACHE_S))
 
 
-_FIBRE = {"input": "transmit", "output": "receive"}
-_READ_BACK = """
+_FIBRE_BY_SIDE = {"input": "transmit", "output": "receive"}
+_READ_BACK_QUERY = """
 select s.switch, s.read_back, s.outcome_at as at, s.operation from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.change = 'circuits' and s.read_back is not null order by s.outcome_at
 """
-_LAST_LOSSES = """
+_LAST_LOSSES_QUERY = """
 select l.place, l.taken_s, l.loss_db, l.power_dbm from losses l join
 (select lab, place, max(taken_s) as newest from losses where lab = ? group by lab, place) n
 on l.lab = n.lab and l.place = n.place and l.taken_s = n.newest order by l.place
 """
-_COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? group by place"
+_LOSS_COUNT_QUERY = "select place, count(*) as readings from losses where lab = ? group by place"
 
 
 def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:
@@ -245,7 +250,7 @@ def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:
     intents = select_in_force(load_intents(runs_dir, lab))
     if not intents:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
-    return topology_json(intents[0], links=True)
+    return make_topology_json(intents[0], links=True)
 
 
 def check_match(if_match: str, tag: str, subject: str) -> None:
@@ -262,7 +267,7 @@ def make_tag(document: Any) -> str:
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
-def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
+def make_topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
     """Return a topology as a JSON document."""
     document = {
         "lab": intent.lab,
@@ -271,7 +276,7 @@ def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
         "name": intent.name,
         "operation": intent.operation,
         "hosts": list(intent.hosts),
-        "stated": intent.stated.words,
+        "stated": intent.topology_source.words,
         "at": intent.intended_at,
     }
     wiring = [
@@ -301,11 +306,11 @@ def _find_outage(lab: Lab) -> str:
         except TestbedError as error:
             return str(error)
         return "" if is_live else f"no simulated lab '{lab.name}' is up: `testbed sim up`"
-    unreachable = [switch.name for switch in lab.switches if not _answers(switch.address)]
+    unreachable = [switch.name for switch in lab.switches if not _is_answering(switch.address)]
     return f"no answer from {', '.join(unreachable)}" if unreachable else ""
 
 
-def _answers(address: str) -> bool:
+def _is_answering(address: str) -> bool:
     """Return whether something listens at an address. Addresses without a port are not tried and count as True."""
     parsed = urlsplit(address)
     try:

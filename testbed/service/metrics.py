@@ -27,15 +27,15 @@ class SwitchMetrics:
     """The last samples of the switches of a lab. They are not read while a run moves the lab."""
 
     _samples: tuple[Sample, ...] = ()
-    _at_s: float = -1e9
+    _read_at_s: float = -1e9
     _lock: Lock = field(default_factory=Lock)
 
     def get_samples(self, view: LabView) -> tuple[Sample, ...]:
         """Return the samples of a lab, at most `MIN_INTERVAL_S` old unless a run moves it."""
         with self._lock:
-            if time.monotonic() - self._at_s > MIN_INTERVAL_S and not _is_moving(view):
+            if time.monotonic() - self._read_at_s > MIN_INTERVAL_S and not _is_moving(view):
                 self._samples = tuple(_read_switches(view))
-                self._at_s = time.monotonic()
+                self._read_at_s = time.monotonic()
             return self._samples
 
 

@@ -26,12 +26,12 @@ from testbed.commands.declare import Role
 from testbed.service.access import ROLES, Identity
 from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
-LEEWAY_S = 30.0
+CLOCK_LEEWAY_S = 30.0
 MIN_FETCH_INTERVAL_S = 30.0
 """Minimum time between two fetches of the keys, so that tokens with unknown keys do not flood the provider."""
-_SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
+_SUBJECT_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
 """A subject of OpenID Connect: at most 255 ASCII characters. It identifies a person only together with the issuer."""
-Fetch = Callable[[str], Any]
+FetchJson = Callable[[str], Any]
 
 
 def fetch_json(url: str) -> Any:
@@ -55,7 +55,7 @@ class Provider:
         audience: str,
         *,
         claim: str = "roles",
-        fetch: Fetch = fetch_json,
+        fetch: FetchJson = fetch_json,
         now: Callable[[], float] = time.time,
     ) -> None:
         parsed = urlsplit(issuer)
@@ -68,7 +68,7 @@ class Provider:
         self._keys: dict[str, Mapping[str, Any]] = {}
         self._fetched_s, self._lock = -1e18, Lock()
 
-    def identity(self, text: str) -> Identity:
+    def identify(self, text: str) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, and `NotAllowed` for a person without a role."""
         header, claims, signed_bytes, signature = _split_token(text)
         key = self._find_key(str(header.get("kid", "")))
@@ -90,13 +90,13 @@ class Provider:
             reason = "is of another issuer"
         elif self._audience not in _read_texts(claims.get("aud")):
             reason = "is for another audience"
-        elif not _is_number(claims.get("exp")) or claims["exp"] + LEEWAY_S <= now_s:
+        elif not _is_number(claims.get("exp")) or claims["exp"] + CLOCK_LEEWAY_S <= now_s:
             reason = "expired"
         elif claims.get("nbf") is not None and not (
-            _is_number(claims["nbf"]) and claims["nbf"] - LEEWAY_S <= now_s
+            _is_number(claims["nbf"]) and claims["nbf"] - CLOCK_LEEWAY_S <= now_s
         ):
             reason = "is not valid yet"
-        elif not isinstance(subject, str) or not _SUBJECT.fullmatch(subject):
+        elif not isinstance(subject, str) or not _SUBJECT_PATTERN.fullmatch(subject):
             reason = "names nobody"
         if reason:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
@@ -186,6 +186,6 @@ def identify_by_either(
     """Return a function that identifies our tokens and a provider's tokens, which contain two dots."""
 
     def identify(text: str) -> Identity:
-        return provider.identity(text) if provider and text.count(".") == 2 else identify_own(text)
+        return provider.identify(text) if provider and text.count(".") == 2 else identify_own(text)
 
     return identify

@@ -18,8 +18,8 @@ from ocs_drivers.errors import OcsError
 from testbed.errors import PlanStale, TestbedError
 
 MEDIA_TYPE = "application/problem+json"
-_SECRET = re.compile(r"lightbed_[0-9a-f]{12}_[0-9a-f]{64}|eyJ[\w-]+\.[\w-]+\.[\w-]*")
-_BY_CODE = {
+_SECRET_PATTERN = re.compile(r"lightbed_[0-9a-f]{12}_[0-9a-f]{64}|eyJ[\w-]+\.[\w-]+\.[\w-]*")
+_STATUS_BY_CODE = {
     "service.authentication": 401,
     "service.role": 403,
     "service.unknown": 404,
@@ -35,7 +35,13 @@ _BY_CODE = {
     "maintenance": 423,
     "operation.stopped": 423,
 }
-_BY_WHO: dict[Who, int] = {"user": 422, "device": 502, "conflict": 409, "unknown": 409, "ourselves": 500}
+_STATUS_BY_ACTOR: dict[Who, int] = {
+    "user": 422,
+    "device": 502,
+    "conflict": 409,
+    "unknown": 409,
+    "ourselves": 500,
+}
 
 
 def find_status(error: type[Exception] | Exception) -> int:
@@ -48,7 +54,7 @@ def find_status(error: type[Exception] | Exception) -> int:
     kind = error if isinstance(error, type) else type(error)
     if not issubclass(kind, TestbedError | OcsError):
         return 500
-    return _BY_CODE.get(kind.code) or _BY_WHO[kind.who]
+    return _STATUS_BY_CODE.get(kind.code) or _STATUS_BY_ACTOR[kind.who]
 
 
 def redact_secrets(text: str) -> str:
@@ -57,7 +63,7 @@ def redact_secrets(text: str) -> str:
     >>> redact_secrets("not lightbed_" + "0" * 12 + "_" + "1" * 64)
     'not ***'
     """
-    return _SECRET.sub("***", text)
+    return _SECRET_PATTERN.sub("***", text)
 
 
 def make_problem(

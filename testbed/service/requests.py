@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 Hosts = Literal["auto", "kernel", "model"]
-Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+TextLine = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text without control characters."""
 Interval = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
-Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
-_NOT_OPTIONS = frozenset({"command", "if_match", "lab", "why", "text", "labs", "switch"})
+PositiveInteger = Annotated[int, Field(ge=1, le=2**31 - 1)]
+_FIXED_FIELDS = frozenset({"command", "if_match", "lab", "why", "text", "labs", "switch"})
 _MAX_INTEGER = 2**31 - 1
 _FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "apply": {
-        "if_match": (Annotated[Line, Field(description="ETags of the topology that it may replace.")], "")
+        "if_match": (Annotated[TextLine, Field(description="ETags of the topology that it may replace.")], "")
     }
 }
 """Fields of requests that are not options of the command."""
@@ -64,8 +64,8 @@ class Request(BaseModel):
     names_lab_file: ClassVar[bool] = True
     has_runs_dir: ClassVar[bool] = True
 
-    lab: Annotated[Line, Field(min_length=1)]
-    why: Line = ""
+    lab: Annotated[TextLine, Field(min_length=1)]
+    why: TextLine = ""
     text: Annotated[bool, Field(description="Lines for people in place of one JSON document.")] = False
 
     @model_validator(mode="before")
@@ -93,10 +93,10 @@ class Request(BaseModel):
         positional = [str(value) for name in self.positional for value in values[name]]
         labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
         options = [*self._yield_options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
-        leading = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
+        first_arguments = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
-            return [*leading, *labs, "--", *positional]
-        return [*leading, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
+            return [*first_arguments, *labs, "--", *positional]
+        return [*first_arguments, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
@@ -104,7 +104,7 @@ class Request(BaseModel):
 
     def _yield_options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
         for name, values in values_by_field.items():
-            if name in self.positional or (name in _NOT_OPTIONS and name not in self.options):
+            if name in self.positional or (name in _FIXED_FIELDS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
             yield from (option if value is True else f"{option}={value}" for value in values)
@@ -131,7 +131,7 @@ class Request(BaseModel):
 class SwitchRequest(Request):
     """Request for a command on a switch. It gives the switch's name in the lab file instead of its address."""
 
-    switch: Line
+    switch: TextLine
 
     def check(self, lab: Lab) -> None:
         """Raise `InvalidRequest` unless the lab has this switch."""
@@ -168,7 +168,7 @@ def find_model(name: str) -> type[Request] | None:
     """Return the model of a command or of its variant, such as `verify --narrow`, or None if it cannot be submitted."""
     words, dashes, variant = name.partition(" --")
     command = load_command(words)
-    if command is None or command.role is None or command.has_own_route:
+    if command is None or command.role is None or command.has_service_route:
         return None
     return make_model(words, command, variant) if not dashes or variant in command.variants else None
 
@@ -186,11 +186,11 @@ def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Re
     fields: dict[str, Any] = {"command": (Literal[all_words], ...)}
     fields |= {field.name: _make_field(field) for field in included_fields}
     if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
-        fields["lab"] = (Line, "")
+        fields["lab"] = (TextLine, "")
     if command.needs == "labs if any":
-        fields["labs"] = (list[Line], [])
+        fields["labs"] = (list[TextLine], [])
     if {"really_move", "yes"} & set(fields):  # the command changes a lab or a switch, so it may need a lease
-        fields["lease"] = (Line, "")
+        fields["lease"] = (TextLine, "")
     fields |= _FIELDS_OF_REQUESTS.get(words, {})
     sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
     model = create_model(
@@ -220,16 +220,16 @@ def _make_field(field: declare.Field) -> tuple[Any, Any]:
     if option.reads:
         kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:
-        kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else Line
-    elif field.has_several:
-        kind = Annotated[list[Line], Field(min_length=1)] if field.default is REQUIRED else list[Line]
+        kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else TextLine
+    elif field.has_many_values:
+        kind = Annotated[list[TextLine], Field(min_length=1)] if field.default is REQUIRED else list[TextLine]
     elif kind is str:
         kind = _make_text_type(option)
     elif kind in (int, float):
         maximum = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=maximum)]
     default: Any = ... if field.default is REQUIRED else field.default
-    if field.has_several and default == ():
+    if field.has_many_values and default == ():
         default = []
     return (kind | None if field.is_optional else kind), default
 
@@ -239,7 +239,7 @@ def _make_text_type(option: Option) -> Any:
     bounds: Any = {"min_length": option.least, "max_length": option.most}
     if option.has_lines:
         return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
-    return Line if option.least is None else Annotated[Line, Field(**bounds)]
+    return TextLine if option.least is None else Annotated[TextLine, Field(**bounds)]
 
 
 def find_lane(name: str) -> Lane:

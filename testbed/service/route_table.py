@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from testbed.commands.declare import Role
-from testbed.service import changing, documents, looking
+from testbed.service import changing, documents, reading
 
 Handler = Callable[..., Any]
 
@@ -34,99 +34,244 @@ class Route:
         return self.method == "GET"
 
 
-_LAB = "/v1/labs/{lab}"
-_LEASE = f"{_LAB}/leases/{{lease}}"
-_READ = "labs:read"
-_D = documents
-_L = looking
-_C = changing
+_LAB_PATH = "/v1/labs/{lab}"
+_LEASE_PATH = f"{_LAB_PATH}/leases/{{lease}}"
+_READ_SCOPE = "labs:read"
 _LEASE_PROBLEMS = (404, 409, 412, 423, 428)
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/healthz", _L.health, None, "", _D.Health),
-    Route("GET", "/readyz", _L.readiness, None, "", _D.Health, problems=(503,)),
-    Route("GET", "/openapi.json", _L.document, None, "", None),
-    Route("GET", "/metrics", _L.metrics, "viewer", _READ, None, content="text/plain"),
-    Route("GET", "/v1/labs", _L.labs, "viewer", _READ, _D.LabList),
-    Route("GET", _LAB, _L.lab, "viewer", _READ, _D.LabDocument, problems=(404,)),
-    Route("GET", f"{_LAB}/hosts", _L.hosts, "viewer", _READ, _D.HostList, problems=(404,)),
-    Route("GET", f"{_LAB}/hosts/{{host}}", _L.host, "viewer", _READ, _D.HostDocument, problems=(404,)),
-    Route("GET", f"{_LAB}/switches", _L.switches, "viewer", _READ, _D.SwitchList, problems=(404,)),
+    Route("GET", "/healthz", reading.health, None, "", documents.Health),
+    Route("GET", "/readyz", reading.readiness, None, "", documents.Health, problems=(503,)),
+    Route("GET", "/openapi.json", reading.document, None, "", None),
+    Route("GET", "/metrics", reading.metrics, "viewer", _READ_SCOPE, None, content="text/plain"),
+    Route("GET", "/v1/labs", reading.labs, "viewer", _READ_SCOPE, documents.LabList),
+    Route("GET", _LAB_PATH, reading.lab, "viewer", _READ_SCOPE, documents.LabDocument, problems=(404,)),
     Route(
-        "GET", f"{_LAB}/switches/{{switch}}", _L.switch, "viewer", _READ, _D.SwitchDocument, problems=(404,)
+        "GET", f"{_LAB_PATH}/hosts", reading.hosts, "viewer", _READ_SCOPE, documents.HostList, problems=(404,)
     ),
-    Route("GET", f"{_LAB}/topologies", _L.topologies, "viewer", _READ, _D.TopologyList, problems=(404,)),
     Route(
-        *("GET", f"{_LAB}/topologies/{{epoch}}", _L.topology, "viewer", _READ, _D.TopologyDocument),
+        "GET",
+        f"{_LAB_PATH}/hosts/{{host}}",
+        reading.host,
+        "viewer",
+        _READ_SCOPE,
+        documents.HostDocument,
         problems=(404,),
     ),
     Route(
-        "GET", f"{_LAB}/topology", _L.current_topology, "viewer", _READ, _D.TopologyDocument, problems=(404,)
+        "GET",
+        f"{_LAB_PATH}/switches",
+        reading.switches,
+        "viewer",
+        _READ_SCOPE,
+        documents.SwitchList,
+        problems=(404,),
     ),
     Route(
-        *("PUT", f"{_LAB}/topology", _C.set_topology, "operator", "runs:write", _D.RunDocument, 202),
+        "GET",
+        f"{_LAB_PATH}/switches/{{switch}}",
+        reading.switch,
+        "viewer",
+        _READ_SCOPE,
+        documents.SwitchDocument,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/topologies",
+        reading.topologies,
+        "viewer",
+        _READ_SCOPE,
+        documents.TopologyList,
+        problems=(404,),
+    ),
+    Route(
+        *(
+            "GET",
+            f"{_LAB_PATH}/topologies/{{epoch}}",
+            reading.topology,
+            "viewer",
+            _READ_SCOPE,
+            documents.TopologyDocument,
+        ),
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/topology",
+        reading.current_topology,
+        "viewer",
+        _READ_SCOPE,
+        documents.TopologyDocument,
+        problems=(404,),
+    ),
+    Route(
+        *(
+            "PUT",
+            f"{_LAB_PATH}/topology",
+            changing.set_topology,
+            "operator",
+            "runs:write",
+            documents.RunDocument,
+            202,
+        ),
         problems=(404, 412, 428, 429),
     ),
-    Route("GET", f"{_LAB}/history", _L.history, "viewer", _READ, _D.HistoryDocument, problems=(404,)),
-    Route("GET", f"{_LAB}/operations", _L.operations, "viewer", _READ, _D.OperationList, problems=(404,)),
-    Route("GET", f"{_LAB}/findings", _L.findings, "viewer", _READ, _D.FindingList, problems=(404,)),
-    Route("GET", f"{_LAB}/drift", _L.drift, "viewer", _READ, _D.DriftDocument, problems=(404,)),
-    Route("GET", f"{_LAB}/leases", _C.leases, "viewer", _READ, _D.LeaseList, problems=(404,)),
     Route(
-        *("POST", f"{_LAB}/leases", _C.request_lease, "operator", "leases:write", _D.LeaseDocument, 201),
+        "GET",
+        f"{_LAB_PATH}/history",
+        reading.history,
+        "viewer",
+        _READ_SCOPE,
+        documents.HistoryDocument,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/operations",
+        reading.operations,
+        "viewer",
+        _READ_SCOPE,
+        documents.OperationList,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/findings",
+        reading.findings,
+        "viewer",
+        _READ_SCOPE,
+        documents.FindingList,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/drift",
+        reading.drift,
+        "viewer",
+        _READ_SCOPE,
+        documents.DriftDocument,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/leases",
+        changing.leases,
+        "viewer",
+        _READ_SCOPE,
+        documents.LeaseList,
+        problems=(404,),
+    ),
+    Route(
+        *(
+            "POST",
+            f"{_LAB_PATH}/leases",
+            changing.request_lease,
+            "operator",
+            "leases:write",
+            documents.LeaseDocument,
+            201,
+        ),
         problems=(404, 409),
     ),
-    Route("GET", _LEASE, _C.lease, "viewer", _READ, _D.LeaseDocument, problems=(404,)),
     Route(
-        *("PATCH", _LEASE, _C.extend_lease, "operator", "leases:write", _D.LeaseDocument),
+        "GET", _LEASE_PATH, changing.lease, "viewer", _READ_SCOPE, documents.LeaseDocument, problems=(404,)
+    ),
+    Route(
+        *("PATCH", _LEASE_PATH, changing.extend_lease, "operator", "leases:write", documents.LeaseDocument),
         problems=_LEASE_PROBLEMS,
     ),
     Route(
-        *("DELETE", _LEASE, _C.release_lease, "operator", "leases:write", _D.LeaseDocument),
+        *("DELETE", _LEASE_PATH, changing.release_lease, "operator", "leases:write", documents.LeaseDocument),
         problems=_LEASE_PROBLEMS,
     ),
     Route(
-        *("POST", f"{_LEASE}/break", _C.break_lease, "admin", "leases:write", _D.LeaseDocument),
+        *(
+            "POST",
+            f"{_LEASE_PATH}/break",
+            changing.break_lease,
+            "admin",
+            "leases:write",
+            documents.LeaseDocument,
+        ),
         problems=(404, 409, 423),
     ),
     Route(
-        *("PUT", f"{_LAB}/maintenance", _C.set_maintenance, "developer", "labs:write", _D.StillDocument),
+        *(
+            "PUT",
+            f"{_LAB_PATH}/maintenance",
+            changing.set_maintenance,
+            "developer",
+            "labs:write",
+            documents.StillDocument,
+        ),
         problems=(404,),
     ),
     Route(
-        *("DELETE", f"{_LAB}/maintenance", _C.clear_maintenance, "developer", "labs:write", _D.StillDocument),
+        *(
+            "DELETE",
+            f"{_LAB_PATH}/maintenance",
+            changing.clear_maintenance,
+            "developer",
+            "labs:write",
+            documents.StillDocument,
+        ),
         problems=(404,),
     ),
-    Route("PUT", f"{_LAB}/stop", _C.stop_lab, "viewer", "labs:stop", _D.StillDocument, problems=(404,)),
     Route(
-        "DELETE", f"{_LAB}/stop", _C.release_stop, "operator", "labs:stop", _D.StillDocument, problems=(404,)
+        "PUT",
+        f"{_LAB_PATH}/stop",
+        changing.stop_lab,
+        "viewer",
+        "labs:stop",
+        documents.StillDocument,
+        problems=(404,),
     ),
-    Route("GET", "/v1/runs", _C.runs, "viewer", "runs:read", _D.RunList),
     Route(
-        *("POST", "/v1/runs", _C.submit_run, "viewer", "runs:write", _D.RunDocument, 202),
+        "DELETE",
+        f"{_LAB_PATH}/stop",
+        changing.release_stop,
+        "operator",
+        "labs:stop",
+        documents.StillDocument,
+        problems=(404,),
+    ),
+    Route("GET", "/v1/runs", changing.runs, "viewer", "runs:read", documents.RunList),
+    Route(
+        *("POST", "/v1/runs", changing.submit_run, "viewer", "runs:write", documents.RunDocument, 202),
         problems=(404, 409, 429),
     ),
-    Route("GET", "/v1/runs/{run}", _C.run, "viewer", "runs:read", _D.RunDocument, problems=(404,)),
     Route(
-        *("GET", "/v1/runs/{run}/files/{file}", _C.run_file, "viewer", "runs:read", None),
+        "GET", "/v1/runs/{run}", changing.run, "viewer", "runs:read", documents.RunDocument, problems=(404,)
+    ),
+    Route(
+        *("GET", "/v1/runs/{run}/files/{file}", changing.run_file, "viewer", "runs:read", None),
         problems=(404,),
         content="application/octet-stream",
     ),
     Route(
-        *("POST", "/v1/runs/{run}/cancel", _C.cancel_run, "viewer", "runs:write", _D.RunDocument, 202),
+        *(
+            "POST",
+            "/v1/runs/{run}/cancel",
+            changing.cancel_run,
+            "viewer",
+            "runs:write",
+            documents.RunDocument,
+            202,
+        ),
         problems=(404, 409),
     ),
     Route(
         "GET",
         "/v1/events",
-        _C.events,
+        changing.events,
         "viewer",
         "runs:read",
         None,
         problems=(404,),
         content="text/event-stream",
     ),
-    Route("GET", "/v1/results", _L.results, "viewer", "runs:read", _D.ResultList),
-    Route("GET", "/v1/audit", _L.audit, "admin", "audit:read", _D.AuditDocument),
+    Route("GET", "/v1/results", reading.results, "viewer", "runs:read", documents.ResultList),
+    Route("GET", "/v1/audit", reading.audit, "admin", "audit:read", documents.AuditDocument),
 )
 """All routes. The role that a run needs depends on its command (see `requests`). Any token may stop a lab."""

@@ -17,17 +17,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from testbed.operate.engine.planned import now
+from testbed.operate.engine.planned import format_now
 from testbed.service.access import Identity
 from testbed.service_errors import KeyReused, NotFound, RunEnded, TooManyRuns
-from testbed.storage.audit import Entry, append
+from testbed.storage.audit import AuditEntry, append
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import step_events, submitted_runs
 
 MAX_QUEUED = 8
 """Default number of runs of a user that may wait at the same time."""
-ENDED = ("done", "failed", "interrupted", "cancelled")
+ENDED_STATES = ("done", "failed", "interrupted", "cancelled")
 _MAX_MESSAGES_LENGTH = 20_000
 _STATE_BY_EXIT_CODE = {0: "done", 2: "done", 130: "interrupted"}
 
@@ -55,7 +55,7 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """True if the state is final."""
-        return self.state in ENDED
+        return self.state in ENDED_STATES
 
     def json(self) -> dict[str, Any]:
         """Return the run as a JSON document. `result` is the document that the command printed, or None for text."""
@@ -138,12 +138,12 @@ class RunStore:
                 "who": who.name,
                 "why": reason,
                 "state": "queued",
-                "submitted": now(),
+                "submitted": format_now(),
                 "attempts": 0,
                 "idempotency_key": user_key,
             }
             connection.execute(submitted_runs.insert().values(row))
-            append(connection, Entry(who, f"run {command}", lab, reason, plan, f"run {row['id']}"))
+            append(connection, AuditEntry(who, f"run {command}", lab, reason, plan, f"run {row['id']}"))
             _append_event(connection, row, "queued", {"command": command, "who": who.name, "why": reason})
             return _make_run(_read_row(connection, str(row["id"]))), True
 
@@ -186,7 +186,7 @@ class RunStore:
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
             claim = {"state": "running", "owner": get_current_process(), "attempts": run.attempts + 1}
-            claim["started"] = run.started or now()
+            claim["started"] = run.started or format_now()
             _update_row(connection, run_id, claim)
             row = _read_row(connection, run_id)
             _append_event(
@@ -208,7 +208,7 @@ class RunStore:
     def _store_outcome(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
         with self.database.transaction() as connection:
             outcome: dict[str, Any] = {"state": state, "exit_code": exit_code, "output": output}
-            outcome |= {"finished": now(), "messages": messages[-_MAX_MESSAGES_LENGTH:]}
+            outcome |= {"finished": format_now(), "messages": messages[-_MAX_MESSAGES_LENGTH:]}
             _update_row(connection, run_id, outcome)
             row = _read_row(connection, run_id)
             _append_event(connection, row, state, {"exit_code": exit_code})
@@ -218,11 +218,11 @@ class RunStore:
         """Withdraw a waiting run, or return a running one unchanged. Raises `NotFound` and `RunEnded`."""
         with self.database.transaction() as connection:
             row = _read_row(connection, run_id)
-            if row["state"] in ENDED:
+            if row["state"] in ENDED_STATES:
                 raise RunEnded(f"run {run_id} is already {row['state']}")
-            append(connection, Entry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
+            append(connection, AuditEntry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
             if row["state"] == "queued":
-                _update_row(connection, run_id, {"state": "cancelled", "finished": now()})
+                _update_row(connection, run_id, {"state": "cancelled", "finished": format_now()})
                 row = _read_row(connection, run_id)
                 _append_event(connection, row, "cancelled", {"who": who.name})
             return _make_run(row)
@@ -255,6 +255,6 @@ def _append_event(
     connection: sa.Connection, run: Mapping[str, Any], event: str, data: Mapping[str, Any]
 ) -> None:
     """Append an event of a run to the events of the journal."""
-    row = {"operation": "", "switch": "", "ordinal": 0, "event": event, "at": now()}
+    row = {"operation": "", "switch": "", "ordinal": 0, "event": event, "at": format_now()}
     row |= {"lab": run["lab"], "run": run["id"], "data": json.dumps(data)}
     connection.execute(step_events.insert().values(row))

@@ -18,7 +18,7 @@ from lightbed.http_server import HeadAsGet, Server
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
 from testbed.service.application import build_app
-from testbed.service.context import Service, Tokens
+from testbed.service.context import Service, TokenAuthority
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
@@ -73,7 +73,7 @@ def make_service(
     workers = Workers(store, (*names, ""), lambda run: start_process(run, files, runs_dir, url))
     views = tuple(LabView(lab, runs_dir, address, store) for lab in labs)
     feed = Feed(EventLog(database))
-    return Service(database, runs_dir, views, store, Tokens(database), workers, feed, is_open)
+    return Service(database, runs_dir, views, store, TokenAuthority(database), workers, feed, is_open)
 
 
 def serve(
@@ -84,7 +84,7 @@ def serve(
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     with socket.create_server((listener.host, listener.port), family=family) as listening_socket:
         config = uvicorn.Config(
-            HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
+            HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identify)),
             access_log=False,
             log_level="warning",
             server_header=False,

@@ -20,7 +20,7 @@ from lightbed.children import child_environment, module_command
 from testbed.commands.declare import Lane
 from testbed.service.requests import find_lane
 from testbed.service.runs import Run, RunStore
-from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
+from testbed.storage.owner import PERSON_VARIABLE, RUN_VARIABLE, is_running
 
 LANE_CAPACITY: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
 """Maximum number of concurrent runs of a lab in each lane.
@@ -28,22 +28,22 @@ LANE_CAPACITY: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "p
 Urgent commands (`confirm`, the release of a lease) queue only behind each other. Commands that may wait long
 (`lease request --wait`) do not delay others.
 """
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 """Number of attempts after which a run fails. Otherwise a run that always kills its process would never end."""
 POLL_S = 0.2
-_SPOOL = "service"
-RunExecutor = Callable[[Run], int]
+_SPOOL_FOLDER = "service"
+ExecuteRun = Callable[[Run], int]
 log = logging.getLogger(__name__)
 
 
 class Workers:
     """Threads that execute runs, one each; the lab "" stands for runs without a lab.
 
-    `executor` executes one run and returns the exit code of its process.
+    `execute_run` executes one run and returns the exit code of its process.
     """
 
-    def __init__(self, store: RunStore, labs: tuple[str, ...], executor: RunExecutor) -> None:
-        self._store, self._labs, self._executor = store, labs, executor
+    def __init__(self, store: RunStore, labs: tuple[str, ...], execute_run: ExecuteRun) -> None:
+        self._store, self._labs, self._executor = store, labs, execute_run
         self._wake, self._is_stopping = threading.Condition(), False
         self._executing: dict[str, tuple[str, Lane]] = {}
         self._failed_starts: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class Workers:
                 with self._wake:
                     self._wake.wait(POLL_S)
             return
-        if run.attempts >= ATTEMPTS:
+        if run.attempts >= MAX_ATTEMPTS:
             self._store.fail(run.id, f"its process ended {run.attempts} times before its work was complete")
             return
         code = self._executor(run)
@@ -109,7 +109,7 @@ class Workers:
             return
         self._failed_starts[run.id] += 1
         # A process that exits by itself without claiming the run could not start.
-        if code >= 0 or self._failed_starts[run.id] >= ATTEMPTS:
+        if code >= 0 or self._failed_starts[run.id] >= MAX_ATTEMPTS:
             self._store.fail(run.id, "its process could not be started; see the log of the service")
 
 
@@ -121,7 +121,7 @@ def interrupt(run: Run) -> None:
 
 def get_run_folder(runs_dir: Path, run_id: str) -> Path:
     """Return the folder for the files of a run."""
-    return runs_dir / _SPOOL / run_id
+    return runs_dir / _SPOOL_FOLDER / run_id
 
 
 def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, database: str) -> int:
@@ -129,8 +129,8 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     labs = [f"{name}={path}" for name, path in lab_files.items()]
     environment: Mapping[str, str] = {
         **{name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES},
-        ON_BEHALF_OF: run.who,
-        RUN: run.id,
+        PERSON_VARIABLE: run.who,
+        RUN_VARIABLE: run.id,
         **({"LIGHTBED_DATABASE": database} if database else {}),
     }
     folder = get_run_folder(runs_dir, run.id)

@@ -17,7 +17,7 @@ from testbed.errors import StorageError
 Address: TypeAlias = Path | str
 """The path of an SQLite file, or the URL of a server as text."""
 
-SCHEME = "postgresql+psycopg://"
+SERVER_SCHEME = "postgresql+psycopg://"
 _chosen_url: ContextVar[str] = ContextVar("database", default="")
 
 
@@ -56,8 +56,8 @@ def hide_password(address: Address) -> str:
 
 def check_url(url: str) -> str:
     """Return a URL unchanged. Raises `StorageError` unless it is the URL of a PostgreSQL server."""
-    if not url.startswith(SCHEME):
-        hint = f"write {SCHEME}USER@HOST/DATABASE; a file is chosen by --runs-dir"
+    if not url.startswith(SERVER_SCHEME):
+        hint = f"write {SERVER_SCHEME}USER@HOST/DATABASE; a file is chosen by --runs-dir"
         raise StorageError(
             f"--database {hide_password(url)!r} is not the address of a PostgreSQL server: {hint}"
         )

@@ -17,16 +17,16 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from testbed.storage.address import Address
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 from testbed.storage.schema import audit, counters
 
-FIRST = "0" * 64
+FIRST_HASH = "0" * 64
 """The hash before the first line."""
-_COUNT = "audit"
+_LINE_COUNTER = "audit"
 _FIELDS = ("number", "at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous")
 
 
-class Person(Protocol):
+class Actor(Protocol):
     """A person or program that acts: its name and its role."""
 
     @property
@@ -47,10 +47,10 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """A line to write: who does what to which lab, why, with which plan, and the outcome."""
 
-    person: Person
+    person: Actor
     action: str
     lab: str = ""
     reason: str = ""
@@ -58,12 +58,14 @@ class Entry:
     outcome: str = "accepted"
 
 
-def append(connection: sa.Connection, entry: Entry) -> int:
+def append(connection: sa.Connection, entry: AuditEntry) -> int:
     """Add a line in a transaction that holds the write lock, and return its number."""
     last_row = (
         connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
     )
-    stored_count = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
+    stored_count = connection.execute(
+        sa.select(counters.c.value).where(counters.c.name == _LINE_COUNTER)
+    ).scalar()
     row: dict[str, Any] = {
         "number": max(stored_count or 0, last_row["number"] if last_row else 0) + 1,
         "at": datetime.now(UTC).isoformat(timespec="microseconds"),
@@ -74,13 +76,15 @@ def append(connection: sa.Connection, entry: Entry) -> int:
         "why": entry.reason,
         "plan": entry.plan,
         "outcome": entry.outcome,
-        "previous": last_row["hash"] if last_row else FIRST,
+        "previous": last_row["hash"] if last_row else FIRST_HASH,
     }
     connection.execute(audit.insert().values(row | {"hash": compute_hash(row)}))
     if stored_count is None:
-        connection.execute(counters.insert().values(name=_COUNT, value=row["number"]))
+        connection.execute(counters.insert().values(name=_LINE_COUNTER, value=row["number"]))
     else:
-        connection.execute(counters.update().where(counters.c.name == _COUNT).values(value=row["number"]))
+        connection.execute(
+            counters.update().where(counters.c.name == _LINE_COUNTER).values(value=row["number"])
+        )
     return int(row["number"])
 
 
@@ -108,7 +112,7 @@ class AuditResult:
 
 def verify(address: Address, expected: str = "") -> AuditResult:
     """Check the whole log; with `expected` also that it has a line with this hash."""
-    count = read_rows(address, "select value from counters where name = ?", (_COUNT,))
+    count = read_rows(address, "select value from counters where name = ?", (_LINE_COUNTER,))
     rows = read_audit(address)
     result = check_chain(rows, int(count[0]["value"]) if count else 0)
     if expected and result.broken is None and expected not in {row["hash"] for row in rows}:
@@ -119,7 +123,7 @@ def verify(address: Address, expected: str = "") -> AuditResult:
 
 def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> AuditResult:
     """Check the numbers, links and hashes of the lines, and that there are `count` lines."""
-    previous, number = FIRST, 0
+    previous, number = FIRST_HASH, 0
     for row in rows:
         number += 1
         reason = ""

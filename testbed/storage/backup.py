@@ -24,14 +24,14 @@ from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import find_hint, get_database_message, read_rows
+from testbed.storage.reading import find_hint, get_database_message, read_rows
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
 _DATABASE_MEMBER = "lightbed.sqlite"
-_LIVING = ("requested", "queued", "granted", "draining")
-TOKENS_LEFT_OUT = 1_000_000
+_LIVING_STATES = ("requested", "queued", "granted", "draining")
+SKIPPED_TOKENS = 1_000_000
 """Number of fencing tokens skipped by a restore: more than can have been granted since the backup."""
-_CHUNK = 1000
+_CHUNK_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _copy(address: Address, copy: Path) -> None:
 def _insert_all(original: sa.Connection, connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
         rows = original.execute(table.select()).mappings()
-        while chunk := rows.fetchmany(_CHUNK):
+        while chunk := rows.fetchmany(_CHUNK_ROWS):
             connection.execute(table.insert(), [dict(row) for row in chunk])
 
 
@@ -141,12 +141,12 @@ def _empty_database(connection: sa.Connection, name: str, *, replace: bool) -> i
 def _end_leases(connection: sa.Connection, newest_token: int) -> None:
     """End all leases and requests, and skip the tokens that may have been granted since the backup."""
     values = {"state": "broken", "reason": "restored from a backup", "operation": None}
-    connection.execute(leases.update().where(leases.c.state.in_(_LIVING)).values(values))
+    connection.execute(leases.update().where(leases.c.state.in_(_LIVING_STATES)).values(values))
     connection.execute(lease_parts.delete())
     connection.execute(reservations.delete())
     stored_token = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
     connection.execute(counters.delete().where(counters.c.name == "token"))
-    next_token = max(newest_token, int(stored_token or 0)) + TOKENS_LEFT_OUT
+    next_token = max(newest_token, int(stored_token or 0)) + SKIPPED_TOKENS
     connection.execute(counters.insert().values(name="token", value=next_token))
 
 

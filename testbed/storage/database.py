@@ -25,14 +25,14 @@ import sqlalchemy as sa
 from testbed.database_file import BUSY_TIMEOUT_S
 from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password, resolve_address
-from testbed.storage.looking import CONNECT_TIMEOUT_S
+from testbed.storage.reading import CONNECT_TIMEOUT_S
 from testbed.storage.schema import REVISION, metadata
 
 DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)
 """Errors that a transaction raises if the database cannot be read or written."""
-_WRITER = 0x11617BED
+_WRITER_LOCK = 0x11617BED
 """Number of the advisory lock that a writer holds."""
-_MIGRATION = _WRITER + 1
+_MIGRATION_LOCK = _WRITER_LOCK + 1
 NETWORK_FILESYSTEMS = frozenset(
     (
         *(
@@ -53,9 +53,9 @@ NETWORK_FILESYSTEMS = frozenset(
         *("fuse.ceph", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
-_MOUNTS = Path("/proc/self/mountinfo")
-_VERSION = "alembic_version"
-FIRST = "1001"
+_MOUNTS_FILE = Path("/proc/self/mountinfo")
+_VERSION_TABLE = "alembic_version"
+FIRST_REVISION = "1001"
 """The oldest revision."""
 
 
@@ -97,7 +97,7 @@ class Database:
         with self.engine.connect() as connection:
             is_ready = is_up_to_date(connection, self.name)
         if not is_ready:
-            with self.engine.execution_options(lightbed_lock=_MIGRATION).begin() as connection:
+            with self.engine.execution_options(lightbed_lock=_MIGRATION_LOCK).begin() as connection:
                 bring_up_to_date(connection, self.name)
         self._is_ready = True
 
@@ -106,7 +106,7 @@ class Database:
         """Yield a connection with the write lock. Its changes are on disk when the block ends without an error."""
         self.prepare()
         begin = time.monotonic()
-        with self.engine.execution_options(lightbed_lock=_WRITER).begin() as connection:
+        with self.engine.execution_options(lightbed_lock=_WRITER_LOCK).begin() as connection:
             yield connection
         with self._engine_lock:
             self.commit_s += time.monotonic() - begin
@@ -193,7 +193,7 @@ def _unescape(text: str) -> str:
 def check_is_local(file: Path) -> None:
     """Raise `StorageError` for a file on a network file system."""
     try:
-        mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+        mounts = _MOUNTS_FILE.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # not Linux, or no /proc: cannot be checked
         return
     filesystem = find_filesystem_type(file.parent.resolve(), mounts)
@@ -218,10 +218,12 @@ def bring_up_to_date(connection: sa.Connection, name: str) -> None:
         return  # another process was faster
     if revision is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
         metadata.create_all(connection)
-        connection.exec_driver_sql(f"create table {_VERSION} (version_num varchar(32) primary key not null)")
-        connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name
+        connection.exec_driver_sql(
+            f"create table {_VERSION_TABLE} (version_num varchar(32) primary key not null)"
+        )
+        connection.exec_driver_sql(f"insert into {_VERSION_TABLE} values ('{REVISION}')")  # noqa: S608 - our own name
         return
-    if revision is None or revision < FIRST:
+    if revision is None or revision < FIRST_REVISION:
         problem = f"{name} was written by a version of lightbed from before its first release"
         raise StorageError(f"{problem}; choose another --runs-dir or --database")
     migrate(connection)
@@ -240,9 +242,9 @@ def migrate(connection: sa.Connection) -> None:
 
 def _read_revision(connection: sa.Connection, name: str) -> str | None:
     """Return the revision of a database, or None if it has none. Raise `StorageError` for a later revision."""
-    if not sa.inspect(connection).has_table(_VERSION):
+    if not sa.inspect(connection).has_table(_VERSION_TABLE):
         return None
-    revision = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
+    revision = connection.exec_driver_sql(f"select version_num from {_VERSION_TABLE}").scalar()  # noqa: S608 - our own name
     if revision is not None and revision > REVISION:
         problem = (
             f"{name} was written by a later release of lightbed (revision {revision}, known are "

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-ON_BEHALF_OF = "LIGHTBED_ON_BEHALF_OF"
+PERSON_VARIABLE = "LIGHTBED_ON_BEHALF_OF"
 """Environment variable of processes that the service starts: the person who submitted the run."""
-RUN = "LIGHTBED_RUN"
+RUN_VARIABLE = "LIGHTBED_RUN"
 """Environment variable of processes that the service starts: the id of the run."""
 _person: ContextVar[str] = ContextVar("person", default="")
 
@@ -22,7 +22,7 @@ def get_current_process() -> str:
 
 
 @contextmanager
-def on_behalf_of(person: str) -> Iterator[None]:
+def act_on_behalf(person: str) -> Iterator[None]:
     """Make `get_current_person` return `person` inside the block."""
     token = _person.set(person)
     try:
@@ -33,12 +33,12 @@ def on_behalf_of(person: str) -> Iterator[None]:
 
 def get_current_run() -> str:
     """Return the id of the service's run that this process executes, or "" if it executes none."""
-    return os.environ.get(RUN, "")
+    return os.environ.get(RUN_VARIABLE, "")
 
 
 def get_requester() -> str:
     """Return the person on whose behalf this process acts, or "" if it acts for its own user."""
-    return _person.get() or os.environ.get(ON_BEHALF_OF, "")
+    return _person.get() or os.environ.get(PERSON_VARIABLE, "")
 
 
 def get_current_person() -> str:

@@ -13,10 +13,14 @@ REVISION = "1001"
 metadata = sa.MetaData()
 
 
-def _text_column(name: str, *, key: bool = False, empty: bool = False) -> sa.Column[str]:
+def _text_column(name: str, *, is_key: bool = False, may_be_empty: bool = False) -> sa.Column[str]:
     """Return a text column that is never null; with `empty` its default is an empty text."""
     return sa.Column(
-        name, sa.Text, primary_key=key, nullable=False, server_default=sa.text("''") if empty else None
+        name,
+        sa.Text,
+        primary_key=is_key,
+        nullable=False,
+        server_default=sa.text("''") if may_be_empty else None,
     )
 
 
@@ -31,22 +35,22 @@ def _ordinal_column() -> sa.Column[int]:
 runs = sa.Table(
     "runs",
     metadata,
-    _text_column("id", key=True),
+    _text_column("id", is_key=True),
     _text_column("lab"),
     sa.Column("lab_info", sa.JSON, nullable=False),
     _text_column("status"),
-    _text_column("error", empty=True),
+    _text_column("error", may_be_empty=True),
     _text_column("started"),
     sa.Column("finished", sa.Text),
     sa.Column("simulated", sa.Boolean, nullable=False),
     _text_column("hosts"),
-    _text_column("machine", empty=True),
+    _text_column("machine", may_be_empty=True),
 )
 environment = sa.Table(
     "environment",
     metadata,
     _run_column(),
-    _text_column("name", key=True),
+    _text_column("name", is_key=True),
     sa.Column("value", sa.JSON, nullable=False),
 )
 topologies = sa.Table(
@@ -60,7 +64,7 @@ circuits = sa.Table(
     "circuits",
     metadata,
     _run_column(),
-    _text_column("topology", key=True),
+    _text_column("topology", is_key=True),
     _ordinal_column(),
     _text_column("source"),
     _text_column("target"),
@@ -81,13 +85,16 @@ phases = sa.Table(
 operations = sa.Table(
     "operations",
     metadata,
-    _text_column("id", key=True),
+    _text_column("id", is_key=True),
     _text_column("lab"),
     _text_column("owner"),
     _text_column("started"),
     sa.Column("finished", sa.Text),
     _text_column("state"),
-    *(_text_column(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason", "run")),
+    *(
+        _text_column(name, may_be_empty=True)
+        for name in ("kind", "who", "why", "stage", "goal", "reason", "run")
+    ),
 )
 """`run` is the run of the service that the operation belongs to, empty without one. `stage` is the current or last
 stage: circuits, routes, proof. `goal` holds circuits by switch, as JSON."""
@@ -95,7 +102,7 @@ steps = sa.Table(
     "steps",
     metadata,
     sa.Column("operation", sa.Text, sa.ForeignKey("operations.id"), primary_key=True),
-    _text_column("switch", key=True),
+    _text_column("switch", is_key=True),
     _ordinal_column(),
     _text_column("address"),
     _text_column("kind"),
@@ -105,7 +112,7 @@ steps = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Column("outcome_at", sa.Text),
     sa.Column("read_back", sa.Text),
-    *(_text_column(name, empty=True) for name in ("state", "change", "reason")),
+    *(_text_column(name, may_be_empty=True) for name in ("state", "change", "reason")),
 )
 """`switch` is the device, a switch or a host; `change` is circuits or routes. `intent_at` is empty until the intent is
 written; `outcome` is the result determined after the step, `state` the current state."""
@@ -118,17 +125,17 @@ step_events = sa.Table(
     sa.Column("ordinal", sa.Integer, nullable=False),
     _text_column("event"),
     _text_column("at"),
-    *(_text_column(name, empty=True) for name in ("lab", "run", "data")),
+    *(_text_column(name, may_be_empty=True) for name in ("lab", "run", "data")),
 )
 """Events, never changed. The events of an operation, in order, give the states in `steps`. Events without an operation
 belong to runs of the service and name their lab. `number` counts all events in the order of commits."""
 submitted_runs = sa.Table(
     "submitted_runs",
     metadata,
-    _text_column("id", key=True),
+    _text_column("id", is_key=True),
     *(_text_column(name) for name in ("lab", "command", "request", "who", "state", "submitted")),
     *(
-        _text_column(name, empty=True)
+        _text_column(name, may_be_empty=True)
         for name in ("why", "owner", "started", "finished", "output", "messages")
     ),
     sa.Column("attempts", sa.Integer, nullable=False),
@@ -139,9 +146,9 @@ submitted_runs = sa.Table(
 tokens = sa.Table(
     "tokens",
     metadata,
-    _text_column("id", key=True),
+    _text_column("id", is_key=True),
     *(_text_column(name) for name in ("hash", "name", "role", "scopes", "labs", "created", "expires")),
-    _text_column("revoked", empty=True),
+    _text_column("revoked", may_be_empty=True),
 )
 """Bearer tokens, of which only hashes are stored; `scopes` and `labs` limit a token further."""
 audit = sa.Table(
@@ -155,18 +162,18 @@ audit = sa.Table(
 confirmations = sa.Table(
     "confirmations",
     metadata,
-    _text_column("lab", key=True),
+    _text_column("lab", is_key=True),
     sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("back_to", sa.Integer, nullable=False),
     sa.Column("within_s", sa.Float, nullable=False),
     *(_text_column(name) for name in ("state", "who", "requested_at")),
-    *(_text_column(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
+    *(_text_column(name, may_be_empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
 )
 """Applies that are rolled back unless confirmed; `watcher` is the process that rolls back."""
 intents = sa.Table(
     "intents",
     metadata,
-    _text_column("lab", key=True),
+    _text_column("lab", is_key=True),
     sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
     _text_column("state"),
     _text_column("operation"),
@@ -182,12 +189,12 @@ intents = sa.Table(
     _text_column("intended_at"),
     sa.Column("applied_at", sa.Text),
     sa.Column("ended_at", sa.Text),
-    _text_column("error", empty=True),
+    _text_column("error", may_be_empty=True),
 )
 discoveries = sa.Table(
     "discoveries",
     metadata,
-    _text_column("id", key=True),
+    _text_column("id", is_key=True),
     *(
         _text_column(name)
         for name in ("lab", "owner", "started", "state", "problem", "down", "circuits", "rounds")
@@ -196,8 +203,8 @@ discoveries = sa.Table(
 losses = sa.Table(
     "losses",
     metadata,
-    _text_column("lab", key=True),
-    _text_column("place", key=True),
+    _text_column("lab", is_key=True),
+    _text_column("place", is_key=True),
     sa.Column("taken_s", sa.Float, primary_key=True),
     *(sa.Column(name, sa.Float, nullable=False) for name in ("loss_db", "intent_db", "power_dbm")),
 )
@@ -205,7 +212,7 @@ losses = sa.Table(
 leases = sa.Table(
     "leases",
     metadata,
-    _text_column("id", key=True),
+    _text_column("id", is_key=True),
     _text_column("lab"),
     _text_column("owner"),
     _text_column("process"),
@@ -224,13 +231,13 @@ leases = sa.Table(
     sa.Column("granted_s", sa.Float),
     sa.Column("ended_s", sa.Float),
     sa.Column("operation", sa.Text),
-    _text_column("reason", empty=True),
+    _text_column("reason", may_be_empty=True),
 )
 lease_parts = sa.Table(
     "lease_parts",
     metadata,
-    _text_column("lab", key=True),
-    _text_column("part", key=True),
+    _text_column("lab", is_key=True),
+    _text_column("part", is_key=True),
     sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), nullable=False),
 )
 """Leased parts; the primary key ensures that no part is leased twice."""
@@ -239,7 +246,7 @@ reservations = sa.Table(
     "reservations",
     metadata,
     sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), primary_key=True),
-    _text_column("part", key=True),
+    _text_column("part", is_key=True),
     _text_column("lab"),
     sa.Column("starts_s", sa.Float, nullable=False),
     sa.Column("ends_s", sa.Float, nullable=False),
@@ -262,7 +269,7 @@ sa.event.listen(reservations, "after_create", _on_server(NO_OVERLAP))
 maintenance = sa.Table(
     "maintenance",
     metadata,
-    _text_column("lab", key=True),
+    _text_column("lab", is_key=True),
     _text_column("owner"),
     _text_column("reason"),
     sa.Column("since_s", sa.Float, nullable=False),
@@ -270,17 +277,17 @@ maintenance = sa.Table(
 part_checks = sa.Table(
     "part_checks",
     metadata,
-    _text_column("lab", key=True),
-    _text_column("part", key=True),
+    _text_column("lab", is_key=True),
+    _text_column("part", is_key=True),
     sa.Column("checked_s", sa.Float, nullable=False),
-    _text_column("fault", empty=True),
+    _text_column("fault", may_be_empty=True),
 )
 """The last check of each part; an empty `fault` is a part that passed."""
 
 counters = sa.Table(
     "counters",
     metadata,
-    _text_column("name", key=True),
+    _text_column("name", is_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
 """Numbers that never decrease: the newest token, the newest arrival, the newest time in milliseconds."""

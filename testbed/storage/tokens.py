@@ -17,15 +17,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
-from testbed.storage.audit import Author, Entry, append
+from testbed.storage.audit import AuditEntry, Author, append
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_person
 from testbed.storage.schema import tokens
 
-PREFIX = "lightbed"
+NAME_PREFIX = "lightbed"
 SCOPES = ("labs:read", "runs:read", "runs:write", "leases:write", "labs:write", "labs:stop", "audit:read")
 """Scopes to which a token can be limited; a token without scopes is limited only by its role."""
-_FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([0-9a-f]{{64}})")
+_TOKEN_PATTERN = re.compile(rf"{NAME_PREFIX}_([0-9a-f]{{12}})_([0-9a-f]{{64}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class TokenStore:
         with self._database.transaction() as connection:
             connection.execute(tokens.insert().values(row))
             append(connection, _make_audit_entry("create token", _decode_token(row)))
-        return _decode_token(row), f"{PREFIX}_{key}_{secret}"
+        return _decode_token(row), f"{NAME_PREFIX}_{key}_{secret}"
 
     def list(self) -> tuple[Token, ...]:
         """Return all tokens, oldest first."""
@@ -107,7 +107,7 @@ class TokenStore:
 
     def authenticate(self, text: str, now: datetime | None = None) -> Token:
         """Return the token of a text. Raises `NotAuthenticated`; the error names no part of a secret."""
-        match = _FORM.fullmatch(text)
+        match = _TOKEN_PATTERN.fullmatch(text)
         row = self._find_row(match[1]) if match else None
         if match is None or row is None or not hmac.compare_digest(row["hash"], _hash(match[2])):
             raise NotAuthenticated("this token is not valid; `testbed token create` makes one")
@@ -131,10 +131,10 @@ def _decode_token(row: Mapping[str, Any]) -> Token:
     return Token(**{name: row[name] for name in Token.__slots__} | collections)
 
 
-def _make_audit_entry(action: str, token: Token) -> Entry:
+def _make_audit_entry(action: str, token: Token) -> AuditEntry:
     """Return the line of the audit log. Its role is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
-    return Entry(
+    return AuditEntry(
         Author(get_current_person(), "admin"),
         action,
         outcome=f"token {token.id} of {token.name}, {token.role}{limits}",

@@ -153,8 +153,8 @@ def test_nobody_answers(testbed):
 def test_a_real_switch_is_not_moved_without_consent(monkeypatch, capsys):
     from types import SimpleNamespace
 
+    from testbed.commands.context import CommandContext
     from testbed.commands.devices.changes import SwitchHome
-    from testbed.commands.place import CommandContext
     from testbed.errors import RefusedToMove
 
     real = SimpleNamespace(address="x://real", identity=lambda: SimpleNamespace(serial="002414"))

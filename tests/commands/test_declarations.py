@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 import pytest
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import (
     Command,
     Text,
@@ -20,9 +21,8 @@ from testbed.commands.declare import (
     option,
     output_file_option,
 )
-from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
-from testbed.commands.groups import INTERVAL, MovingCommand, parse_interval
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
+from testbed.commands.groups import INTERVAL_TEXT, MovingCommand, parse_interval
 from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
 
@@ -40,7 +40,7 @@ class Count(Document):
 
     @property
     def exit_code(self):
-        return CHANGES if self.number else 0
+        return EXIT_CHANGES if self.number else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +51,10 @@ class CountThings(MovingCommand, Command[Count]):
     variants: ClassVar = {"deep": "moving"}
     kind: Annotated[str, argument("Which things.", "KIND")]
     last: Annotated[int | None, option("Only the last N.", metavar="N", least=1, most=9)] = None
-    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL)] = None
+    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL_TEXT)] = None
     plan: Annotated[Path | None, input_file_option("Things as planned.")] = None
     out: Annotated[Path | None, output_file_option("things.json", "Write them here.")] = None
-    every: Annotated[float | None, option("Go on.", text=INTERVAL, is_local=True)] = None
+    every: Annotated[float | None, option("Go on.", text=INTERVAL_TEXT, is_local=True)] = None
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
 
@@ -95,15 +95,17 @@ def test_a_document_and_its_records_have_types_and_a_sentence(words):
 @pytest.mark.parametrize("words", DECLARED)
 def test_an_option_has_a_sentence(words):
     for each in list_fields(DECLARED[words]):
-        assert each.option.is_rest or len(each.option.help) > 5, each.name
+        assert each.option.takes_rest or len(each.option.help) > 5, each.name
 
 
 def test_an_option_is_on_the_command_line(table, capsys):
     from testbed.cli.app import run_app
 
-    assert run_app(["count", "labs/testbed12.yaml", "circuits", "--last", "3", "--within", "5m"]) == CHANGES
+    assert (
+        run_app(["count", "labs/testbed12.yaml", "circuits", "--last", "3", "--within", "5m"]) == EXIT_CHANGES
+    )
     assert capsys.readouterr().out == "circuits: 2\n"
-    assert run_app(["count", "labs/testbed12.yaml", "circuits", "--json"]) == CHANGES
+    assert run_app(["count", "labs/testbed12.yaml", "circuits", "--json"]) == EXIT_CHANGES
     assert json.loads(capsys.readouterr().out) == {"number": 2, "from": "circuits", "unfinished": []}
 
 
@@ -237,7 +239,7 @@ def test_lines_go_to_standard_error_where_the_file_goes_to_standard_output(capsy
     document = carry_out(CountThings(kind="hosts", out=Path("-")), CommandContext(is_quiet=False))
 
     captured = capsys.readouterr()
-    assert (captured.out, captured.err, document.exit_code) == ("", "hosts: 2\n", CHANGES)
+    assert (captured.out, captured.err, document.exit_code) == ("", "hosts: 2\n", EXIT_CHANGES)
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "0s", "-1s", "5 m", "1e3s"])
@@ -247,5 +249,9 @@ def test_what_is_not_an_interval_is_refused(text):
 
 
 def test_an_interval_is_read_as_it_was_written():
-    assert [INTERVAL.parse(INTERVAL.write(seconds)) for seconds in (1.0, 90.0, 3600.0)] == [1.0, 90.0, 3600.0]
-    assert isinstance(INTERVAL, Text)
+    assert [INTERVAL_TEXT.parse(INTERVAL_TEXT.write(seconds)) for seconds in (1.0, 90.0, 3600.0)] == [
+        1.0,
+        90.0,
+        3600.0,
+    ]
+    assert isinstance(INTERVAL_TEXT, Text)

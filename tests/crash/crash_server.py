@@ -88,11 +88,11 @@ def apply(request: Request) -> dict[str, Any]:
             intents = load_intents(request["runs"], session.lab.name)
             (intent,) = [one for one in intents if one.epoch == request["epoch"]]
             _, design = build_intent_design(session.lab, intent)
-            stated = intent.stated
+            topology_source = intent.topology_source
         else:
             design = design_of(request["lab"], simplex=request["simplex"])
-            stated = TopologySource("--simplex" if request["simplex"] else "--method geometric")
-        brought = session.bring_up(design, stated=stated)
+            topology_source = TopologySource("--simplex" if request["simplex"] else "--method geometric")
+        brought = session.bring_up(design, topology_source=topology_source)
         return {"verified": brought.verified.ok, "changed": brought.plan.has_changes}
 
 
@@ -140,7 +140,7 @@ def hand_over(request: Request) -> dict[str, Any]:
     """Give the first lease back, which grants the second, and apply or resume under that one."""
     lab = lab_of(request["lab"])
     with open_journal(request["runs"]) as journal:
-        first, second = read_leases(get_database_address(request["runs"]), lab.name, ended=True)[:2]
+        first, second = read_leases(get_database_address(request["runs"]), lab.name, includes_ended=True)[:2]
         if first.is_held:
             LeaseStore(journal.database, lab.name).release(first.id)
     select_lease(second.id)
@@ -169,7 +169,7 @@ def apply_change(request: Request) -> dict[str, Any]:
         _, design = build_intent_design(session.lab, change.intent)
         plan = session.plan(design)
         change.check_current(plan, observed_now(request, session, plan))
-        brought = session.carry_out(design, plan, stated=change.intent.stated)
+        brought = session.carry_out(design, plan, topology_source=change.intent.topology_source)
         return {"verified": brought.verified.ok, "changed": plan.has_changes}
 
 

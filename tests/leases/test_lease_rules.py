@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from testbed.errors import ClockError, LeaseDenied, LeaseHeld, LeaseStale
 from testbed.leases.fence import Fence
 from testbed.leases.listing import read_leases
-from testbed.leases.model import HELD, LIVING, TRANSITIONS
+from testbed.leases.model import HELD_STATES, LIVING_STATES, TRANSITIONS
 from testbed.leases.rules import check_monotonic, sort_requests
 from testbed.leases.store import LeaseStore
 from testbed.storage.database import Database
@@ -66,7 +66,7 @@ class Leases(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def all(self):
-        return {one.id: one for one in read_leases(self.database.address, "lab", ended=True)}
+        return {one.id: one for one in read_leases(self.database.address, "lab", includes_ended=True)}
 
     def pick(self, data, states):
         found = [one for one in self.all().values() if one.state in states]
@@ -110,17 +110,17 @@ class Leases(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def release(self, data):
-        if lease := self.pick(data, LIVING):
+        if lease := self.pick(data, LIVING_STATES):
             self.attempt("release", lambda: self.store.release(lease.id))
 
     @rule(data=st.data())
     def extend(self, data):
-        if lease := self.pick(data, LIVING):
+        if lease := self.pick(data, LIVING_STATES):
             self.attempt("extend", lambda: self.store.extend(lease.id))
 
     @rule(data=st.data())
     def break_(self, data):
-        if lease := self.pick(data, LIVING):
+        if lease := self.pick(data, LIVING_STATES):
             broken = self.attempt("break", lambda: self.store.break_(lease.id, "needed"))
             assert broken is None or lease.id not in self.sending
 
@@ -139,13 +139,13 @@ class Leases(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def end(self, data):
-        if lease := self.pick(data, HELD):
+        if lease := self.pick(data, HELD_STATES):
             self.attempt("end", lambda: self.store.end(lease.id))
 
     @rule(data=st.data())
     def send(self, data):
         """Begin to send, and be stopped there."""
-        lease = self.pick(data, HELD)
+        lease = self.pick(data, HELD_STATES)
         if lease and lease.token is not None and lease.id not in self.sending:
             stack = ExitStack()
             stack.enter_context(Fence(self.database, lease, lease.parts).sending())
@@ -155,7 +155,9 @@ class Leases(RuleBasedStateMachine):
     @rule(data=st.data())
     def send_too_late(self, data):
         """Send under a lease that has ended."""
-        ended = [one for one in self.all().values() if one.state not in LIVING and one.token is not None]
+        ended = [
+            one for one in self.all().values() if one.state not in LIVING_STATES and one.token is not None
+        ]
         if ended:
             lease = data.draw(st.sampled_from(ended))
             with pytest.raises(LeaseStale), Fence(self.database, lease, lease.parts).sending():
@@ -170,7 +172,7 @@ class Leases(RuleBasedStateMachine):
     @rule(data=st.data())
     def die(self, data):
         """Kill the process of an operation; the kernel gives its locks back."""
-        lease = self.pick(data, HELD)
+        lease = self.pick(data, HELD_STATES)
         if lease and lease.operation and not self.held_up():
             if lease.id in self.sending:
                 self.sending.pop(lease.id).close()
@@ -204,7 +206,7 @@ class Leases(RuleBasedStateMachine):
         self.what_is_being_sent_is_still_allowed(leases)
 
     def nothing_is_held_twice(self, leases):
-        held = [part for one in leases.values() if one.state in HELD for part in one.parts]
+        held = [part for one in leases.values() if one.state in HELD_STATES for part in one.parts]
         assert len(held) == len(set(held))
 
     def only_known_transitions_happened(self, leases):
@@ -229,8 +231,8 @@ class Leases(RuleBasedStateMachine):
 
     def nobody_waits_for_nothing_and_nobody_overtakes(self, leases):
         """Grant a request that is first in all its parts, which are free and whole; let those behind it wait."""
-        living = [one for one in leases.values() if one.state in LIVING]
-        taken = {part for one in living if one.state in HELD for part in one.parts}
+        living = [one for one in leases.values() if one.state in LIVING_STATES]
+        taken = {part for one in living if one.state in HELD_STATES for part in one.parts}
         ahead = {part for one in living if one.state == "requested" for part in one.parts}
         before: set[str] = set()
         for one in sort_requests(one for one in living if one.state == "queued"):
@@ -239,7 +241,7 @@ class Leases(RuleBasedStateMachine):
             before |= one.parts
 
     def what_is_being_sent_is_still_allowed(self, leases):
-        assert all(leases[lease].state in HELD for lease in self.sending)
+        assert all(leases[lease].state in HELD_STATES for lease in self.sending)
 
 
 OFTEN = (

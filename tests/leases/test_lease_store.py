@@ -26,7 +26,7 @@ A, B, AB = frozenset({"host:a"}), frozenset({"host:b"}), frozenset({"host:a", "h
 
 
 def states(store):
-    return [one.state for one in read_leases(store.database.address, "lab", ended=True)]
+    return [one.state for one in read_leases(store.database.address, "lab", includes_ended=True)]
 
 
 def test_all_or_nothing_in_the_order_of_arrival(stores):
@@ -137,7 +137,9 @@ def test_a_heartbeat_is_one_transaction_in_a_third_of_the_time_that_a_lease_last
 def test_the_fence_beats_before_each_write(stores):
     store, steady = stores(), [0.0]
     lease = store.request(["host:a"], A, ttl_s=600)
-    with hold_fence(store.database, "lab", A, lease=lease.id, store=lambda _database, _lab: store) as fence:
+    with hold_fence(
+        store.database, "lab", A, lease=lease.id, make_store=lambda _database, _lab: store
+    ) as fence:
         ours = replace(fence, beat=lambda: steady.append(1.0))
         for _write in range(3):
             with ours.sending():
@@ -209,7 +211,7 @@ def test_a_clock_that_steps_back_an_hour_allows_nothing_and_loses_nothing(stores
 def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):
     alive = True
     store = stores(is_alive=lambda _process: alive)
-    with hold_fence(store.database, "lab", A, store=lambda *_: store) as fence:
+    with hold_fence(store.database, "lab", A, make_store=lambda *_: store) as fence:
         assert fence.token == 1
         with pytest.raises(
             LeaseDenied, match=r"lease .* of ann@h holds host:a; nothing was sent\. Pass --lease"

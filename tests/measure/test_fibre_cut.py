@@ -117,7 +117,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
 
     session.bring_up(rings)
     planned, verified = repaired("b/nic1:receive", rings)
-    assert (planned.repatched, verified.links_received, verified.findings) == (None, 10, ())
+    assert (planned.repatched_design, verified.links_received, verified.findings) == (None, 10, ())
     send_request(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
 
     assert session.bring_up(standing).verified.ok
@@ -130,7 +130,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     assert again.is_repaired
     twice, verified = repaired("d/nic1:transmit", standing, once.record)
     assert verified.ok
-    assert Nic(1, 0) not in {nic for link in twice.repatched.wiring.links for nic in link}
+    assert Nic(1, 0) not in {nic for link in twice.repatched_design.wiring.links for nic in link}
     for fibre in ("b/nic1:receive", "d/nic1:transmit"):
         send_request(plant, {"do": "uncut", "fibre": fibre})
 

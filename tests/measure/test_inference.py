@@ -24,12 +24,12 @@ from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import FibreEnd
 from testbed.measure.inference import (
-    ModelTrial,
+    InferenceTrial,
     choose_attachment,
-    find_number,
+    find_model_number,
+    make_lab_with_model,
     prepare_trial,
     send_requests,
-    set_program,
     summarise_latencies,
 )
 from testbed.measure.job import run_job
@@ -69,7 +69,7 @@ def compiled(tmp_path_factory):
 class TestProgram:
     def test_a_simulated_board_gets_the_model(self, lab, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        changed = set_program(lab, Path("m.lng"))
+        changed = make_lab_with_model(lab, Path("m.lng"))
 
         assert changed.boards[0].program == (tmp_path / "m.lng",)
         assert changed.boards[1:] == lab.boards[1:]
@@ -79,26 +79,26 @@ class TestProgram:
         files = (tmp_path / "a.lng", tmp_path / "b.lng")
         real = replace(lab, simulated=False, boards=(replace(lab.boards[0], program=files),))
 
-        assert set_program(real, tmp_path / "sub" / ".." / "b.lng") is real
-        assert [find_number(real.boards[0], file) for file in files] == [0, 1]
+        assert make_lab_with_model(real, tmp_path / "sub" / ".." / "b.lng") is real
+        assert [find_model_number(real.boards[0], file) for file in files] == [0, 1]
         with pytest.raises(InferenceError, match=r"board 'board1' runs .*a\.lng, .*b\.lng, not .*c\.lng"):
-            set_program(real, tmp_path / "c.lng")
+            make_lab_with_model(real, tmp_path / "c.lng")
 
     def test_a_real_board_without_a_program_in_the_lab_file_is_trusted(self, lab):
         real = replace(lab, simulated=False, boards=(replace(lab.boards[0], program=()),))
 
-        assert set_program(real, Path("m.lng")) is real
-        assert find_number(real.boards[0], Path("m.lng")) == 0
+        assert make_lab_with_model(real, Path("m.lng")) is real
+        assert find_model_number(real.boards[0], Path("m.lng")) == 0
 
     def test_a_lab_without_boards(self):
         with pytest.raises(
             InferenceError, match=r"'testbed12' has no boards: add `boards` to .*testbed12\.yaml"
         ):
-            set_program(load_lab(LABS / "testbed12.yaml"), Path("m.lng"))
+            make_lab_with_model(load_lab(LABS / "testbed12.yaml"), Path("m.lng"))
 
     def test_a_file_that_is_not_compiled(self, lab):
         with pytest.raises(InferenceError, match=r"m\.onnx is not a compiled model"):
-            set_program(lab, Path("m.onnx"))
+            make_lab_with_model(lab, Path("m.onnx"))
 
 
 class TestAttachment:
@@ -146,7 +146,7 @@ class TestRequests:
     def test_a_model_that_the_smartnic_cannot_hold_is_refused_before_the_lab_starts(self, lab, compiled):
         model = compiled(64, 5000)
         with pytest.raises(InferenceError, match=r"lightning trace: 64x5000 does not fit the smartNIC"):
-            prepare_trial(set_program(lab, model), model, 1, print)
+            prepare_trial(make_lab_with_model(lab, model), model, 1, print)
 
 
 class LocalFleet:
@@ -206,7 +206,7 @@ def test_latencies_are_ranked():
 @pytest.mark.slow
 def test_a_job_on_modelled_hosts_is_refused_before_it_is_a_run(lab, tmp_path):
     """`--hosts auto` chooses them without root."""
-    trial = ModelTrial(Path("m.lng"), "{}\n", 1, b"")
+    trial = InferenceTrial(Path("m.lng"), "{}\n", 1, b"")
     with pytest.raises(HostError, match="'testbed12-board' are only modelled and send no packets to a board"):
         run_job(lab, hosts="model", sizes=(1024,), runs_dir=tmp_path, narrator=PlainNarrator(), trial=trial)
     assert RunStore(tmp_path).list_runs() == ()

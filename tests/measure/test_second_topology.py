@@ -9,12 +9,16 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.roofline import Cluster
-from testbed.measure.second_topology import find_farthest_group, make_fine_tuning_workload, plan_second
+from testbed.measure.second_topology import (
+    find_farthest_group,
+    make_fine_tuning_workload,
+    plan_second_topology,
+)
 
 
 def second_of(nodes: int, degree: int):
     topology = find_topology(nodes, degree)
-    return plan_second(topology, find_routes(wire(topology)), 25.0)
+    return plan_second_topology(topology, find_routes(wire(topology)), 25.0)
 
 
 @pytest.mark.long

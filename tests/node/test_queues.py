@@ -78,7 +78,7 @@ class Host:
     def start(self, mode: str) -> subprocess.Popen:
         program = (
             f"import sys; sys.path.insert(0, {str(NODE)!r}); import queues; from pathlib import Path; "
-            f"queues.STATE = Path({str(self.state)!r}); sys.argv[1:] = [{mode!r}]; sys.exit(queues.main())"
+            f"queues.STATE_FILE = Path({str(self.state)!r}); sys.argv[1:] = [{mode!r}]; sys.exit(queues.main())"
         )
         words = ["ip", "netns", "exec", self.namespace, sys.executable, "-IS", "-c", program]
         self.holders.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
@@ -153,7 +153,7 @@ def test_a_second_holder_is_refused_and_a_later_one_begins_from_what_was_there(h
     second, said = host.hold()
     assert said["event"] == "error"
     assert "another run uses the queues of this host" in said["message"]
-    assert second.wait(30) == queues.BUSY
+    assert second.wait(30) == queues.EXIT_BUSY
     holder.kill()
     holder.wait(30)
     third, said = host.hold()

@@ -121,7 +121,7 @@ def test_rates_keep_a_bounded_number_of_windows(monkeypatch):
     import rank
 
     monkeypatch.setattr(rank, "MAX_WINDOWS", 100)
-    rates = rank.Rates(["lo", "missing"])
+    rates = rank.WindowRates(["lo", "missing"])
     for _ in range(1000):
         rates.add_window()
 

@@ -25,7 +25,7 @@ TESTBED12 = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 def log():
     """Provide the lines of the log as documents, when it is called."""
     stream = io.StringIO()
-    levels = {name: logging.getLogger(name).level for name in json_log.LOGGERS}
+    levels = {name: logging.getLogger(name).level for name in json_log.LOGGER_NAMES}
     handler = json_log.log_to(stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     json_log.remove_handler(handler)
@@ -136,13 +136,13 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
 
 def test_the_environment_says_where_lines_go(tmp_path, monkeypatch):
     place = tmp_path / "log.jsonl"
-    monkeypatch.setenv(json_log.VARIABLE, str(place))
+    monkeypatch.setenv(json_log.LOG_VARIABLE, str(place))
     handler = json_log.log_from_environment()
     assert json_log.log_from_environment() is None  # a second command of the same process
     logger.info("told")
     json_log.remove_handler(handler)
     logger.info("not told")
-    monkeypatch.setenv(json_log.VARIABLE, "")
+    monkeypatch.setenv(json_log.LOG_VARIABLE, "")
     assert json_log.log_from_environment() is None
 
     assert [json.loads(line)["message"] for line in place.read_text().splitlines()] == ["told"]

@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import make_samples
-from testbed.observe.exposition import BY_NAME, METRICS, Sample, format_exposition
+from testbed.observe.exposition import METRICS, METRICS_BY_NAME, Sample, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 
@@ -138,7 +138,10 @@ def test_prometheus_reads_the_text(past):
         for sample in family.samples
     }
     given = {
-        (one.metric, tuple(sorted(zip(BY_NAME[one.metric].labels, one.labels, strict=True)))): one.value
+        (
+            one.metric,
+            tuple(sorted(zip(METRICS_BY_NAME[one.metric].labels, one.labels, strict=True))),
+        ): one.value
         for one in samples
     }
 
@@ -171,20 +174,20 @@ def test_the_dashboard_shows_every_metric_and_no_other():
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     named = [name for text in expressions for name in re.findall(r"\btestbed_[a-z_]+", text)]
 
-    assert set(named) == set(BY_NAME)
+    assert set(named) == set(METRICS_BY_NAME)
     for expression in expressions:
         (name,) = re.findall(r"\btestbed_[a-z_]+", expression)
         labels = set(re.findall(r"(\w+)=~?\"", expression))
         for group in re.findall(r"by \(([^)]*)\)", expression):
             labels |= set(re.split(r",\s*", group))
-        assert labels <= set(BY_NAME[name].labels), expression
-        if BY_NAME[name].kind == "counter":
+        assert labels <= set(METRICS_BY_NAME[name].labels), expression
+        if METRICS_BY_NAME[name].kind == "counter":
             assert "increase(" in expression, expression
     for panel in panels:
         assert panel["title"], panel["id"]
         assert panel["description"]
         for target in panel["targets"]:
             (name,) = re.findall(r"\btestbed_[a-z_]+", target["expr"])
-            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(BY_NAME[name].labels)
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(METRICS_BY_NAME[name].labels)
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert re.findall(r"testbed_\w+", json.dumps(document["templating"])) == ["testbed_epoch"]

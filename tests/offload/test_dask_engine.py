@@ -28,7 +28,7 @@ skip_without("distributed", reason="needs lightbed[offload]")
 
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration, Tls
-from testbed.offload.dask_engine import DaskEngine, Shares
+from testbed.offload.dask_engine import DaskEngine, WeightedRotation
 from testbed.offload.engine import WorkerLost
 from testbed.offload.epoch import Order, make_order
 from testbed.offload.feed import Feed, Rule, Sides
@@ -460,13 +460,13 @@ def test_workers_end_with_a_trainer_that_is_killed():
 
 
 def test_turns_by_weight():
-    shares = Shares({"a": 5, "b": 1, "c": 1})
-    shares.use({"a": "A", "b": "B", "c": "C"})
+    shares = WeightedRotation({"a": 5, "b": 1, "c": 1})
+    shares.set_addresses({"a": "A", "b": "B", "c": "C"})
     turns = [shares.next() for _ in range(70)]
     assert [turns.count(name) for name in "ABC"] == [50, 10, 10]
-    assert Shares({}).next() is None
+    assert WeightedRotation({}).next() is None
     with pytest.raises(OffloadError, match="the weight of a is 0"):
-        Shares({"a": 0})
+        WeightedRotation({"a": 0})
 
 
 @pytest.mark.long

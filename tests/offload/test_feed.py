@@ -270,7 +270,7 @@ def test_threads_of_trainer_and_workers_together():
     """In the order of completion of workers each index still comes once."""
     with ThreadPoolExecutor(2) as local:
         for candidate in ("p1", "p2", "p3"):
-            engine = InProcess(3, loses=lambda number: number % 7 == 3)
+            engine = InProcess(3, is_lost=lambda number: number % 7 == 3)
             feed = feed_of(200, Rule(candidate, 0.7, ordered=False), engine, local=local)
             assert sorted(flat(feed)) == list(range(200))
             assert feed.counts.lost > 0
@@ -314,7 +314,7 @@ def test_rules_that_cannot_be(build, message):
 def test_epochs_of_which_every_tenth_loses_workers(epochs):
     """Each is whole, and nothing is left on its way: neither work, nor objects, nor threads."""
     is_losing = False
-    engine = InProcess(2, loses=lambda number: is_losing and number % 3 == 1)
+    engine = InProcess(2, is_lost=lambda number: is_losing and number % 3 == 1)
     lost, objects = 0, []
     with ThreadPoolExecutor(1) as local:
         for epoch in range(epochs):

@@ -17,7 +17,7 @@ data = library("torch.utils.data")
 
 from testbed import offload
 from testbed.errors import OffloadError
-from testbed.offload import Candidate, Metrics, decide, travel
+from testbed.offload import Candidate, Metrics, decide, serialisation
 from testbed.offload.engine import InProcess
 from testbed.offload.feed import Rule
 from testbed.offload.profile import Bench, Settings, Trial, trainer_cpu_ns
@@ -226,7 +226,7 @@ def stream_class():
         """Numbers that come one after the other; processes of a loader take turns."""
 
         def __init__(self):
-            self.lock = threading.Lock()  # it is read here, and need not travel
+            self.lock = threading.Lock()  # it is read here, and need not serialisation
             self.reads = 0
 
         def __iter__(self):
@@ -614,11 +614,11 @@ def installed(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "trainer_of_a_package.py").write_text(INSTALLED)
     monkeypatch.syspath_prepend(folder)
-    travel._list_installed_folders.cache_clear()
+    serialisation._list_installed_folders.cache_clear()
     module = importlib.import_module("trainer_of_a_package")
     yield module
     del sys.modules["trainer_of_a_package"]
-    travel._list_installed_folders.cache_clear()
+    serialisation._list_installed_folders.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def test_a_dark_switch_is_brought_to_the_plan(testbed12, memory_switch, journal)
     assert set(result.reports["ocs1"].pairs.values()) == {Status.DONE}
     assert result.outage_s == 0.02
     assert 0 < result.journal_s < result.total_s
-    assert journal.state(result.operation) == "done"
-    assert [step["outcome"] for step in journal.history(result.operation)] == ["done"]
+    assert journal.read_state(result.operation) == "done"
+    assert [step["outcome"] for step in journal.read_steps(result.operation)] == ["done"]
 
 
 def test_a_plan_without_changes_reads_and_writes_nothing(testbed12, memory_switch, journal):
@@ -63,7 +63,7 @@ def test_a_plan_without_changes_reads_and_writes_nothing(testbed12, memory_switc
     result = apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     assert (switch.reads - reads, switch.writes - writes) == (1, 0)
     assert not result.reports["ocs1"].changed
-    assert journal.history(result.operation) == ()
+    assert journal.read_steps(result.operation) == ()
 
 
 def test_the_intent_is_written_before_the_first_byte(testbed12, memory_switch, journal):
@@ -71,7 +71,7 @@ def test_the_intent_is_written_before_the_first_byte(testbed12, memory_switch, j
 
     def look(step):
         with Journal(journal.path) as other:
-            seen_by_the_device.append([row["outcome"] for row in other.history(operation_of(other))])
+            seen_by_the_device.append([row["outcome"] for row in other.read_steps(operation_of(other))])
         return step.after
 
     def operation_of(other):
@@ -104,7 +104,7 @@ def test_circuits_that_were_not_made_are_named(testbed12, memory_switch, journal
     message = str(caught.value)
     assert "ocs1: 46 done, 2 failed: 1->53 (a/nic1 -> b/nic1), 48->92 (l/nic4 -> k/nic4)" in message
     assert "Run `testbed plan`" in message
-    assert journal.state(caught.value.result.operation) == "failed"
+    assert journal.read_state(caught.value.result.operation) == "failed"
 
 
 def test_a_circuit_to_be_kept_that_somebody_took_away_meanwhile_is_named(testbed12, memory_switch, journal):
@@ -117,8 +117,8 @@ def test_a_circuit_to_be_kept_that_somebody_took_away_meanwhile_is_named(testbed
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
     with pytest.raises(ApplyFailed, match=r"ocs1: 47 done, 1 failed: 1->53 \(a/nic1 -> b/nic1\)") as caught:
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
-    assert [row["outcome"] for row in journal.history(caught.value.result.operation)] == ["done"]
-    assert journal.state(caught.value.result.operation) == "failed"
+    assert [row["outcome"] for row in journal.read_steps(caught.value.result.operation)] == ["done"]
+    assert journal.read_state(caught.value.result.operation) == "failed"
 
 
 def test_a_switch_that_cannot_be_read_afterwards_leaves_circuits_unknown(testbed12, memory_switch, journal):
@@ -128,7 +128,7 @@ def test_a_switch_that_cannot_be_read_afterwards_leaves_circuits_unknown(testbed
         ApplyFailed, match=r"ocs1: 0 done, 48 unknown: 1->53 \(a/nic1 -> b/nic1\), "
     ) as caught:
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
-    (row,) = journal.history(caught.value.result.operation)
+    (row,) = journal.read_steps(caught.value.result.operation)
     assert (row["outcome"], row["read_back"]) == ("unknown", None)
 
 
@@ -141,7 +141,7 @@ def test_nothing_is_sent_after_a_step_of_which_nobody_knows_what_became(testbed1
     with pytest.raises(ApplyFailed) as caught:
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     assert switch.writes == 1
-    assert [row["outcome"] for row in journal.history(caught.value.result.operation)] == ["unknown"]
+    assert [row["outcome"] for row in journal.read_steps(caught.value.result.operation)] == ["unknown"]
 
 
 def test_without_a_written_intent_nothing_is_sent(testbed12, memory_switch, journal, monkeypatch):
@@ -204,7 +204,7 @@ def test_when_one_switch_vanishes_the_other_is_still_accounted_for(testbed12, me
     assert "(because memory://ocs2: nobody answers)" in message
     assert made > 0
     assert switches["ocs1"].held == plan.switches[0].target
-    outcomes = [(row["switch"], row["outcome"]) for row in journal.history(caught.value.result.operation)]
+    outcomes = [(row["switch"], row["outcome"]) for row in journal.read_steps(caught.value.result.operation)]
     assert outcomes == [("ocs1", "done")]
 
 
@@ -293,7 +293,7 @@ def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(
         plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
         assert journal.find_unfinished() == ()
-        assert journal.history(step.operation)[0]["outcome"] == "failed"  # the switch was still as before
+        assert journal.read_steps(step.operation)[0]["outcome"] == "failed"  # the switch was still as before
 
 
 def test_a_real_lab_moves_only_when_named(testbed12):
@@ -382,7 +382,7 @@ def test_a_stuck_pair_is_named_and_the_rest_is_done(modelled, switches, journal,
 def test_what_the_journal_read_back_is_what_the_twin_holds(modelled, switches, journal, ask_twin):
     plan = plan_lab(modelled.lab, WIRING, switches)
     result = apply_plan(modelled.lab, plan, switches, journal)
-    (row,) = journal.history(result.operation)
+    (row,) = journal.read_steps(result.operation)
     kept = {(int(source), output) for source, output in json.loads(row["read_back"]).items()}
     assert kept == {tuple(pair) for pair in ask_twin("truth")["connections"]}
     assert row["address"] == modelled.lab.switches[0].address

@@ -47,7 +47,7 @@ def bench(tmp_path, testbed12, switch, database_address):
 def test_one_operator_without_a_lease_works_under_an_implicit_one(bench, testbed12):
     session, store = bench
     session.bring_up(build_design(testbed12))
-    (lease,) = read_leases(store.database.address, testbed12.name, ended=True)
+    (lease,) = read_leases(store.database.address, testbed12.name, includes_ended=True)
     assert (lease.state, lease.is_implicit, lease.token) == ("released", True, 1)
     assert find_parts(testbed12, ["host:a", "host:l"]) <= lease.parts
 
@@ -128,7 +128,7 @@ def test_a_database_that_others_lock_moves_nothing_and_is_looked_at(bench, testb
     with store.database.transaction():
         with pytest.raises(JournalError, match="another program writes to it"):
             session.carry_out(design, plan)
-        assert len(read_leases(store.database.address, testbed12.name, ended=True)) == 1
+        assert len(read_leases(store.database.address, testbed12.name, includes_ended=True)) == 1
 
 
 def test_a_clock_that_steps_back_moves_nothing(bench, testbed12, switch, monkeypatch):

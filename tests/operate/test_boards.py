@@ -19,7 +19,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import make_shard
-from testbed.operate.attach import Attachment, attach, shard_of_attachment
+from testbed.operate.attach import Attachment, attach, make_attachment_lab
 from testbed.operate.boards import find_board_links, find_free_links
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, judge_circuits
@@ -104,7 +104,7 @@ def test_a_board_at_another_jobs_nic_is_not_ours(lab, switch):
 
 def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
     switch.held = CrossConnects(held_of(lab, FOUR))
-    shard = shard_of_attachment(lab, Attachment("a", "nic4", "board1", "port1"))
+    shard = make_attachment_lab(lab, Attachment("a", "nic4", "board1", "port1"))
     assert find_scope(shard, shard.switches[0]) == {4, 49}
     wiring = wire(find_topology(2, 1))
     with pytest.raises(PortBusy):
@@ -125,7 +125,7 @@ def test_an_attachment_is_journalled_and_reported(lab, switch, tmp_path):
         report = attach(session, Attachment("a", "nic4", "board1", "port1"), lines.append)
         again = attach(session, Attachment("a", "nic4", "board1", "port1"))
         (first, second) = (
-            row for row in journal.history(report.apply.operation) if row["change"] == "circuits"
+            row for row in journal.read_steps(report.apply.operation) if row["change"] == "circuits"
         )
     assert switch.held.pairs >= set(AT_NIC4.items())
     assert [(one.input_port, one.output_port) for one in report.circuits] == [(4, 99), (49, 54)]
@@ -159,7 +159,7 @@ def test_an_attachment_to_a_dark_board_is_an_error(lab, switch, tmp_path):
 )
 def test_unknown_names_are_refused(lab, attachment, message):
     with pytest.raises(TopologyError, match=message):
-        shard_of_attachment(lab, attachment)
+        make_attachment_lab(lab, attachment)
 
 
 def test_links_are_those_with_circuits_in_both_directions(lab):

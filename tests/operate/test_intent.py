@@ -64,7 +64,7 @@ def the_only(runs, lab):
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
 def test_an_applied_design_is_made_again_from_the_store(session, testbed12, runs, simplex):
     design = build_design(testbed12, simplex=simplex)
-    brought = session.bring_up(design, stated=TopologySource("--simplex" if simplex else ""))
+    brought = session.bring_up(design, topology_source=TopologySource("--simplex" if simplex else ""))
     intent = the_only(runs, testbed12)
     lab, again = build_intent_design(testbed12, intent)
     assert (lab, again) == (testbed12, design)

@@ -38,11 +38,11 @@ def journal(tmp_path):
 def test_an_operation_is_kept_step_by_step(journal):
     with journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
-        assert journal.state(operation) == "running"
-        assert journal.history(operation)[0]["outcome"] is None
+        assert journal.read_state(operation) == "running"
+        assert journal.read_steps(operation)[0]["outcome"] is None
         journal.record(operation, "ocs1", 0, judge(STEP, Snapshot(AFTER, 0.0)))
-    (step,) = journal.history(operation)
-    assert journal.state(operation) == "done"
+    (step,) = journal.read_steps(operation)
+    assert journal.read_state(operation) == "done"
     assert (step["kind"], step["outcome"], step["read_back"]) == ("replace", "done", '{"1": 50, "2": 49}')
     assert step["intent_at"] < step["outcome_at"]
     assert journal.find_unfinished() == ()
@@ -71,7 +71,7 @@ def test_commits_reach_the_disk_and_are_timed(journal):
 def test_an_operation_ends_as_what_was_raised(journal, error, state):
     with pytest.raises(error), journal.operation("lab") as operation:
         raise error
-    assert journal.state(operation) == state
+    assert journal.read_state(operation) == state
 
 
 def test_an_interrupted_step_is_unknown_at_once(journal):
@@ -100,7 +100,7 @@ def test_a_step_of_a_living_process_is_not_unfinished(journal):
 
 def test_an_operation_never_begun_has_no_state(journal):
     with pytest.raises(KeyError, match="nothing"):
-        journal.state("nothing")
+        journal.read_state("nothing")
 
 
 CRASH = """
@@ -177,7 +177,7 @@ def test_a_read_settles_what_was_left_open(journal, found, status):
     assert journal.settle("lab", "memory://ocs2", read_back) == ()
     ((step, became),) = journal.settle("lab", "memory://ocs1", read_back)
     assert (step.operation, became) == (operation, status)
-    assert journal.history(operation)[0]["outcome"] == status.value
+    assert journal.read_steps(operation)[0]["outcome"] == status.value
     assert journal.find_unfinished() == ()
 
 

@@ -131,7 +131,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     finally:
         ask_twin("uncut", of="plant", fibre="c/nic1:transmit")
     rings = find_topology(12, 2, simplex=simplex).edges
-    repaired = [(link.source.node, link.target.node) for link in planned.repatched.wiring.links]
+    repaired = [(link.source.node, link.target.node) for link in planned.repatched_design.wiring.links]
     assert set(rings) <= set(repaired)
     assert session.bring_up(design).verified.ok
 
@@ -147,7 +147,7 @@ def test_without_links_to_give_the_detour_is_all(session, ask_twin):
         done = carry_out(session, planned, notes.append)
     finally:
         ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
-    assert (planned.repatched, done.outage_s) == (None, 0.0)
+    assert (planned.repatched_design, done.outage_s) == (None, 0.0)
     assert (done.verified.circuits, done.verified.findings) == (46, ())
     assert notes == ["hosts are modelled: no routes", "verified: 0 findings on 46 remaining circuits"]
     assert [len(detour.path) for detour in planned.repair.detours] == [3, 3]

@@ -18,7 +18,14 @@ from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd
-from testbed.operate.plan import describe, find_port_owners, find_scope, list_circuits, plan_json, plan_lab
+from testbed.operate.plan import (
+    describe,
+    find_port_owners,
+    find_scope,
+    list_circuits,
+    make_plan_json,
+    plan_lab,
+)
 
 WIRING = wire(find_topology(12, 4))
 
@@ -117,7 +124,7 @@ def test_rows_and_json_tell_exactly_the_difference(testbed12, memory_switch, hel
     inputs = data.draw(st.permutations(range(1, 49)))
     switch = memory_switch(held=CrossConnects(dict(zip(inputs, held, strict=False))))
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
-    rows = plan_json(testbed12, plan)["switches"][0]["circuits"]
+    rows = make_plan_json(testbed12, plan)["switches"][0]["circuits"]
     now = {(row["input_port"], row["output_port"]) for row in rows if row["change"] != "make"}
     then = {(row["input_port"], row["output_port"]) for row in rows if row["change"] != "remove"}
     assert now == switch.held.pairs

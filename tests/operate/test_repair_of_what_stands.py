@@ -100,10 +100,10 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
         cut = {(first, fibre)}
         once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut, monitors=monitors))
         assert not once.unexpected_circuits
-        if once.repatched is None:
+        if once.repatched_design is None:
             continue
         record = RepairRecord.from_json(testbed12, json.loads(json.dumps(once.record.to_json(testbed12))))
-        held = once.repatched.wiring.links
+        held = once.repatched_design.wiring.links
         assert not uses(held, cut)
         observation = see(design, held, cut, monitors=monitors)
         assert record.is_in_force(testbed12, design.wiring, observation.snapshots)
@@ -116,12 +116,16 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
             observation = see(design, held, both, monitors=monitors)
             twice = plan_lab_repair(testbed12, design, observation, record)
             assert not twice.unexpected_circuits
-            assert set(twice.rerouted.routes.first_link.values()) <= observation.carrying_links <= set(held)
-            left = twice.repatched.wiring.links if twice.repatched else observation.carrying_links
+            assert (
+                set(twice.detour_design.routes.first_link.values()) <= observation.carrying_links <= set(held)
+            )
+            left = (
+                twice.repatched_design.wiring.links if twice.repatched_design else observation.carrying_links
+            )
             assert ring_edges(left) >= rings & ring_edges(observation.carrying_links), (
                 "what works is not traded"
             )
-            if twice.repatched and not twice.is_repaired:
+            if twice.repatched_design and not twice.is_repaired:
                 assert not uses(left, both), "dead NICs stay dead"
                 seen["re-patched"] += 1
             seen["second losses"] += 1
@@ -139,9 +143,11 @@ def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_an
     once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
     made = once.repair.make[0]
     both = {*cut, (made.target, "receive")}
-    twice = plan_lab_repair(testbed12, design, see(design, once.repatched.wiring.links, both), once.record)
+    twice = plan_lab_repair(
+        testbed12, design, see(design, once.repatched_design.wiring.links, both), once.record
+    )
     assert made.target in {loss.nic for loss in twice.record.losses}
-    assert not uses(twice.repatched.wiring.links, both)
+    assert not uses(twice.repatched_design.wiring.links, both)
 
 
 def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pairs, see):
@@ -150,9 +156,12 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     observation = see(design, design.wiring.links, cut)
     planned = plan_lab_repair(
-        testbed12, design, observation, routes_for=lambda topology: balancing.route(topology, sent, tries=1)
+        testbed12,
+        design,
+        observation,
+        choose_routes=lambda topology: balancing.route(topology, sent, tries=1),
     )
-    for stage in (planned.rerouted, planned.repatched):
+    for stage in (planned.detour_design, planned.repatched_design):
         assert len(stage.further_routes) == stage.sets.sets - 1 == 3
         taken = {
             link for routes in (stage.routes, *stage.further_routes) for link in routes.first_link.values()
@@ -168,7 +177,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     """The plan is the one before the repair: its routes may lead over what is lost."""
     design = ring_and_pairs()
     observation = see(design, design.wiring.links, {(Nic(2, 0), "transmit")})
-    repaired = plan_lab_repair(testbed12, design, observation).repatched
+    repaired = plan_lab_repair(testbed12, design, observation).repatched_design
     strategy = Strategy((data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     everybody = make_matrix_demand(1.0 - np.eye(12))
@@ -176,8 +185,10 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
         "testbed.design.evaluation.job.find_routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
     )
-    stated = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)
-    intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)
+    topology_source = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)
+    intent = SimpleNamespace(
+        name="job", topology=repaired.topology, wiring=repaired.wiring, topology_source=topology_source
+    )
     found = load_design(intent)
     assert found.sets.topology == repaired.topology
     assert len(found.further_routes) == 3
@@ -188,7 +199,7 @@ def test_a_record_counts_for_its_own_topology_and_only_while_its_circuits_stand(
 ):
     design, other, cut = ring_and_pairs(), build_design(testbed12), {(Nic(2, 0), "receive")}
     once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
-    held = once.repatched.wiring.links
+    held = once.repatched_design.wiring.links
     assert once.record.is_in_force(testbed12, design.wiring, see(design, held, cut).snapshots)
     assert not once.record.is_in_force(testbed12, design.wiring, see(design, held[2:], cut).snapshots)
     assert not once.record.is_in_force(testbed12, other.wiring, see(other, held, cut).snapshots)
@@ -203,7 +214,7 @@ def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then
     held = [link for link in design.wiring.links if link != missing]
     planned = plan_lab_repair(testbed12, design, see(design, held, cut))
     assert missing not in {link for detour in planned.repair.detours for link in detour.path}
-    assert missing not in planned.rerouted.routes.first_link.values()
+    assert missing not in planned.detour_design.routes.first_link.values()
     assert planned.unexpected_circuits == (f"-{testbed12.link_label(missing)}",)
     for act in (carry_out, reroute):
         with pytest.raises(DriftError, match=r"1 circuit is missing.*`testbed apply`; nothing was done"):
@@ -214,7 +225,9 @@ def test_a_repair_of_another_topology_is_no_repair_of_this_one(testbed12, ring_a
     """The plan is forgotten after a repair of its topology: the dead transmitter shows, and is on no circuit."""
     cut = {(Nic(0, 0), "transmit")}
     meant, named = ring_and_pairs(), build_design(testbed12)
-    held = plan_lab_repair(testbed12, meant, see(meant, meant.wiring.links, cut)).repatched.wiring.links
+    held = plan_lab_repair(
+        testbed12, meant, see(meant, meant.wiring.links, cut)
+    ).repatched_design.wiring.links
     planned = plan_lab_repair(testbed12, named, see(named, held, cut))
     assert not planned.is_repaired
     assert len(planned.unexpected_circuits) > 40
@@ -232,9 +245,9 @@ def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see)
     wiring = wire(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
-    assert (planned.rerouted, planned.unexpected_circuits) == (None, ())
+    assert (planned.detour_design, planned.unexpected_circuits) == (None, ())
     assert any("over nothing: no path is left" in line for line in describe_repair(testbed12, planned))
-    assert ring_edges(planned.repatched.wiring.links) == ring_edges(wiring.links)
+    assert ring_edges(planned.repatched_design.wiring.links) == ring_edges(wiring.links)
     notes = []
     assert reroute(LabSession(testbed12, {}, None, None), planned, notes.append) == 0.0
     assert notes == ["no detour joins all hosts: their traffic waits for the circuits"]
@@ -255,7 +268,7 @@ def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, r
     links = design.wiring.links
     (line,) = describe_unpatched(testbed12, design, see(design, links[1:], ()))
     assert line.startswith("not patched: a/nic1 -> b/nic1, ocs1 passes no light 1 -> ")
-    repaired = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
+    repaired = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched_design.wiring.links
     observation = see(design, repaired, cut)
     assert plan_lab_repair(testbed12, design, observation) is None, (
         "the dead receiver is on no circuit any more"

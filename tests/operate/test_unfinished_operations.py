@@ -20,7 +20,7 @@ from testbed.lab.model import make_shard
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Observation, Problem, Round
-from testbed.operate.discovery.run import ROUNDS_KEPT, DiscoveryRecord
+from testbed.operate.discovery.run import MAX_ROUND_AGE, DiscoveryRecord
 from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.intent import find_replaced, load_intents
 from testbed.operate.journal import open_journal
@@ -199,7 +199,7 @@ def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, 
     assert confirmations.change(2, ("requested",), "failed", reason="no answer")
     (one,) = find_unfinished_operations(runs, testbed12)
     assert one.detail == "epoch 2 was not confirmed; the rollback to epoch 1 failed (no answer)"
-    assert one.is_for_a_person
+    assert one.awaits_confirmation
     apply()
     assert left(runs, testbed12) == []
 
@@ -298,10 +298,10 @@ def test_rounds_are_taken_over_for_an_hour_and_no_longer(journal, testbed12):
     died(journal, "discoveries")
     (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     now = datetime.now(UTC)
-    assert one.rounds_for(PROBLEM, now) == ((ROUND, SEEN),)
-    assert one.rounds_for(PROBLEM, now + ROUNDS_KEPT - timedelta(minutes=1)) != ()
-    assert one.rounds_for(PROBLEM, now + ROUNDS_KEPT + timedelta(minutes=1)) == ()
-    assert one.rounds_for(replace(PROBLEM, nics=NICS[:1]), now) == ()
+    assert one.load_rounds(PROBLEM, now) == ((ROUND, SEEN),)
+    assert one.load_rounds(PROBLEM, now + MAX_ROUND_AGE - timedelta(minutes=1)) != ()
+    assert one.load_rounds(PROBLEM, now + MAX_ROUND_AGE + timedelta(minutes=1)) == ()
+    assert one.load_rounds(replace(PROBLEM, nics=NICS[:1]), now) == ()
 
 
 def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
@@ -309,7 +309,7 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     begin(journal, testbed12)
     died(journal, "discoveries")
     (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
-    ((round_, seen),) = one.rounds_for(PROBLEM)
+    ((round_, seen),) = one.load_rounds(PROBLEM)
     again = DiscoveryRecord(journal, testbed12.name)
     again.begin(PROBLEM, ())
     again.add_round(round_, seen)
@@ -328,4 +328,4 @@ def test_rounds_of_an_earlier_release_have_no_time_and_are_not_taken_over(journa
     connection.close()
     (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     assert one.rounds != ()
-    assert one.rounds_for(PROBLEM) == ()
+    assert one.load_rounds(PROBLEM) == ()

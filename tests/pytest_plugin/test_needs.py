@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from testbed.operate.borrow import Candidates, join_hosts
+from testbed.operate.borrow import HostCandidates, join_hosts
 from testbed.pytest_plugin import MARKERS
 from testbed.pytest_plugin.needs import Needs
 
@@ -26,7 +26,7 @@ def lab(*, groups=HOSTS, nics=2, faults=(), gpus=0):
     """Return candidates; groups as words: `ab c d`."""
     words = groups.split() if " " in groups else list(groups)
     hosts = [host for word in words for host in word]
-    return Candidates(
+    return HostCandidates(
         tuple(map(tuple, words)),
         dict.fromkeys(hosts, nics),
         dict.fromkeys(faults, "no_light"),
@@ -101,7 +101,7 @@ drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)
 )
 def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
     groups = join_hosts(HOSTS, pairs)
-    candidates = Candidates(
+    candidates = HostCandidates(
         groups, dict.fromkeys(HOSTS, 2), dict.fromkeys(faults, "host_off"), dict.fromkeys(HOSTS, 0)
     )
     chosen = candidates.choose(Needs(hosts=wanted), held)

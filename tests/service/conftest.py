@@ -80,7 +80,7 @@ def token_maker(service):
 
 def asker(service):
     """Return a function that asks the service in memory: application and gate, without a socket."""
-    app = Gate(build_app(service), service, service.tokens.identity)
+    app = Gate(build_app(service), service, service.tokens.identify)
 
     def send(method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
         async def once() -> httpx.Response:

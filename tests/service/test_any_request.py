@@ -49,7 +49,7 @@ def asked(service, monkeypatch):
     load_all_checks()
     checks = [KNOWN_CHECKS.get_one(name) for name in CHECKS]
     app = build_app(service)
-    schema, gate = schemathesis.openapi.from_dict(app.openapi()), Gate(app, service, service.tokens.identity)
+    schema, gate = schemathesis.openapi.from_dict(app.openapi()), Gate(app, service, service.tokens.identify)
     _, token = service.tokens.create("ann", "admin", lifetime=timedelta(hours=1))
     met: Counter[int] = Counter()
 

@@ -21,7 +21,7 @@ import testbed.service_errors
 from testbed.service import gate
 from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, render_interface
-from testbed.service.events import EventLog, Feed, Filter
+from testbed.service.events import EventFilter, EventLog, Feed
 from testbed.service.problems import find_status
 from testbed.service.route_table import ROUTES
 from testbed.storage.address import get_database_address
@@ -255,7 +255,7 @@ def test_a_stream_begins_with_a_snapshot_unless_its_number_is_one_of_ours(servic
     async def first():
         service.feed = Feed(EventLog(service.database))
         await service.feed.begin()
-        stream = service.feed.stream(Filter(), after)
+        stream = service.feed.stream(EventFilter(), after)
         try:
             return await anext(stream)
         finally:

@@ -215,7 +215,7 @@ def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at)
 
 def owner_of(running, run_id):
     from testbed.storage.address import get_database_address
-    from testbed.storage.looking import read_rows
+    from testbed.storage.reading import read_rows
 
     rows = read_rows(
         get_database_address(running.runs), "select owner, state from submitted_runs where id = ?", (run_id,)

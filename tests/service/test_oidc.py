@@ -90,19 +90,19 @@ def provider(issuer):
 
 @pytest.mark.parametrize("kid", ["r", "e"])
 def test_a_signed_token_says_who_and_which_role(issuer, provider, kid):
-    who = provider.identity(issuer.token(kid, roles=["operator", "viewer", "else"], aud=["other", "lab"]))
+    who = provider.identify(issuer.token(kid, roles=["operator", "viewer", "else"], aud=["other", "lab"]))
 
     assert (who.name, who.role) == ("ann@idp.example", "operator")
 
 
 def test_a_person_is_issuer_and_subject_not_the_name_that_anybody_may_choose(issuer, provider):
     owner, thief = (
-        provider.identity(issuer.token(sub=sub, preferred_username="ann")) for sub in ("1111", "9999")
+        provider.identify(issuer.token(sub=sub, preferred_username="ann")) for sub in ("1111", "9999")
     )
     elsewhere = Issuer("https://other.example/realm/")
     other = Provider(elsewhere.url, "lab", fetch=elsewhere.document, now=lambda: NOW)
     assert (owner.name, thief.name) == ("1111@idp.example", "9999@idp.example")
-    assert other.identity(elsewhere.token(sub="1111")).name == "1111@other.example/realm"
+    assert other.identify(elsewhere.token(sub="1111")).name == "1111@other.example/realm"
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_a_person_is_issuer_and_subject_not_the_name_that_anybody_may_choose(iss
 )
 def test_a_token_that_is_not_for_us_is_refused(issuer, provider, claims):
     with pytest.raises(NotAuthenticated):
-        provider.identity(issuer.token(**claims))
+        provider.identify(issuer.token(**claims))
 
 
 def test_somebody_without_a_role_may_nothing(issuer, provider):
     with pytest.raises(NotAllowed, match="roles"):
-        provider.identity(issuer.token(roles=["students"]))
+        provider.identify(issuer.token(roles=["students"]))
 
 
 def forged(issuer):
@@ -156,7 +156,7 @@ def test_a_token_that_no_key_of_the_provider_made_is_refused(issuer, provider):
     assert len(tokens) == 10
     for token in tokens:
         with pytest.raises(NotAuthenticated):
-            provider.identity(token)
+            provider.identify(token)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_documents_of_a_provider_that_are_none_let_nobody_in(issuer, keys):
 
     for fetch in (document, lambda _url: keys):
         with pytest.raises(NotAuthenticated):
-            Provider(issuer.url, "lab", fetch=fetch, now=lambda: NOW).identity(issuer.token())
+            Provider(issuer.url, "lab", fetch=fetch, now=lambda: NOW).identify(issuer.token())
 
 
 def test_unknown_keys_do_not_make_us_ask_each_time(issuer):
@@ -176,7 +176,7 @@ def test_unknown_keys_do_not_make_us_ask_each_time(issuer):
     provider = Provider(issuer.url, "lab", fetch=issuer.document, now=lambda: NOW)
     for _ in range(20):
         with pytest.raises(NotAuthenticated):
-            provider.identity(issuer.token("unknown"))
+            provider.identify(issuer.token("unknown"))
 
     assert len(issuer.asked) == 2
 
@@ -213,16 +213,16 @@ def listening():
 
 def test_people_of_a_provider_and_our_tokens_are_both_known(listening, service, token_of):
     provider = Provider(listening.url, "lab", now=lambda: NOW)
-    identify = identify_by_either(service.tokens.identity, provider)
+    identify = identify_by_either(service.tokens.identify, provider)
 
     assert identify(listening.token(roles="developer")).role == "developer"
     assert identify(token_of("viewer")).role == "viewer"
     with pytest.raises(NotAuthenticated):
-        identify_by_either(service.tokens.identity, None)(listening.token())
+        identify_by_either(service.tokens.identify, None)(listening.token())
 
 
 @pytest.mark.socket
 def test_a_provider_that_is_away_lets_nobody_in():
     provider = Provider("http://127.0.0.1:9", "lab")
     with pytest.raises(NotAuthenticated, match="does not answer"):
-        provider.identity(Issuer("http://127.0.0.1:9").token())
+        provider.identify(Issuer("http://127.0.0.1:9").token())

@@ -17,7 +17,7 @@ skip_without("pyarrow")
 from ocs_drivers.errors import TransportError
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import make_samples
-from testbed.observe.exposition import BY_NAME, CONTENT_TYPE, format_exposition
+from testbed.observe.exposition import CONTENT_TYPE, METRICS_BY_NAME, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 from testbed.service import labs, metrics
@@ -100,8 +100,8 @@ def test_the_dashboard_finds_every_metric_with_its_labels(past, ask, switches):
     panels = json.loads(DASHBOARD.read_text())["panels"]
     targets = [target for panel in panels for target in panel["targets"]]
 
-    assert set(answered) == set(BY_NAME)
-    assert len(targets) >= len(BY_NAME)
+    assert set(answered) == set(METRICS_BY_NAME)
+    assert len(targets) >= len(METRICS_BY_NAME)
     for target in targets:
         (name,) = re.findall(r"\btestbed_[a-z_]+", target["expr"])
         wanted = set(re.findall(r"(\w+)=~?\"", target["expr"])) | set(

@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 from testbed.service.access import ANONYMOUS
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.address import get_database_address
-from testbed.storage.audit import Entry, append, read_audit, verify
+from testbed.storage.audit import AuditEntry, append, read_audit, verify
 
 DAY = timedelta(days=1)
 
@@ -23,14 +23,14 @@ def test_a_token_says_who_it_is_of_until_it_expires_or_is_revoked(service):
     now = datetime(2026, 3, 1, tzinfo=UTC)
     token, text = service.tokens.create("ann", "operator", lifetime=DAY, labs=["l1"], now=now)
 
-    who = service.tokens.identity(text, now + timedelta(hours=23))
+    who = service.tokens.identify(text, now + timedelta(hours=23))
 
     assert (who.name, who.role, who.labs) == ("ann", "operator", {"l1"})
     with pytest.raises(NotAuthenticated, match="expired"):
-        service.tokens.identity(text, now + DAY)
+        service.tokens.identify(text, now + DAY)
     service.tokens.revoke(token.id)
     with pytest.raises(NotAuthenticated, match="revoked"):
-        service.tokens.identity(text, now)
+        service.tokens.identify(text, now)
 
 
 def test_the_database_holds_no_secret(service):
@@ -52,7 +52,7 @@ def test_what_is_nearly_a_token_is_none(service, change):
     _, text = service.tokens.create("ann", "operator", lifetime=DAY)
 
     with pytest.raises(NotAuthenticated) as raised:
-        service.tokens.identity(change(text))
+        service.tokens.identify(change(text))
 
     assert text[22:60] not in str(raised.value)
 
@@ -69,7 +69,7 @@ def log(service):
     """Five lines."""
     for number in range(5):
         with service.database.transaction() as connection:
-            append(connection, Entry(ANONYMOUS, f"action {number}", "lab", "why"))
+            append(connection, AuditEntry(ANONYMOUS, f"action {number}", "lab", "why"))
     service.database.close()
 
     def change(*statements):
@@ -109,7 +109,7 @@ def test_a_removed_line_shows(service, log, line):
 def test_a_line_goes_on_after_a_removed_end(service, log):
     log("delete from audit where number = 5")
     with service.database.transaction() as connection:
-        append(connection, Entry(ANONYMOUS, "later"))
+        append(connection, AuditEntry(ANONYMOUS, "later"))
 
     assert verify(get_database_address(service.runs_dir)).broken == 5
 
@@ -155,7 +155,7 @@ def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
     from testbed.cli.app import run_app
 
     with service.database.transaction() as connection:
-        append(connection, Entry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
+        append(connection, AuditEntry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
     run_app(["audit", "--runs-dir", str(service.runs_dir)])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("a\\n2 2026-11-28 root (admin) stop")

@@ -17,7 +17,7 @@ from testbed.cli import submitted
 from testbed.service.access import Identity
 from testbed.service.requests import find_lane
 from testbed.service.runs import MAX_QUEUED
-from testbed.service.workers import ATTEMPTS, LANE_CAPACITY, Workers
+from testbed.service.workers import LANE_CAPACITY, MAX_ATTEMPTS, Workers
 from testbed.service_errors import NotFound, TooManyRuns
 from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit
@@ -90,7 +90,7 @@ def test_a_process_that_is_killed_before_it_takes_its_run_is_started_again(servi
     assert (run.state, run.exit_code, run.attempts) == ("done", 2, 1)
 
 
-@pytest.mark.parametrize(("code", "starts"), [(1, 1), (-9, ATTEMPTS)])
+@pytest.mark.parametrize(("code", "starts"), [(1, 1), (-9, MAX_ATTEMPTS)])
 def test_a_process_that_never_takes_its_run_fails_it(work, code, starts):
     begun = []
 

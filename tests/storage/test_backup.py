@@ -17,9 +17,9 @@ skip_without("sqlalchemy")
 from testbed.cli.app import run_app
 from testbed.errors import StorageError
 from testbed.storage import schema
-from testbed.storage.backup import TOKENS_LEFT_OUT, back_up, restore
+from testbed.storage.backup import SKIPPED_TOKENS, back_up, restore
 from testbed.storage.database import Database
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 RUN = "20261123T055112-616504"
@@ -108,7 +108,7 @@ def test_leases_of_a_backup_are_ended_and_no_token_returns(database_address, tmp
     assert (lease["state"], lease["reason"], lease["token"]) == ("broken", "restored from a backup", 41)
     assert read_rows(database_address, "select * from lease_parts") == []
     assert read_rows(database_address, "select value from counters where name = 'token'") == [
-        {"value": 99 + TOKENS_LEFT_OUT}
+        {"value": 99 + SKIPPED_TOKENS}
     ]
 
 

@@ -54,10 +54,10 @@ def journal(runs):
 def test_steps_and_their_outcomes(journal):
     with journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
-        assert journal.history(operation)[0]["outcome"] is None
+        assert journal.read_steps(operation)[0]["outcome"] is None
         journal.record(operation, "ocs1", 0, judge(STEP, Snapshot(AFTER, 0.0)))
-    (step,) = journal.history(operation)
-    assert (journal.state(operation), step["outcome"], step["read_back"]) == (
+    (step,) = journal.read_steps(operation)
+    assert (journal.read_state(operation), step["outcome"], step["read_back"]) == (
         "done",
         "done",
         '{"1": 50, "2": 49}',

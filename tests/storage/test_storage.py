@@ -24,14 +24,14 @@ from testbed.storage import schema
 from testbed.storage.address import choose_database, get_database_address, hide_password
 from testbed.storage.database import (
     DATABASE_ERRORS,
-    FIRST,
+    FIRST_REVISION,
     NETWORK_FILESYSTEMS,
     Database,
     check_is_local,
     find_filesystem_type,
 )
-from testbed.storage.looking import find_hint, read_rows
 from testbed.storage.owner import get_current_process, is_running
+from testbed.storage.reading import find_hint, read_rows
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 """A file of the first revision: a run, two operations, an epoch, a discovery, a loss."""
@@ -184,7 +184,7 @@ def test_revisions_stand_in_one_line_up_to_that_of_the_code():
     config.set_main_option("script_location", "testbed.storage:migrations")
     script = ScriptDirectory.from_config(config)
     assert script.get_heads() == [schema.REVISION]
-    assert [each.revision for each in script.walk_revisions()][-1] == FIRST
+    assert [each.revision for each in script.walk_revisions()][-1] == FIRST_REVISION
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_a_file_from_before_the_first_release_is_refused(kept, revision):
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
-    monkeypatch.setattr("testbed.storage.database.FIRST", "1000")
+    monkeypatch.setattr("testbed.storage.database.FIRST_REVISION", "1000")
     with contextlib.closing(sqlite3.connect(kept)) as connection, connection:
         connection.execute("update alembic_version set version_num = '1000'")
     monkeypatch.setattr(
@@ -373,7 +373,7 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monk
     mounts.write_text(
         f"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / {tmp_path.resolve()} rw - {kind} far:/x rw\n"
     )
-    monkeypatch.setattr("testbed.storage.database._MOUNTS", mounts)
+    monkeypatch.setattr("testbed.storage.database._MOUNTS_FILE", mounts)
     with pytest.raises(StorageError, match=rf"network file system \({kind}\).*--runs-dir.*--database"):
         Database(tmp_path / "runs" / "lightbed.sqlite").prepare()
     assert not (tmp_path / "runs" / "lightbed.sqlite").exists()

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, make_job_keys
-from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
-        setting = self.setting(of_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
+        setting = self.setting(connects_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(
             job,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option, output_file_option
-from testbed.commands.design.workload import SEED, WorkloadCommand
-from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
-from testbed.commands.groups import HOSTS_OF, SIMPLEX
-from testbed.commands.place import CommandContext
+from testbed.commands.design.workload import SEED_OPTION, WorkloadCommand
+from testbed.commands.documents import EXIT_DONE, EXIT_INTERRUPTED, OMIT_NONE, Document
+from testbed.commands.groups import HOSTS_OPTION, SIMPLEX_OPTION
 from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
 
@@ -128,7 +128,7 @@ class PlanDocument(Document):
     @property
     def exit_code(self) -> int:
         """130 if Ctrl-C stopped the search. The plan is then the best so far."""
-        return INTERRUPTED if self.stopped else DONE
+        return EXIT_INTERRUPTED if self.stopped else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,11 +145,11 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
             is_local=True,
         ),
     ] = None
-    hosts_of: Annotated[str, HOSTS_OF] = ""
+    hosts_of: Annotated[str, HOSTS_OPTION] = ""
     rate_gbps: Annotated[
         float | None, option("Rate of one link; default: the lab's, else 100.", metavar="R")
     ] = None
-    simplex: Annotated[bool, SIMPLEX] = False
+    simplex: Annotated[bool, SIMPLEX_OPTION] = False
     device: Annotated[
         str, option("Device of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
     ] = "a100"
@@ -166,7 +166,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         bool,
         option("Recompute activations in the backward pass instead of keeping most of them.", "--recompute"),
     ] = False
-    seed: Annotated[int, SEED] = 0
+    seed: Annotated[int, SEED_OPTION] = 0
     steps: Annotated[
         int | None, option("Steps of each chain; default: 250, or 4000 beyond 32 servers.", least=0)
     ] = None
@@ -211,7 +211,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         if self.lab_file:
             context.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
-            context.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
+            context.print_note(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
     def _choose_servers(self) -> tuple[Servers, int]:
@@ -220,7 +220,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
 
         if self.hosts_of:
             raise PlanFileError("--hosts-of names hosts of a lab: pass --lab too")
-        nodes, degree, _ = self.cut(default_degree=4)
+        nodes, degree, _ = self.divide_links(default_degree=4)
         rate_gbps = 100.0 if self.rate_gbps is None else self.rate_gbps
         return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
 

@@ -9,10 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import CommandContext
 from testbed.commands.progress import Narrator, narrate, note_compilation
 from testbed.errors import WorkloadError
 

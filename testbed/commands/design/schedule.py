@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate, note_compilation
 from testbed.errors import WorkloadError
 

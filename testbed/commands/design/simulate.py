@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import (
     DIRECT_DEGREE,
@@ -18,7 +19,6 @@ from testbed.commands.design.workload import (
     make_job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
-from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.errors import WorkloadError
 
@@ -242,14 +242,14 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE,
             may_share=has_one_link,
-            of_gpus=is_of_gpus(self.fabric),
+            connects_gpus=is_of_gpus(self.fabric),
             shares_links=not is_switched(self.fabric),
             by_pair=bool(self.export_chakra),
         )
-        job, checkpoint, plain = setting.job, self._make_checkpoint(setting), setting.job
+        job, checkpoint, plain_job = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
-            plain, job = add_checkpoint_graphs(job, checkpoint)
-        fabric = plain.fabric(
+            plain_job, job = add_checkpoint_graphs(job, checkpoint)
+        fabric = plain_job.fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
         simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.groups import DEMAND, SIMPLEX
-from testbed.commands.place import CommandContext
+from testbed.commands.groups import DEMAND_OPTION, SIMPLEX_OPTION
 from testbed.design.topology.strides import Method
 
 
@@ -42,9 +42,9 @@ class Topology(Command[TopologyDocument]):
     has_runs_dir = False
     nodes: Annotated[int, option("Number of hosts.", least=1)] = REQUIRED
     degree: Annotated[int, option("NICs of each host.", least=1)] = REQUIRED
-    simplex: Annotated[bool, SIMPLEX] = False
+    simplex: Annotated[bool, SIMPLEX_OPTION] = False
     method: Annotated[Method, option("Method that chooses ring strides.")] = "geometric"
-    demand: Annotated[tuple[str, ...], DEMAND] = ()
+    demand: Annotated[tuple[str, ...], DEMAND_OPTION] = ()
 
     def run(self, context: CommandContext) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.design.fabrics.kind import FabricOptions
     from testbed.design.workloads.choice import WorkloadChoice
 
-SEED = option("Random seed; the same seed gives the same answer.", least=0)
+SEED_OPTION = option("Random seed; the same seed gives the same answer.", least=0)
 DIRECT_DEGREE = 4
 """Default number of links of a server on fabrics that connect servers directly."""
 
@@ -80,7 +80,9 @@ class WorkloadCommand(Command[Any]):
         note_compilation(*parts)
         return choice
 
-    def cut(self, default_degree: int, *, may_share: bool = False) -> tuple[int | None, int | None, float]:
+    def divide_links(
+        self, default_degree: int, *, may_share: bool = False
+    ) -> tuple[int | None, int | None, float]:
         """Return the number of logical servers, the links of each, and its fraction of a link's rate.
 
         Without `--mig`, return `nodes`, `degree` and 1. Raises `WorkloadError` for links that cannot be divided.
@@ -209,21 +211,21 @@ class SimulationCommand(WorkloadCommand):
     hb_gbps: Annotated[
         float, option("Rate of a GPU inside its domain, each way.", metavar="R", least=1e-3)
     ] = HB_GBPS
-    seed: Annotated[int, SEED] = 0
+    seed: Annotated[int, SEED_OPTION] = 0
 
     def setting(
         self,
         default_degree: int = DIRECT_DEGREE,
         *,
         may_share: bool = False,
-        of_gpus: bool = False,
+        connects_gpus: bool = False,
         shares_links: bool = False,
         by_pair: bool = False,
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
         - `may_share`: logical servers may share a link, each with a part of its rate.
-        - `of_gpus`: the fabrics connect GPUs, so by default the GPUs of a server form a domain.
+        - `connects_gpus`: the fabrics connect GPUs, so by default the GPUs of a server form a domain.
         - `shares_links`: the GPUs of a server share its links.
         - `by_pair`: all-to-alls are messages between pairs even in a large job.
 
@@ -235,13 +237,15 @@ class SimulationCommand(WorkloadCommand):
         if self.lab_file:
             completed_options = self._fill_from_lab(self.lab_file, shares_links=shares_links)
             return completed_options.setting(
-                default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair
+                default_degree, may_share=may_share, connects_gpus=connects_gpus, by_pair=by_pair
             )
-        nodes, degree, rate_share = self.cut(default_degree, may_share=may_share)
+        nodes, degree, rate_share = self.divide_links(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         if self.skew:
             choice = replace(choice, skew=self.skew)
-        hb_domain = self.hb_domain or (choice.devices_per_server if of_gpus and choice.has_servers else 1)
+        hb_domain = self.hb_domain or (
+            choice.devices_per_server if connects_gpus and choice.has_servers else 1
+        )
         if hb_domain > 1 and self.mig > 1:
             raise WorkloadError(
                 "--hb-domain makes nodes of whole devices, --mig of parts: choose one of them"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
 from testbed.commands.devices.switch import Pair, SwitchCommand, SwitchDocument
-from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, OMIT_NONE
 from testbed.errors import RefusedToMove, UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport, Snapshot
 
 _PORT_HELP = "By number or by name."
-_AFTER_ROBOT = "Wait until it is done, and read again. If it is never executed, remove it at the robot."
-_AFTER_PROVISIONING = (
+_ROBOT_HINT = "Wait until it is done, and read again. If it is never executed, remove it at the robot."
+_PROVISIONING_HINT = (
     "It is provisioned but not active: connect the same pair, which activates it, or use its input with "
     "`apply INPUT:OUTPUT --scope INPUTS`, which deletes it."
 )
@@ -124,7 +124,9 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
             action = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped_circuits:
                 action += f" and drop {describe_pairs(dropped_circuits.items())}"
-                context.tell(f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}")
+                context.print_note(
+                    f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}"
+                )
             self.check_consent(device, action, context)
             with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
@@ -156,7 +158,7 @@ def _find_dropped_circuits(
             actual=snapshot.connections,
             device=device.address,
             ports=list_ports(queued_pairs),
-            hint=_AFTER_ROBOT if device.capabilities.serial_robot else _AFTER_PROVISIONING,
+            hint=_ROBOT_HINT if device.capabilities.serial_robot else _PROVISIONING_HINT,
         )
     dropped_circuits = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
     if dropped_circuits and not replace:
@@ -212,7 +214,7 @@ class DryRunDocument(SwitchDocument):
     @property
     def exit_code(self) -> int:
         """2 if an apply would change something."""
-        return CHANGES if self.steps else DONE
+        return EXIT_CHANGES if self.steps else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, Side
 
-_NUMBER = re.compile("[0-9]{1,9}")
+_NUMBER_PATTERN = re.compile("[0-9]{1,9}")
 """A port number: only ASCII digits. Anything else is a name."""
 
 MAX_QUOTED_LENGTH = 40
@@ -41,7 +41,7 @@ class PortNames:
         or names on both sides if it is None.
         """
         name = text.removeprefix("=").strip()
-        if name == text.strip() and _NUMBER.fullmatch(name) and int(name) in self._ports:
+        if name == text.strip() and _NUMBER_PATTERN.fullmatch(name) and int(name) in self._ports:
             return int(name)
         numbers = [
             number

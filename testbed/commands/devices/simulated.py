@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
-from testbed.commands.documents import DONE, OMIT_NONE, Document
+from testbed.commands.documents import EXIT_DONE, OMIT_NONE, Document
 from testbed.commands.groups import RATE, HostsCommand
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -313,7 +313,9 @@ class SimSwitch(Command[TwinExit]):
     family: Annotated[
         str, argument("Family, e.g. polatis; `list` prints all families.", "FAMILY", complete="families")
     ] = REQUIRED
-    words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
+    words: Annotated[
+        tuple[str, ...], argument("Options of the simulated switch.", "...", takes_rest=True)
+    ] = ()
 
     def run(self, context: CommandContext) -> TwinExit:
         """Serve the switch until it is interrupted."""
@@ -329,4 +331,4 @@ class SimSwitch(Command[TwinExit]):
                 assert twin.stdin is not None
                 twin.stdin.close()
                 twin.wait()
-                return TwinExit(status=DONE)
+                return TwinExit(status=EXIT_DONE)

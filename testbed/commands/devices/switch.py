@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, StreamCommand, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:

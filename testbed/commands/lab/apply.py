@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import input_file_option, option
-from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, yield_finding_lines
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import (
-    INTERVAL,
-    TAKE_OVER,
+    INTERVAL_TEXT,
+    TAKE_OVER_OPTION,
     HostsChoice,
     HostsCommand,
     MovingCommand,
     TopologyCommand,
 )
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.operate.choice import DesignChoice
     from testbed.operate.confirmation import Confirmation
     from testbed.operate.model import LabPlan
-    from testbed.operate.session import BringUpReport, Change, LabSession, Note
+    from testbed.operate.session import AddNote, BringUpReport, Change, LabSession
 
 PROGRESS_AFTER_S = 1.0
 """Expected duration from which an apply shows its progress."""
@@ -61,14 +61,14 @@ class ApplyDocument(HostsFields):
     @property
     def exit_code(self) -> int:
         """1 if the proof has findings."""
-        return DONE if self.verified else ERROR
+        return EXIT_DONE if self.verified else EXIT_ERROR
 
 
 @dataclass(frozen=True, kw_only=True)
 class Apply(MovingCommand, HostsCommand, TopologyCommand):
     """`testbed apply`."""
 
-    take_over: Annotated[bool, TAKE_OVER] = False
+    take_over: Annotated[bool, TAKE_OVER_OPTION] = False
     change: Annotated[
         Path | None,
         input_file_option("Apply this change of `testbed plan --out`, if the lab is unchanged since."),
@@ -84,7 +84,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
                 "e.g. 10m."
             ),
             metavar="TIME",
-            text=INTERVAL,
+            text=INTERVAL_TEXT,
         ),
     ] = None
 
@@ -111,22 +111,26 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
-        def note(line: str) -> None:
+        def add_note(line: str) -> None:
             notes.append(line)
             context.say(line)
 
         for line in describe_apply_effect(choice, self.topology_name, context.runs_dir):
-            note(line)
+            add_note(line)
         confirmation = _Confirmation.from_options(
             lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
         )
-        with stop_on_interrupt(context.tell), context.session(lab, self.hosts, writes=True) as session:
+        with stop_on_interrupt(context.print_note), context.session(lab, self.hosts, writes=True) as session:
             lab_plan = request.plan(session)
             with _show_progress(session, lab_plan, context.runs_dir):
                 report = session.carry_out(
-                    choice.design, lab_plan, note, stated=choice.stated, change=confirmation.change
+                    choice.design,
+                    lab_plan,
+                    add_note,
+                    topology_source=choice.topology_source,
+                    change=confirmation.change,
                 )
-            confirmation.arm(session, report, note)
+            confirmation.arm(session, report, add_note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
         findings = describe_findings(report.verified.findings)
         context.say(
@@ -202,29 +206,31 @@ class _Confirmation:
         cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
     ) -> _Confirmation:
         """Return the confirmation for `within_s`. Raises `NoEarlierEpoch` if no verified epoch precedes this one."""
-        from testbed.operate.session import APPLY, Change
+        from testbed.operate.session import APPLY_CHANGE, Change
 
-        change = APPLY
+        change = APPLY_CHANGE
         if within_s is not None:
             from testbed.operate.recovery.rollback import find_last_verified
 
             change = Change(confirm=(within_s, find_last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
-    def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
+    def arm(self, session: LabSession, report: BringUpReport, add_note: AddNote) -> None:
         """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return
         from testbed.operate.confirmation import Confirmations
 
-        confirmations = Confirmations(session.writable, self.lab.name)
+        confirmations = Confirmations(session.writable_journal, self.lab.name)
         if not report.verified.ok:
             confirmations.end("the proof has findings")
-            note("automatic rollback is not armed, because the proof has findings: run `testbed rollback`")
+            add_note(
+                "automatic rollback is not armed, because the proof has findings: run `testbed rollback`"
+            )
             return
         self.armed = confirmations.arm(lambda: self._start_watcher(report.epoch), report.epoch)
         deadline_text = self.armed.due_at[:19].replace("T", " ")
-        note(
+        add_note(
             f"The lab rolls back to epoch {self.armed.back_to} at {deadline_text} UTC, unless you run `testbed "
             "confirm` first"
         )

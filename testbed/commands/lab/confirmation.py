@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lightbed.errors import LightbedError
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import carry_out
-from testbed.commands.documents import DONE
+from testbed.commands.documents import EXIT_DONE
 from testbed.commands.lab.rollback import Rollback
-from testbed.commands.place import CommandContext
 from testbed.operate.confirmation import Confirmations
 from testbed.storage.address import choose_database
 
@@ -41,7 +41,7 @@ def main(arguments: list[Any]) -> int:
     with open_journal(runs_dir) as journal:
         confirmations = Confirmations(journal, CommandContext(Path(lab_file)).lab.name)
 
-        def roll_back_to(back_to: int) -> str:
+        def roll_back_to_epoch(back_to: int) -> str:
             rollback_place = CommandContext(
                 Path(lab_file), Path(runs_dir)
             )  # reads the lab file at the time of the rollback
@@ -49,7 +49,7 @@ def main(arguments: list[Any]) -> int:
                 Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), rollback_place
             )
 
-        print(confirmations.watch(int(epoch), roll_back_to), flush=True)
+        print(confirmations.watch(int(epoch), roll_back_to_epoch), flush=True)
     return 0
 
 
@@ -61,7 +61,7 @@ def _roll_back(command: Rollback, context: CommandContext) -> str:
         return "interrupted"
     except (LightbedError, OSError) as error:
         return str(error)
-    return "" if document.exit_code == DONE else context.lines[-1]
+    return "" if document.exit_code == EXIT_DONE else context.lines[-1]
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, option, output_file_option
-from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, UnfinishedOperation
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class DiscoveryDocument(Document):
         """2 if a fibre was not found, or a NIC was in use."""
         fibres = [fibre for nic in self.nics for fibre in (nic.transmit, nic.receive)]
         is_complete = all(fibre.verdict == "found" for fibre in fibres) and not self.in_use.nics
-        return DONE if is_complete else CHANGES
+        return EXIT_DONE if is_complete else EXIT_CHANGES
 
     def lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""

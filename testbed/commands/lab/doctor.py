@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command
-from testbed.commands.documents import DONE, ERROR, Document
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class DoctorDocument(Document):
     @property
     def exit_code(self) -> int:
         """1 if a check failed."""
-        return DONE if self.ok else ERROR
+        return EXIT_DONE if self.ok else EXIT_ERROR
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from lightbed.wording import count_noun
 from testbed.commands.about import LabFields, describe_findings, describe_lab
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Text, option
-from testbed.commands.documents import CHANGES, DONE, Finding, yield_finding_lines
-from testbed.commands.groups import INTERVAL, HostsCommand, TopologyCommand
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Finding, yield_finding_lines
+from testbed.commands.groups import INTERVAL_TEXT, HostsCommand, TopologyCommand
 from testbed.errors import UsageError
 
 
@@ -29,7 +29,7 @@ def parse_time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-MOMENT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(), "")
+MOMENT_TEXT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(), "")
 """Seconds since 1970, written as a date or a time."""
 
 
@@ -66,7 +66,7 @@ class DriftDocument(LabFields):
     @property
     def exit_code(self) -> int:
         """2 if light is lost, or an operation is unfinished."""
-        return DONE if self.ok and not self.unfinished else CHANGES
+        return EXIT_DONE if self.ok and not self.unfinished else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +78,14 @@ class Drift(HostsCommand, TopologyCommand):
         option(
             "Repeat at this interval until interrupted, e.g. 5m.",
             metavar="TIME",
-            text=INTERVAL,
+            text=INTERVAL_TEXT,
             is_local=True,
             for_caller=True,
         ),
     ] = None
     since: Annotated[
         float | None,
-        option("Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=MOMENT),
+        option("Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=MOMENT_TEXT),
     ] = None
 
     def run(self, context: CommandContext) -> DriftDocument:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TopologyCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.environment import ProgramEnvironment
@@ -96,7 +96,7 @@ class Environment(TopologyCommand):
         if self.as_shell:
             context.say(*environment.shell.splitlines())
             for line in () if context.is_quiet else choice.describe_unfinished():
-                context.tell(line)  # on standard error: a shell evaluates standard output
+                context.print_note(line)  # on standard error: a shell evaluates standard output
         else:
             context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
             context.say(*(f"{name}={value}" for name, value in environment.variables.items()))
@@ -166,7 +166,7 @@ class Environment(TopologyCommand):
         if not self.as_shell:
             context.say(*lines)
         for line in lines if self.as_shell and not context.is_quiet else ():
-            context.tell(line)
+            context.print_note(line)
         return NcclFilesDocument(rings=rings, hosts=hosts, assumed=files.assumed)
 
 

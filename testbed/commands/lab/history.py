@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.operate.recovery.records import OperationRecord

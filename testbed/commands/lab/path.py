@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import argument
-from testbed.commands.documents import CHANGES, DONE, Finding, key, yield_finding_lines
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Finding, key, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class PathDocument(HostsFields):
     def exit_code(self) -> int:
         """2 if the two paths differ, or the switch of a hop does not answer."""
         is_unknown = any(hop.patched is None for hop in self.hops)
-        return CHANGES if is_unknown or (self.kernel and self.kernel.differs) else DONE
+        return EXIT_CHANGES if is_unknown or (self.kernel and self.kernel.differs) else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)

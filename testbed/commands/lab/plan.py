@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 from testbed.commands.about import HostsFields, describe_hosts, make_heading_lines
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
-from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
-from testbed.commands.groups import TAKE_OVER, TopologyCommand
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import (
+    EXIT_CHANGES,
+    EXIT_DONE,
+    Document,
+    UnfinishedOperation,
+    describe_unfinished,
+)
+from testbed.commands.groups import TAKE_OVER_OPTION, TopologyCommand
 from testbed.errors import UsageError
 
 
@@ -93,7 +99,7 @@ class PlanDocument(HostsFields, TopologyDocument):
     @property
     def exit_code(self) -> int:
         """2 if something would change, or an operation is unfinished."""
-        return CHANGES if self.has_changes or self.unfinished else DONE
+        return EXIT_CHANGES if self.has_changes or self.unfinished else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +114,7 @@ class PatchList(Document):
 class Plan(TopologyCommand):
     """`testbed plan`."""
 
-    take_over: Annotated[bool, TAKE_OVER] = False
+    take_over: Annotated[bool, TAKE_OVER_OPTION] = False
     patches: Annotated[bool, option("Print only the patch list; reads no device.", "--patch-list")] = False
     out: Annotated[
         Path | None, output_file_option("change.json", "Write the change here, for `testbed apply --change`.")
@@ -124,7 +130,7 @@ class Plan(TopologyCommand):
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
         from testbed.design.topology.circulants import render_topology as topology_json
         from testbed.operate.choice import choose_design
-        from testbed.operate.plan import describe, plan_json
+        from testbed.operate.plan import describe, make_plan_json
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
@@ -149,7 +155,7 @@ class Plan(TopologyCommand):
                     circuits=tuple(PlannedCircuit(**circuit) for circuit in row["circuits"]),
                     steps=tuple(PlannedStep(**step) for step in row["steps"]),
                 )
-                for row in plan_json(choice.lab, lab_plan)["switches"]
+                for row in make_plan_json(choice.lab, lab_plan)["switches"]
             ),
             revision=document["revision"],
             elements=tuple(TouchedElement(**element) for element in document["elements"]),
@@ -175,5 +181,5 @@ class Plan(TopologyCommand):
         unfinished = describe_unfinished(choice.unfinished)
         if not context.is_quiet:
             for line in choice.describe_unfinished():
-                context.tell(line)  # on standard error: standard output holds only the patch list
+                context.print_note(line)  # on standard error: standard output holds only the patch list
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
 from testbed.commands.documents import (
-    CHANGES,
-    DONE,
-    ERROR,
+    EXIT_CHANGES,
+    EXIT_DONE,
+    EXIT_ERROR,
     OMIT_NONE,
     Finding,
     describe_unfinished,
     yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from testbed.operate.design import Design
     from testbed.operate.failure_rules import Gpu
     from testbed.operate.light import LossObservation
-    from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
+    from testbed.operate.repair import ChooseRoutes, LabRepair, RepairRecord, RepairResult
     from testbed.operate.session import LabSession
     from testbed.operate.unfinished import IncompleteOperation
 
@@ -123,9 +123,9 @@ class RepairDocument(HostsFields):
     def exit_code(self) -> int:
         """1 if a repair is not proven, 2 if a repair is planned or something is lost, off or unfinished."""
         if self.repaired is not None:
-            return DONE if self.repaired.verified.ok else ERROR
+            return EXIT_DONE if self.repaired.verified.ok else EXIT_ERROR
         is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings or self.rules)
-        return DONE if is_well else CHANGES
+        return EXIT_DONE if is_well else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.failure_rules import parse_gpu
-        from testbed.operate.repair import losses_json, repair_json
+        from testbed.operate.repair import make_losses_json, make_repair_json
 
         choice = choose_design(context.running_lab, self.topology_name, context.runs_dir, before_repair=True)
         lab = choice.lab
@@ -162,7 +162,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             repair_result = None
             if lab_repair and self.apply:
                 repair_result = self._repair(context, session, choice, lab_repair)
-        rows = repair_json(lab, lab_repair) if lab_repair else {}
+        rows = make_repair_json(lab, lab_repair) if lab_repair else {}
         losses = lab_repair.record.losses if lab_repair else observation.losses
         document = describe_hosts(choice, self.hosts)
         document["unfinished"] = describe_unfinished(unfinished)
@@ -171,7 +171,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             repair_record=lab_repair is not None and lab_repair.is_repaired,
             strange=tuple(lab_repair.unexpected_circuits) if lab_repair else (),
             unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched_circuits),
-            lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
+            lost=tuple(LostFibre(**row) for row in make_losses_json(lab, losses)),
             detours=tuple(LinkDetour(**row) for row in rows["detours"]) if lab_repair else None,
             remove=rows.get("remove"),
             make=rows.get("make"),
@@ -189,7 +189,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.intent import TopologySource
-        from testbed.operate.repair import carry_out, check_in_force, repair_json
+        from testbed.operate.repair import carry_out, check_in_force, make_repair_json
 
         check_in_force(lab_repair)
         lab = session.lab
@@ -198,11 +198,13 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             run.add_phase(REPAIR_BEGUN, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None
             if epoch is None:  # the next repair must know the topology that this one repairs
-                epoch = session.store_intent(choice.design, choice.stated, run.run_id)
-            stated = TopologySource(f"repair of epoch {epoch}", choice.stated.plan_text, epoch)
-            with stop_on_interrupt(context.tell):
-                repair_result = carry_out(session, lab_repair, context.say, stated=stated)
-            run.add_phase(REPAIR, repair_json(lab, lab_repair) | repair_result.as_json())
+                epoch = session.store_intent(choice.design, choice.topology_source, run.run_id)
+            topology_source = TopologySource(
+                f"repair of epoch {epoch}", choice.topology_source.plan_text, epoch
+            )
+            with stop_on_interrupt(context.print_note):
+                repair_result = carry_out(session, lab_repair, context.say, topology_source=topology_source)
+            run.add_phase(REPAIR, make_repair_json(lab, lab_repair) | repair_result.as_json())
         return repair_result
 
 
@@ -243,7 +245,7 @@ def plan_repair(
     if session.unreachable:
         return observation, None, unfinished
     earlier_repair = _find_earlier_repair(RunStore(runs_dir), session.lab, design, observation)
-    if not (earlier_repair or observation.losses) or choice.stated.plan_text is None:
+    if not (earlier_repair or observation.losses) or choice.topology_source.plan_text is None:
         return observation, plan_lab_repair(session.lab, design, observation, earlier_repair), unfinished
     lab_repair = plan_lab_repair(
         session.lab, design, observation, earlier_repair, *_load_plan_traffic(choice)
@@ -294,7 +296,7 @@ def _find_earlier_repair(
     )
 
 
-def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, ChooseRoutes]:
     """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
     # Imported late, because it imports the models of workloads and most checks find nothing lost.
     from testbed.design.evaluation.job import find_routes_for, sum_by_pairs
@@ -323,11 +325,13 @@ def _describe_repair(
             yield "no fibre of the checked links is lost"
         return
     if lab_repair is None:
-        yield from map(choice.with_apply_command, describe_unpatched(choice.lab, choice.design, observation))
+        yield from map(
+            choice.append_apply_command, describe_unpatched(choice.lab, choice.design, observation)
+        )
         yield "no fibre is lost"
         return
-    yield from map(choice.with_apply_command, describe_repair(choice.lab, lab_repair))
+    yield from map(choice.append_apply_command, describe_repair(choice.lab, lab_repair))
     if lab_repair.is_repaired:
-        yield choice.with_apply_command(
+        yield choice.append_apply_command(
             "this repair is in force: after replacing the fibre, run `testbed apply`"
         )

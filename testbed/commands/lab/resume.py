@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import argument
-from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, UnfinishedOperation
 from testbed.commands.groups import HostsCommand, MovingCommand
 from testbed.commands.lab.history import Step
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -33,7 +33,7 @@ class ResumeDocument(Document):
     @property
     def exit_code(self) -> int:
         """2 if the outcome is unknown or not verified."""
-        return DONE if self.state in ("verified", "done", "none") else CHANGES
+        return EXIT_DONE if self.state in ("verified", "done", "none") else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +82,14 @@ class Resume(MovingCommand, HostsCommand):
         if unfinished.intent is None and unfinished.kind == "repair":
             choice = choose_design(lab, NamedTopology(), context.runs_dir, before_repair=True)
             with (
-                stop_on_interrupt(context.tell),
+                stop_on_interrupt(context.print_note),
                 context.session(choice.lab, self.hosts, writes=True) as session,
             ):
                 _, lab_repair, _ = plan_repair(session, choice, context.runs_dir)
                 return resume_detours(session, unfinished, lab_repair, context.say)
         shard, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
-        with stop_on_interrupt(context.tell), context.session(shard, self.hosts, writes=True) as session:
+        with (
+            stop_on_interrupt(context.print_note),
+            context.session(shard, self.hosts, writes=True) as session,
+        ):
             return resume(session, unfinished, design, context.say)

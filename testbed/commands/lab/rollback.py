@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from testbed.commands.about import describe_findings
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, argument
 from testbed.commands.documents import (
-    CHANGES,
-    DONE,
+    EXIT_CHANGES,
+    EXIT_DONE,
     Document,
     Finding,
     UnfinishedOperation,
     yield_finding_lines,
 )
-from testbed.commands.groups import TAKE_OVER, HostsCommand, MovingCommand
-from testbed.commands.place import CommandContext
+from testbed.commands.groups import TAKE_OVER_OPTION, HostsCommand, MovingCommand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class RollbackDocument(Document):
     @property
     def exit_code(self) -> int:
         """2 if the proof has findings."""
-        return DONE if self.verified else CHANGES
+        return EXIT_DONE if self.verified else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Rollback(MovingCommand, HostsCommand):
             "Epoch to go back to; default: the verified epoch before the current one.", "[EPOCH]", least=1
         ),
     ] = None
-    take_over: Annotated[bool, TAKE_OVER] = False
+    take_over: Annotated[bool, TAKE_OVER_OPTION] = False
 
     def run(self, context: CommandContext) -> RollbackDocument:
         """Apply the earlier epoch and prove it. Raises `NoEarlierEpoch`, `RefusedToMove` and the devices' errors."""
@@ -66,10 +66,13 @@ class Rollback(MovingCommand, HostsCommand):
         target_lab, design = build_intent_design(lab, target)
         check_permission(lab, self.really_move)
         context.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with stop_on_interrupt(context.tell), context.session(target_lab, self.hosts, writes=True) as session:
+        with (
+            stop_on_interrupt(context.print_note),
+            context.session(target_lab, self.hosts, writes=True) as session,
+        ):
             report = roll_back(session, target, current, design, context.say, take_over=self.take_over)
             if report.verified.ok:
-                Confirmations(session.writable, lab.name).end("rolled back by hand")
+                Confirmations(session.writable_journal, lab.name).end("rolled back by hand")
         is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
         if is_proven:
             outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"

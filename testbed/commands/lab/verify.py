@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lightbed.wording import count_noun
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
-from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, yield_finding_lines
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ class VerifyDocument(HostsFields):
     @property
     def exit_code(self) -> int:
         """2 if something differs from the plan."""
-        return DONE if self.ok else CHANGES
+        return EXIT_DONE if self.ok else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)

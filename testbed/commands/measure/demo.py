@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
-from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
-from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, UnfinishedOperation
+from testbed.commands.groups import DEADLINE_OPTION, RATE, SIZES_OPTION, HostsCommand, MovingCommand
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.measure.gain import RingGain
-    from testbed.measure.inference import ModelTrial
+    from testbed.measure.inference import InferenceTrial
     from testbed.measure.job import JobResult, Narrator
     from testbed.measure.model import Timing
     from testbed.measure.results.records import Inference, Repatch
@@ -101,7 +101,11 @@ class DemoDocument(Document):
     def exit_code(self) -> int:
         """2 if a board did not answer every request as expected."""
         inference = self.inference
-        return CHANGES if inference and (inference.answered < inference.requests or inference.wrong) else DONE
+        return (
+            EXIT_CHANGES
+            if inference and (inference.answered < inference.requests or inference.wrong)
+            else EXIT_DONE
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +113,9 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     """`testbed demo`."""
 
     role = None
-    sizes: Annotated[str, SIZES] = "1KiB:8MiB"
+    sizes: Annotated[str, SIZES_OPTION] = "1KiB:8MiB"
     rate_mbps: Annotated[float | None, RATE] = None
-    deadline_s: Annotated[float, DEADLINE] = 240.0
+    deadline_s: Annotated[float, DEADLINE_OPTION] = 240.0
     inference: Annotated[
         Path | None,
         option(
@@ -160,13 +164,13 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     def _choose_program(self, lab: Lab, model: Path) -> Lab:
         """Return the lab whose board runs the model. Raises `InferenceError`, and `UsageError` for modelled hosts."""
         from testbed.errors import UsageError
-        from testbed.measure.inference import set_program
+        from testbed.measure.inference import make_lab_with_model
 
         if lab.simulated and self.hosts == "model":
             raise UsageError("--inference needs hosts that send packets: modelled hosts send none")
-        return set_program(lab, model)
+        return make_lab_with_model(lab, model)
 
-    def _prepare(self, lab: Lab, model: Path, narrator: Narrator) -> ModelTrial:
+    def _prepare(self, lab: Lab, model: Path, narrator: Narrator) -> InferenceTrial:
         """Make the requests. First check that the lab may be moved, because the first picture takes a minute."""
         from testbed.measure.inference import prepare_trial
         from testbed.operate.apply import check_permission

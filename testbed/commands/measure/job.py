@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import HostsFields, describe_hosts
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
-from testbed.commands.groups import DEADLINE, HostsCommand, TopologyCommand
+from testbed.commands.groups import DEADLINE_OPTION, HostsCommand, TopologyCommand
 from testbed.commands.lab.verify import CountedLink
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.measure.plan_job import PlanRun
@@ -72,7 +72,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
         str,
         option("Folder on the hosts for the checkpoint; default: /var/tmp.", metavar="FOLDER"),
     ] = ""
-    deadline_s: Annotated[float, DEADLINE] = 120.0
+    deadline_s: Annotated[float, DEADLINE_OPTION] = 120.0
 
     def run(self, context: CommandContext) -> PlanJobDocument:
         """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""

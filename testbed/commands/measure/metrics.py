@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command
 from testbed.commands.documents import Document
-from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)

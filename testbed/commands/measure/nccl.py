@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.about import EpochFields, HostsFields, describe_epoch, describe_hosts
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
-from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Document, key
-from testbed.commands.groups import DEADLINE, SIZES, HostsCommand, TopologyCommand
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Document, key
+from testbed.commands.groups import DEADLINE_OPTION, SIZES_OPTION, HostsCommand, TopologyCommand
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
 from testbed.measure.model import Timing
@@ -150,7 +150,7 @@ class NcclTestsOfLab(EpochFields, RingKeys, NcclTestsDocument):
     @property
     def exit_code(self) -> int:
         """1 if a ring is not as planned."""
-        return ERROR if self.ring_findings else DONE
+        return EXIT_ERROR if self.ring_findings else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +187,8 @@ class Measure(
     interfaces: Annotated[
         str, option("Verbs devices for NCCL, e.g. qedr0,qedr1.", "--nccl-interfaces", metavar="NAMES")
     ] = ""
-    sizes: Annotated[str, SIZES] = "1KiB:8MiB"
-    deadline_s: Annotated[float, DEADLINE] = 60.0
+    sizes: Annotated[str, SIZES_OPTION] = "1KiB:8MiB"
+    deadline_s: Annotated[float, DEADLINE_OPTION] = 60.0
 
     def run(self, context: CommandContext) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
         """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""

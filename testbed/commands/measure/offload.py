@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -166,10 +166,10 @@ class OffloadExplain(Command[DecisionDocument]):
 
     def run(self, context: CommandContext) -> DecisionDocument:
         """Decide again from a stored profile. Raises `OffloadError`."""
-        from testbed.offload.policy import THRESHOLD, decide
+        from testbed.offload.policy import MIN_SPEEDUP, decide
         from testbed.offload.store import read_profile
 
-        threshold = THRESHOLD if self.threshold is None else self.threshold
+        threshold = MIN_SPEEDUP if self.threshold is None else self.threshold
         document = _make_decision_document(decide(read_profile(self.file).metrics, threshold))
         choice = (
             f"run {document.choice} at ratio {document.ratio:.2f}"

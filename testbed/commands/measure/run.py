@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
-from testbed.commands.documents import ERROR, Document, UnfinishedOperation, key
+from testbed.commands.documents import EXIT_ERROR, Document, UnfinishedOperation, key
 from testbed.commands.groups import MovingCommand, TopologyCommand
-from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
-from testbed.storage.owner import RUN
+from testbed.storage.owner import RUN_VARIABLE
 
 if TYPE_CHECKING:
-    from testbed.measure.program.light import Light
-    from testbed.measure.program.ranks import Output, RankResult, Ranks
+    from testbed.measure.program.light import LightGrant
+    from testbed.measure.program.ranks import OutputPrinter, RankResult, Ranks
 
 PHASE = "program"
 
@@ -93,7 +93,7 @@ class ProgramDocument(Document):
     @property
     def exit_code(self) -> int:
         """Exit code of the rank that failed first, or 1 if only the hosts were not restored."""
-        return self.code or (0 if self.restored else ERROR)
+        return self.code or (0 if self.restored else EXIT_ERROR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     program: Annotated[
         tuple[str, ...],
         argument(
-            "Command and its arguments, after `--`.", "-- COMMAND...", is_rest=True, follows_dashes=True
+            "Command and its arguments, after `--`.", "-- COMMAND...", takes_rest=True, follows_dashes=True
         ),
     ] = REQUIRED
 
@@ -163,12 +163,12 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
             assert context.lab_file is not None
 
-            def note(line: str) -> None:
+            def add_note(line: str) -> None:
                 if not context.is_quiet:
-                    context.tell(f"testbed run: {line}")
+                    context.print_note(f"testbed run: {line}")
 
             with Keeper(runs_dir, context.lab_file, run.run_id, reason) as keeper:
-                with provide_light(lab, request, runs_dir, keeper, note) as light:
+                with provide_light(lab, request, runs_dir, keeper, add_note) as light:
                     ranks = self._make_ranks(light, run.run_id, context)
                     try:
                         with deny_light():
@@ -179,17 +179,17 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                         raise
                 document = self._describe(run.run_id, light, ranks, context)
             run.add_phase(PHASE, document.to_record())
-        if RUN in os.environ and not context.is_quiet:  # a service keeps only the end of the output
+        if RUN_VARIABLE in os.environ and not context.is_quiet:  # a service keeps only the end of the output
             for rank in document.ranks:
                 context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
         for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
-            note(line)
+            add_note(line)
         return document
 
-    def _make_ranks(self, light: Light, run_id: str, context: CommandContext) -> Ranks:
+    def _make_ranks(self, light: LightGrant, run_id: str, context: CommandContext) -> Ranks:
         from testbed.measure.program.ranks import Program, Ranks
 
-        is_in_service = RUN in os.environ
+        is_in_service = RUN_VARIABLE in os.environ
         program = Program(
             argv=self.program,
             hosts=light.hosts,
@@ -204,7 +204,9 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             program, (lambda _output: None) if is_silent else _print_output, lambda: light.watch.problem
         )
 
-    def _describe(self, run_id: str, light: Light, ranks: Ranks, context: CommandContext) -> ProgramDocument:
+    def _describe(
+        self, run_id: str, light: LightGrant, ranks: Ranks, context: CommandContext
+    ) -> ProgramDocument:
         failure = ranks.failure
         return ProgramDocument(
             run_id=run_id,
@@ -237,7 +239,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         )
 
 
-def _list_links(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
+def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
     """Yield the traffic of a host's NICs. A NIC without a link in the topology is listed by its own name."""
     from testbed.design.model import Nic
 
@@ -260,7 +262,7 @@ def _list_links(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
         )
 
 
-def _print_output(output: Output) -> None:
+def _print_output(output: OutputPrinter) -> None:
     """Print a piece of output immediately, with the rank and host in front of each line."""
     stream = sys.stderr if output.is_error else sys.stdout
     text = output.text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8")

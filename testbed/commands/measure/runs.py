@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from lightbed.wording import count_noun
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option, output_file_option
-from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, TableDocument
 from testbed.commands.groups import TableCommand
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import RunSummary
     from testbed.measure.trends.comparison import RunComparison
     from testbed.measure.trends.report import SeriesChange
 
-RUN = "Run id, the beginning of one, or `last`."
+RUN_HELP = "Run id, the beginning of one, or `last`."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,16 @@ class Difference:
     b: str
 
 
-COMPARED = ("configuration", "collective", "ranks", "size_bytes", "a_mbps", "b_mbps", "ratio", "clear")
+COMPARISON_COLUMNS = (
+    "configuration",
+    "collective",
+    "ranks",
+    "size_bytes",
+    "a_mbps",
+    "b_mbps",
+    "ratio",
+    "clear",
+)
 """Columns of the table of `runs compare`."""
 
 
@@ -179,7 +188,7 @@ class RunsComparison(TableDocument):
 
     def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """Return a row for each measurement that both runs have."""
-        return COMPARED, [
+        return COMPARISON_COLUMNS, [
             [
                 f"{row.topology}: {row.configuration}",
                 row.collective,
@@ -201,7 +210,7 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    a: Annotated[str, argument(RUN, "A")] = REQUIRED
+    a: Annotated[str, argument(RUN_HELP, "A")] = REQUIRED
     b: Annotated[str, argument("Run to compare with it.", "B")] = REQUIRED
 
     def run(self, context: CommandContext) -> RunsComparison:
@@ -283,7 +292,7 @@ class TrendDocument(Document):
     @property
     def exit_code(self) -> int:
         """2 if there is a regression."""
-        return CHANGES if self.regressions else DONE
+        return EXIT_CHANGES if self.regressions else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,16 +333,15 @@ class RunsTrend(Command[TrendDocument]):
             *read_power_series(context.runs_dir, summaries),
         )
         report = find_trends(context.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
-        short_text = f", {report.short} too short (below 6 values)" if report.short else ""
-        context.say(
-            f"{len(report.series) - report.short} series of {count_noun(len(summaries), 'run')} judged{short_text}"
-        )
+        short_text = f", {report.short_count} too short (below 6 values)" if report.short_count else ""
+        judged_count = len(report.series) - report.short_count
+        context.say(f"{judged_count} series of {count_noun(len(summaries), 'run')} judged{short_text}")
         context.say(
             *([line for change in report.changes for line in change.lines()] or ["no change of level"])
         )
         return TrendDocument(
             series=len(report.series),
-            too_short=report.short,
+            too_short=report.short_count,
             rate=report.rate,
             regressions=len(report.regressions),
             changes=tuple(_make_level_change(change) for change in report.changes),
@@ -372,7 +380,7 @@ class RunExplanation(Document):
     @property
     def exit_code(self) -> int:
         """2 if something held up the run."""
-        return CHANGES if self.findings else DONE
+        return EXIT_CHANGES if self.findings else EXIT_DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,7 +390,7 @@ class RunsExplain(Command[RunExplanation]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
+    run_id: Annotated[str, argument(RUN_HELP, "RUN")] = REQUIRED
 
     def run(self, context: CommandContext) -> RunExplanation:
         """Find what held up the run. Raises `ResultsError`."""
@@ -422,7 +430,7 @@ class Report(Command[ReportDocument]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
+    run_id: Annotated[str, argument(RUN_HELP, "RUN")] = REQUIRED
     out: Annotated[
         Path | None, output_file_option("report.html", "File to write; default: in the run's folder.")
     ] = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
-from testbed.commands.documents import CHANGES, DONE, Document
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document
 from testbed.errors import UsageError
 
 
@@ -57,7 +57,7 @@ class AuditCheck(Document):
     @property
     def exit_code(self) -> int:
         """2 if a line was changed or removed."""
-        return DONE if self.whole else CHANGES
+        return EXIT_DONE if self.whole else EXIT_CHANGES
 
     def line(self) -> str:
         """Return a line for people."""

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lightbed.wording import count_noun
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import Document
-from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.storage.backup import BackupReport
 
-_FILE = "Backup, a tar file."
+_FILE_HELP = "Backup, a tar file."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Backup(Command[BackupDocument]):
 
     needs = "nothing"
     role = None
-    file: Annotated[Path, argument(_FILE, "FILE", writes="backup.tar")] = REQUIRED
+    file: Annotated[Path, argument(_FILE_HELP, "FILE", writes="backup.tar")] = REQUIRED
 
     def run(self, context: CommandContext) -> BackupDocument:
         """Write the backup. Raises `StorageError`."""
@@ -62,7 +62,7 @@ class Restore(Command[BackupDocument]):
 
     needs = "nothing"
     role = None
-    file: Annotated[Path, argument(_FILE, "FILE", is_local=True)] = REQUIRED
+    file: Annotated[Path, argument(_FILE_HELP, "FILE", is_local=True)] = REQUIRED
     replace: Annotated[
         bool, option("Replace the contents of the database; without this, it must be empty.", "--replace")
     ] = False

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Text, argument, option
 from testbed.commands.documents import Document, UnfinishedOperation
-from testbed.commands.groups import INTERVAL, parse_interval
-from testbed.commands.place import CommandContext
+from testbed.commands.groups import INTERVAL_TEXT, parse_interval
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.leases.store import LeaseStore
 
 POLL_S = 0.5
-DURATION = Text(str, str, INTERVAL.pattern)
+DURATION_TEXT = Text(str, str, INTERVAL_TEXT.pattern)
 """An interval that stays text, so that help shows its default as written. `run` parses it."""
 _LEASE_ID = argument("Lease id, as shown by `testbed lease list`.", "ID")
 
@@ -95,7 +95,8 @@ class LeaseRequest(Command[LeaseDocument]):
         ),
     ] = ()
     ttl: Annotated[
-        str, option("Time until it expires unless extended: 90s, 10m, 2h.", metavar="TIME", text=DURATION)
+        str,
+        option("Time until it expires unless extended: 90s, 10m, 2h.", metavar="TIME", text=DURATION_TEXT),
     ] = "1h"
     priority: Annotated[
         int, option("Requests with a larger priority are served first.", least=-1000, most=1000)
@@ -191,7 +192,7 @@ class LeaseExtend(Command[LeaseDocument]):
     lane = "prompt"
     lease: Annotated[str, _LEASE_ID] = REQUIRED
     ttl: Annotated[
-        str | None, option("New duration; default: that of the request.", metavar="TIME", text=DURATION)
+        str | None, option("New duration; default: that of the request.", metavar="TIME", text=DURATION_TEXT)
     ] = None
 
     def validate(self) -> None:
@@ -299,7 +300,9 @@ def _read_leases(context: CommandContext, *, ended: bool) -> tuple[Lease, ...]:
     from testbed.leases.listing import describe_leases
     from testbed.storage.address import get_database_address
 
-    rows = describe_leases(get_database_address(context.runs_dir), context.lab.name, time.time(), ended=ended)
+    rows = describe_leases(
+        get_database_address(context.runs_dir), context.lab.name, time.time(), includes_ended=ended
+    )
     return tuple(_make_lease(row) for row in rows)
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
-from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Document, UnfinishedOperation
-from testbed.commands.place import CommandContext
+from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, OMIT_NONE, Document, UnfinishedOperation
 from testbed.errors import JournalError
 
 
 @dataclass(frozen=True, kw_only=True)
 class StopDocument(Document):
-    """The lab, whether it is stopped, the reason and running operations. A release has `was_stopped`."""
+    """The lab, whether it is stopped, the reason and running operations; with --release also `was_stopped`."""
 
     lab: str
     stopped: bool
@@ -26,7 +26,7 @@ class StopDocument(Document):
     @property
     def exit_code(self) -> int:
         """2 if an operation is still running."""
-        return CHANGES if self.running else DONE
+        return EXIT_CHANGES if self.running else EXIT_DONE
 
     def lines(self, lab_file: Path | None) -> list[str]:
         """Return the document as lines for people."""
@@ -46,7 +46,7 @@ class StopDocument(Document):
 class Stop(Command[StopDocument]):
     """`testbed stop`."""
 
-    has_own_route = True
+    has_service_route = True
     reason: Annotated[
         str,
         option(
@@ -62,17 +62,17 @@ class Stop(Command[StopDocument]):
         lab = context.lab
         emergency_stop = EmergencyStop(context.runs_dir, lab.name)
         if self.release:
-            was_stopped, running, reading_error = emergency_stop.release(), None, ""
+            was_stopped, running_operations, reading_error = emergency_stop.release(), None, ""
         else:
             emergency_stop.pull(self.reason)
             was_stopped = None
-            running, reading_error = _find_running_operations(context)
+            running_operations, reading_error = _find_running_operations(context)
         document = StopDocument(
             lab=lab.name,
             stopped=not self.release,
             was_stopped=was_stopped,
             reason=None if self.release else self.reason,
-            running=running,
+            running=running_operations,
             unfinished=context.find_unfinished(),
         )
         context.say(*document.lines(context.lab_file), *([reading_error] if reading_error else []))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
+from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Role, argument, option
 from testbed.commands.documents import Document
-from testbed.commands.groups import INTERVAL
-from testbed.commands.place import CommandContext
+from testbed.commands.groups import INTERVAL_TEXT
 
 if TYPE_CHECKING:
     from testbed.storage import tokens
@@ -62,7 +62,9 @@ class TokenCreate(Command[NewToken]):
         Role, option("Role of the token; each role includes the ones before it.", "--role")
     ] = REQUIRED
     name: Annotated[str, option("Person who will use it; the audit log shows the name.", metavar="NAME")] = ""
-    expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL)] = 30 * 86400.0
+    expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL_TEXT)] = (
+        30 * 86400.0
+    )
     scopes: Annotated[
         tuple[str, ...],
         option(

@@ -12,7 +12,7 @@ from testbed.errors import CollectiveError, CollectiveTimeout
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.model import Lab
 
-MAX_NAMES = 4
+MAX_NAMED_HOSTS = 4
 
 
 @dataclass(slots=True)
@@ -66,19 +66,19 @@ class RankReports:
         )
 
     @property
-    def deadline_passed(self) -> bool:
+    def is_overdue(self) -> bool:
         """True if a guard ended its rank at the deadline."""
         return any(guard["reason"] == "deadline" for guard in self.guards.values())
 
     @property
-    def hosts_killed(self) -> Iterator[str]:
+    def killed_hosts(self) -> Iterator[str]:
         """Hosts whose rank died of a signal that its guard did not send."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
         )
 
     @property
-    def hosts_failed(self) -> Iterator[str]:
+    def failed_hosts(self) -> Iterator[str]:
         """Hosts whose rank exited with an error."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
@@ -108,13 +108,13 @@ class Diagnosis:
 
         If the deadline passed first, return the error of `make_failure_error`.
         """
-        if self.reports.deadline_passed:
+        if self.reports.is_overdue:
             return self.make_failure_error()
         missing = [host for host in self.nodes if host not in self.reports.ready]
         named_hosts = [host for host in missing if host in self.reports.unstarted_hosts] or missing
         reasons = "; ".join(
             f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}"
-            for host in named_hosts[:MAX_NAMES]
+            for host in named_hosts[:MAX_NAMED_HOSTS]
         )
         summary = f"{len(named_hosts)} of {len(self.nodes)} ranks did not get ready"
         hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
@@ -127,23 +127,27 @@ class Diagnosis:
 
         The first cause found counts: unreachable hosts, dark links, the deadline, and otherwise the first failed rank.
         """
-        silent = [
+        silent_hosts = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
-        if silent and self.reports.guards:
-            ranks = ", ".join(map(self._describe_rank, silent[:MAX_NAMES])) + _describe_rest(silent)
+        if silent_hosts and self.reports.guards:
+            ranks = ", ".join(map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])) + _describe_rest(
+                silent_hosts
+            )
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {ranks} cannot be reached any more. Look at the management network "
                 f"and at these hosts; {self._describe_ending()}"
             )
         dark = list(self._describe_dark_links())
         if dark:
-            ranks = "; ".join(dark[:MAX_NAMES]) + _describe_rest(dark)
+            ranks = "; ".join(dark[:MAX_NAMED_HOSTS]) + _describe_rest(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
-        if self.reports.deadline_passed:
-            not_ready = [host for host in self.nodes if host not in self.reports.ready]
-            unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done_hosts]
-            ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMES])) + _describe_rest(unfinished)
+        if self.reports.is_overdue:
+            unready_hosts = [host for host in self.nodes if host not in self.reports.ready]
+            unfinished = unready_hosts or [host for host in self.nodes if host not in self.reports.done_hosts]
+            ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMED_HOSTS])) + _describe_rest(
+                unfinished
+            )
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks} waited although every NIC has "
                 f"carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
@@ -164,12 +168,12 @@ class Diagnosis:
 
     def _describe_first_failure(self) -> str:
         """Describe the rank that failed first. Killed ranks report nothing and make others fail, so they go first."""
-        for host in self.reports.hosts_killed:
+        for host in self.reports.killed_hosts:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, message in self.reports.errors.items():
             return f"{self._describe_rank(host)}: {message}"
-        silent = [host for host in self.nodes if host not in self.reports.guards]
-        for host in (*self.reports.hosts_failed, *silent, *self.nodes):
+        silent_hosts = [host for host in self.nodes if host not in self.reports.guards]
+        for host in (*self.reports.failed_hosts, *silent_hosts, *self.nodes):
             return f"{self._describe_rank(host)}: {self._read_last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
@@ -177,16 +181,16 @@ class Diagnosis:
         return f"rank {self.nodes[host]} ({host}, at {self.reports.last_position.get(host, 'the start')})"
 
     def _read_last_words(self, host: str) -> str:
-        completed = self.completed.get(host)
-        if completed is None:
+        result = self.completed.get(host)
+        if result is None:
             return "it sent nothing"
         # Warnings of torch start with "[W" and never explain the failure.
-        lines = [line for line in completed.stderr.strip().splitlines() if not line.startswith("[W")]
+        lines = [line for line in result.stderr.strip().splitlines() if not line.startswith("[W")]
         if lines:
             return lines[-1][-300:]
-        if completed.exit_status < 0:
+        if result.exit_status < 0:
             return "it was killed, or the host is down"
-        return f"it printed no error (exit status {completed.exit_status})"
+        return f"it printed no error (exit status {result.exit_status})"
 
     def _describe_ending(self) -> str:
         return "All ranks were ended" + self._describe_unconfirmed()
@@ -196,12 +200,12 @@ class Diagnosis:
 
         The guards on these hosts end the rank at the deadline at the latest.
         """
-        silent = [
+        silent_hosts = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
-        return f"; not confirmed by {', '.join(silent)}" if silent else ""
+        return f"; not confirmed by {', '.join(silent_hosts)}" if silent_hosts else ""
 
 
 def _describe_rest(names: list[str]) -> str:
-    count = len(names) - MAX_NAMES
+    count = len(names) - MAX_NAMED_HOSTS
     return f" and {count} more" if count > 0 else ""

@@ -34,15 +34,24 @@ from testbed.measure.collectives.rows import (
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, list_doubling_sizes
 from testbed.measure.model import CollectiveResult, Timing
 
-__all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "list_doubling_sizes", "run_collectives"]
+__all__ = [
+    "CollectiveSpec",
+    "Configuration",
+    "Ranks",
+    "ReportProgress",
+    "list_doubling_sizes",
+    "run_collectives",
+]
 
 READY_TIMEOUT_S = 120.0
 # Time after the deadline for the guards' last reports, and the longest pause between two checks of the ranks.
-GRACE_S = 1.5
+REPORT_GRACE_S = 1.5
 POLL_S = 0.5
-_TIMES = ("time_us", "min_us", "max_us", "low_us", "high_us")
-_IDLE = dict.fromkeys(("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0)
-Progress = Callable[[int, int, str], None]
+_TIME_COLUMNS = ("time_us", "min_us", "max_us", "low_us", "high_us")
+_IDLE_PROCESSOR = dict.fromkeys(
+    ("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0
+)
+ReportProgress = Callable[[int, int, str], None]
 
 
 def run_collectives(
@@ -53,7 +62,7 @@ def run_collectives(
     spec: CollectiveSpec,
     *,
     deadline_s: float = 60.0,
-    on_progress: Progress = lambda _done, _total, _text: None,
+    on_progress: ReportProgress = lambda _done, _total, _text: None,
     on_row: Callable[[Timing], None] = lambda _timing: None,
 ) -> CollectiveResult:
     """Measure all configurations of `spec` in one launch.
@@ -102,7 +111,7 @@ class Ranks:
         routes: Routes,
         spec: CollectiveSpec,
         *,
-        on_progress: Progress = lambda _done, _total, _text: None,
+        on_progress: ReportProgress = lambda _done, _total, _text: None,
         on_row: Callable[[Timing], None] = lambda _timing: None,
     ) -> CollectiveResult:
         """Measure all configurations of `spec` as `run_collectives` does. The deadline applies to each measurement.
@@ -123,14 +132,14 @@ class Ranks:
         wiring: Wiring,
         routes: Routes,
         spec: CollectiveSpec,
-        on_progress: Progress,
+        on_progress: ReportProgress,
         on_row: Callable[[Timing], None],
     ) -> RankReports:
-        end_s = time.monotonic() + self._deadline_s + GRACE_S
+        end_s = time.monotonic() + self._deadline_s + REPORT_GRACE_S
         launch, reports = self._start()
         ready = _await_ready(launch, reports, self._hosts, min(end_s, time.monotonic() + READY_TIMEOUT_S))
         if ready:
-            end_s = time.monotonic() + self._deadline_s + GRACE_S if self._keeps_ranks else end_s
+            end_s = time.monotonic() + self._deadline_s + REPORT_GRACE_S if self._keeps_ranks else end_s
             spec = _drop_sets_for_nccl(spec, reports)
             job = _make_job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
             launch.send(json.dumps(job) + "\n")
@@ -140,12 +149,12 @@ class Ranks:
                 return reports
         launch.close_input()
         try:
-            completed = launch.wait(GRACE_S)
+            results = launch.wait(REPORT_GRACE_S)
         except HostError:  # some ranks are still running: leaving the launch ends them
-            completed = {}
+            results = {}
         for host, line in launch.lines(0):
             reports.store_event(host, line)
-        diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
+        diagnosis = Diagnosis(self._lab, wiring, reports, results, self._deadline_s)
         if not ready:
             raise diagnosis.make_not_ready_error()
         if reports.done_hosts != self._hosts:
@@ -201,7 +210,7 @@ def _yield_rows(
     reports: RankReports,
     spec: CollectiveSpec,
     end_s: float,
-    on_progress: Progress,
+    on_progress: ReportProgress,
     *,
     keep_ranks: bool,
 ) -> Iterator[dict[str, Any]]:
@@ -313,7 +322,7 @@ def _make_result(
 
 
 def model_collectives(
-    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: ReportProgress
 ) -> CollectiveResult:
     """Return estimates of the flow model in place of measurements. `iterations` is 0, because nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
@@ -323,8 +332,14 @@ def model_collectives(
         time_s = configuration.collective.time_s(
             wiring, routes, configuration, size, link.rate_mbps, link.mtu
         )
-        row = {"configuration": configuration.name, "size": size, "iterations": 0, "wrong": (), **_IDLE}
-        row |= dict.fromkeys(_TIMES, time_s * 1e6)
+        row = {
+            "configuration": configuration.name,
+            "size": size,
+            "iterations": 0,
+            "wrong": (),
+            **_IDLE_PROCESSOR,
+        }
+        row |= dict.fromkeys(_TIME_COLUMNS, time_s * 1e6)
         timings.append(replace(make_timing(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})

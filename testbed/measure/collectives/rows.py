@@ -21,13 +21,13 @@ Value = TypeVar("Value")
 # A measurement is limited by processors if the links were not full and some host was short of processors: all of them
 # or the rank's own were this busy, the hypervisor took this share, or the rank's threads waited for one for this share
 # of the time.
-BUSY_PROCESSOR = 0.75
+BUSY_SHARE = 0.75
 STOLEN_SHARE = 0.05
 WAITED_SHARE = 0.1
-FULL_LINK = 0.9
+FULL_LINK_SHARE = 0.9
 
 # Tolerances: missing and surplus bytes of a NIC relative to the ring arithmetic, and bytes of an idle NIC.
-FEWER_TOLERANCE, MORE_TOLERANCE = 0.05, 0.1
+MISSING_TOLERANCE, SURPLUS_TOLERANCE = 0.05, 0.1
 """Missing bytes took another route. Surplus bytes are headers and acknowledgements."""
 IDLE_TOLERANCE = 0.02
 # Smaller messages prove nothing: acknowledgements and headers outweigh the payload.
@@ -72,7 +72,7 @@ def make_timing(
         busbw_mbps=busbw,
         limit_mbps=limit,
         wrong=0,
-        cpu_limited=busbw < FULL_LINK * limit and is_short_of_processors(row),
+        cpu_limited=busbw < FULL_LINK_SHARE * limit and is_short_of_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -94,7 +94,7 @@ def _compute_link_shares(
 def is_short_of_processors(row: Mapping[str, Any]) -> bool:
     """Return True if the ranks of a row had to share processors or wait for them."""
     return bool(
-        row["processor_busy"] >= BUSY_PROCESSOR
+        row["processor_busy"] >= BUSY_SHARE
         or row["processor_stolen"] >= STOLEN_SHARE
         or row["processor_waited"] >= WAITED_SHARE
     )
@@ -266,9 +266,9 @@ def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
     if entry.expected_bytes:
         upper_bytes = entry.expected_bytes + entry.retransmitted_bytes
         return (
-            (1 - FEWER_TOLERANCE) * entry.expected_bytes
+            (1 - MISSING_TOLERANCE) * entry.expected_bytes
             <= entry.sent_bytes
-            <= (1 + MORE_TOLERANCE) * upper_bytes
+            <= (1 + SURPLUS_TOLERANCE) * upper_bytes
         )
     return entry.sent_bytes - entry.retransmitted_bytes < IDLE_TOLERANCE * full_link_bytes
 

@@ -115,12 +115,12 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return list_doubling_sizes(sizes[0], sizes[1])
 
 
-_SIZE = re.compile(r"(\d+)\s*(|k|ki|kib|m|mi|mib)b?", re.IGNORECASE)
-_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
+_SIZE_PATTERN = re.compile(r"(\d+)\s*(|k|ki|kib|m|mi|mib)b?", re.IGNORECASE)
+_BYTES_BY_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 
 def _parse_size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
+    match = _SIZE_PATTERN.fullmatch(text.strip())
     if match is None:
         raise CollectiveError(f"--sizes: {text!r} is not a valid size (example: 1KiB:8MiB)")
-    return int(match[1]) * _FACTORS[match[2][:1].lower()]
+    return int(match[1]) * _BYTES_BY_UNIT[match[2][:1].lower()]

@@ -32,7 +32,7 @@ from testbed.measure.nccl.table import (
 T = TypeVar("T")
 BYTES_PER_ELEMENT = 4
 _BARE_NUMBERS = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)(?=\s*[,}\]])")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
+_TOKEN_PATTERN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
 
 def parse_json(text: str, name: str = "output") -> NcclTable:
@@ -133,7 +133,7 @@ def close_document(text: str) -> str:
     """
     closers: list[str] = []
     completed_text = ""
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN_PATTERN.finditer(text):
         symbol = match[0]
         if symbol in "[{":
             closers.append("]" if symbol == "[" else "}")

@@ -82,13 +82,13 @@ def make_nccl_environment(settings: NcclSettings) -> dict[str, str]:
     names = "=" + ",".join(
         settings.interfaces
     )  # `=` means an exact match; without it `nic1` matches `nic11` too
-    by_network = {
+    interfaces_by_network = {
         "IB": {"NCCL_IB_HCA": names, "NCCL_IB_GID_INDEX": str(settings.gid_index)},
         "Socket": {"NCCL_SOCKET_IFNAME": names, "NCCL_IB_DISABLE": "1"},
     }
     variables = {
         "NCCL_NET": settings.network,
-        **by_network[settings.network],
+        **interfaces_by_network[settings.network],
         "NCCL_ALGO": "Ring",
         "NCCL_MIN_NCHANNELS": str(settings.channels),
         "NCCL_MAX_NCHANNELS": str(settings.channels),
@@ -158,19 +158,19 @@ def make_find_command(test: NcclTest) -> str:
     )
 
 
-def parse_equipment(completed: CommandResult) -> NcclHost:
+def parse_equipment(result: CommandResult) -> NcclHost:
     """Parse the output of `make_find_command` on one host."""
-    lines = completed.stdout.splitlines()
+    lines = result.stdout.splitlines()
     paths = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
     gpus = tuple(line.strip() for line in lines if re.match(r"GPU \d+:", line))
-    return NcclHost(completed.host, gpus, paths.get("program", "").strip(), paths.get("mpirun", "").strip())
+    return NcclHost(result.host, gpus, paths.get("program", "").strip(), paths.get("mpirun", "").strip())
 
 
 def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
     """Return the equipment of each host, in the fleet's order. Raise `HostError` if one cannot be reached."""
     command = make_find_command(test or NcclTest())
-    completed = fleet.run({host.name: command for host in fleet.hosts})
-    return tuple(parse_equipment(completed[host.name]) for host in fleet.hosts)
+    results = fleet.run({host.name: command for host in fleet.hosts})
+    return tuple(parse_equipment(results[host.name]) for host in fleet.hosts)
 
 
 def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
@@ -228,14 +228,14 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     return NcclRun(table, parse_rings(mpirun.stdout + mpirun.stderr), mpirun.stdout + mpirun.stderr)
 
 
-def _read_results(fleet: Fleet, first_host: str, completed: CommandResult) -> NcclTable:
+def _read_results(fleet: Fleet, first_host: str, result: CommandResult) -> NcclTable:
     """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
-    path = find_json_output_path(completed.stdout)
+    path = find_json_output_path(result.stdout)
     if path:
         document = fleet.run({first_host: f"cat {shlex.quote(path)}"})[first_host]
         if document.exit_status == 0:
             return parse_json(document.stdout, path)
-    return parse_text(completed.stdout, f"output on {first_host}")
+    return parse_text(result.stdout, f"output on {first_host}")
 
 
 def import_nccl(path: Path | str) -> NcclTable:

@@ -17,10 +17,10 @@ from typing import Literal
 
 from testbed.design.model import RingOrder
 
-_THREAD = re.compile(r"(?P<thread>\S+:\d+:\d+) \[-?\d+\] NCCL INFO (?P<said>.*\S)")
-_START = re.compile(r".*\bnranks (?P<ranks>\d+)\b.*\bcommId (?P<id>0x[0-9a-f]+)\b.* - Init START")
-_RING = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)$")
-_CHANNEL = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<cut>\s*\S*\.\.\.)?$")
+_THREAD_PATTERN = re.compile(r"(?P<thread>\S+:\d+:\d+) \[-?\d+\] NCCL INFO (?P<said>.*\S)")
+_START_PATTERN = re.compile(r".*\bnranks (?P<ranks>\d+)\b.*\bcommId (?P<id>0x[0-9a-f]+)\b.* - Init START")
+_RING_PATTERN = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)$")
+_CHANNEL_PATTERN = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<cut>\s*\S*\.\.\.)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class _Channel:
 
     after: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
-    printed: tuple[int, ...] = ()
+    printed_ranks: tuple[int, ...] = ()
     is_cut: bool = False
-    contradictory: bool = False
+    is_contradictory: bool = False
 
 
 def parse_rings(text: str) -> RingLog:
@@ -74,11 +74,11 @@ def parse_rings(text: str) -> RingLog:
     sizes: dict[str, int] = {}
     channels: dict[tuple[str, int], _Channel] = {}
     for line in text.splitlines():
-        match = _THREAD.search(line)
+        match = _THREAD_PATTERN.search(line)
         if not match:
             continue
         thread, message = match["thread"], match["said"]
-        start = _START.match(message)
+        start = _START_PATTERN.match(message)
         if start:
             communicator_of[thread] = start["id"]
             sizes[start["id"]] = int(start["ranks"])
@@ -124,7 +124,7 @@ def find_ring_differences(
 
 
 def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, line: str) -> None:
-    neighbours, whole_ring = _RING.match(line), _CHANNEL.match(line)
+    neighbours, whole_ring = _RING_PATTERN.match(line), _CHANNEL_PATTERN.match(line)
     if neighbours:
         channel = channels.setdefault((communicator, int(neighbours["channel"])), _Channel())
         rank, predecessor, successor = (
@@ -133,24 +133,24 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, lin
             int(neighbours["after"]),
         )
         is_same_successor = channel.after.setdefault(rank, successor) == successor
-        channel.contradictory |= not (
+        channel.is_contradictory |= not (
             channel.before.setdefault(rank, predecessor) == predecessor and is_same_successor
         )
     elif whole_ring:
         channel = channels.setdefault((communicator, int(whole_ring["channel"])), _Channel())
         channel.is_cut = whole_ring["cut"] is not None
-        channel.printed = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
+        channel.printed_ranks = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
 
 
 def _find_order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     """Return the ring, from its lowest rank, or a sentence that says why it is unknown."""
-    if channel.contradictory:
+    if channel.is_contradictory:
         return "ranks contradict each other: the log mixes two communicators without their ids"
     order = _find_cycle(channel.after)
     if order and len(order) == (size or len(order)) and _has_matching_predecessors(channel, order):
         return order
-    if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
-        return _rotate(channel.printed)
+    if channel.printed_ranks and len(set(channel.printed_ranks)) == (size or len(channel.printed_ranks)):
+        return _rotate(channel.printed_ranks)
     if channel.after and len(channel.after) == (size or len(channel.after)):
         return "the neighbours of the ranks do not form a ring"
     if channel.after:

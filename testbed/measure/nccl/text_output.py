@@ -36,7 +36,7 @@ _LEADING_COLUMNS = ("size", "count", "type")
 _HALF_COLUMNS = ("time", "algbw", "busbw", "#wrong")
 _SPREAD_COLUMNS = ("i_min", "i_max", "i_p99", "i_cv%")
 _ERROR_CELL = re.compile(r"\de[+-]\d\d")  # nccl-tests printed `error` with `%5.0le`
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Columns:
         if len(cells) < len(_LEADING_COLUMNS) + 2 * len(_HALF_COLUMNS):
             return None
         both_columns = (*_LEADING_COLUMNS, "redop", "root")
-        one_column = (*_LEADING_COLUMNS, "root" if is_whole(cells[3]) else "redop")
-        has_timestamp = _DATE.fullmatch(cells[-2]) is not None
+        one_column = (*_LEADING_COLUMNS, "root" if is_integer(cells[3]) else "redop")
+        has_timestamp = _DATE_PATTERN.fullmatch(cells[-2]) is not None
         candidates = (
             *(
-                cls(leading, _guess_half(cells, len(leading)), has_timestamp)
-                for leading in (_LEADING_COLUMNS, one_column, both_columns)
+                cls(leading_columns, _guess_half(cells, len(leading_columns)), has_timestamp)
+                for leading_columns in (_LEADING_COLUMNS, one_column, both_columns)
             ),
             cls(both_columns, (*_HALF_COLUMNS[:3], "copybw", "#wrong"), has_timestamp),
             cls(both_columns, (*_HALF_COLUMNS, *_SPREAD_COLUMNS), has_timestamp),
@@ -84,16 +84,16 @@ class Columns:
         return next((columns for columns in candidates if columns.cells() == len(cells)), None)
 
 
-def _guess_half(cells: Sequence[str], leading: int) -> tuple[str, ...]:
+def _guess_half(cells: Sequence[str], leading_count: int) -> tuple[str, ...]:
     """Return the columns of one half, with `error` if its cell looks like an error, else with `#wrong`."""
-    cell = cells[leading + 3] if len(cells) > leading + 3 else ""
+    cell = cells[leading_count + 3] if len(cells) > leading_count + 3 else ""
     is_error = _ERROR_CELL.fullmatch(cell) is not None and float(cell) < 1e5
     return (*_HALF_COLUMNS[:3], "error") if is_error else _HALF_COLUMNS
 
 
 def starts_row(cells: Sequence[str]) -> bool:
     """Return whether the cells start a row: size, count and the name of a type."""
-    return len(cells) >= 3 and is_whole(cells[0]) and is_whole(cells[1]) and cells[2][0].isalpha()
+    return len(cells) >= 3 and is_integer(cells[0]) and is_integer(cells[1]) and cells[2][0].isalpha()
 
 
 def continues_row(cells: Sequence[str]) -> bool:
@@ -105,7 +105,7 @@ def continues_row(cells: Sequence[str]) -> bool:
     return not starts_row(cells)
 
 
-def is_whole(cell: str) -> bool:
+def is_integer(cell: str) -> bool:
     """Return whether a cell is a whole number."""
     return re.fullmatch(r"-?[0-9]{1,20}", cell) is not None
 
@@ -161,12 +161,14 @@ def _parse_timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
     )
 
 
-_LABEL = re.compile(r"^(?:\[\d+,\d+\](?:<std(?:out|err)>)?:|\s{0,3}\d+: )")
+_LABEL_PATTERN = re.compile(r"^(?:\[\d+,\d+\](?:<std(?:out|err)>)?:|\s{0,3}\d+: )")
 # A log line may follow a row's last number without a blank, so only host names that start with a letter are removed.
-_LOG = re.compile(r"(?:\[[^\]]*\] )?[A-Za-z][\w.-]*:\d+:\d+ (?:\[-?\d+\] )?\S.*$")
-_FAILURE = re.compile(r"\S*: Test (?:NCCL failure|CUDA failure|timeout).*| \.\. \S+ pid \d+: Test failure.*")
-_BLANK_HALF = re.compile(r"\S {30,}\S")
-_DEVICE = re.compile(
+_LOG_PATTERN = re.compile(r"(?:\[[^\]]*\] )?[A-Za-z][\w.-]*:\d+:\d+ (?:\[-?\d+\] )?\S.*$")
+_FAILURE_PATTERN = re.compile(
+    r"\S*: Test (?:NCCL failure|CUDA failure|timeout).*| \.\. \S+ pid \d+: Test failure.*"
+)
+_BLANK_HALF_PATTERN = re.compile(r"\S {30,}\S")
+_DEVICE_PATTERN = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)\s+(?:Group\s+(?P<group>\d+)\s+)?Pid\s+(?P<pid>\d+)\s+on\s+(?P<host>\S+)\s+"
     r"device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<name>.*)"
 )
@@ -178,11 +180,11 @@ _HEADER_LINES = (
     re.compile(r"#\s*Out of bounds values\s*:\s*(?P<wrong>\d+)\s*(?P<wrong_word>OK|FAILED)?"),
     re.compile(r"#\s*Avg bus bandwidth\s*:\s*(?P<average>\S+)\s*(?P<average_word>OK|FAILED)?"),
 )
-_WORDS = {"OK": True, "FAILED": False}
+_RESULT_WORDS = {"OK": True, "FAILED": False}
 
 
 @dataclass(slots=True)
-class _Reading:
+class _OutputReader:
     """State of the parser. `pending` holds the cells of an interrupted row."""
 
     columns: Columns | None = None
@@ -191,7 +193,7 @@ class _Reading:
     problems: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
-    failed: bool = False
+    has_failed: bool = False
 
 
 def parse_text(text: str, name: str = "output") -> NcclTable:
@@ -200,7 +202,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
     Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
     not output of nccl-tests or has no complete row.
     """
-    reading = _Reading()
+    reading = _OutputReader()
     lines = text.split("\n")
     # The last line has no line end, so its last word may be truncated: drop it.
     lines[-1] = re.sub(r"\S+$", "", lines[-1])
@@ -213,7 +215,10 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         reading.problems.append("the footer is missing: the run was cut off, or had not finished")
     facts = reading.facts
     library, iterations = facts.get("library"), facts.get("iterations")
-    wrong_ok, average_ok = _WORDS.get(facts.get("wrong_word", "")), _WORDS.get(facts.get("average_word", ""))
+    wrong_ok, average_ok = (
+        _RESULT_WORDS.get(facts.get("wrong_word", "")),
+        _RESULT_WORDS.get(facts.get("average_word", "")),
+    )
     is_cpu_time = reading.columns is not None and "cputime" in reading.columns.half
     return NcclTable(
         source="text",
@@ -228,7 +233,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         out_of_bounds=int(facts["wrong"]) if "wrong" in facts else None,
         out_of_bounds_ok=wrong_ok,
         complete="average" in facts,
-        failed=reading.failed or wrong_ok is False or average_ok is False,
+        failed=reading.has_failed or wrong_ok is False or average_ok is False,
         problems=tuple(reading.problems),
         json_path=facts.get("json_path"),
     )
@@ -244,28 +249,28 @@ def find_json_output_path(text: str) -> str | None:
     return match[1] if match else None
 
 
-def _read_line(reading: _Reading, line_number: int, line: str) -> None:
-    line = _LABEL.sub("", line)
-    failure = _FAILURE.search(line)
+def _read_line(reading: _OutputReader, line_number: int, line: str) -> None:
+    line = _LABEL_PATTERN.sub("", line)
+    failure = _FAILURE_PATTERN.search(line)
     if failure:
         _note_failure(reading, line_number, failure[0].strip())
         line = line[: failure.start()]
     if line.startswith("#"):
         _read_comment(reading, line_number, line)
         return
-    line = _LOG.sub("", line)
+    line = _LOG_PATTERN.sub("", line)
     if line.strip():
         _read_cells(reading, line_number, line)
 
 
-def _note_failure(reading: _Reading, line_number: int, message: str) -> None:
-    reading.failed = True
+def _note_failure(reading: _OutputReader, line_number: int, message: str) -> None:
+    reading.has_failed = True
     reading.problems.append(f"line {line_number}: {message}")
 
 
-def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
+def _read_comment(reading: _OutputReader, line_number: int, line: str) -> None:
     columns = Columns.from_header(line.lstrip("#").split())
-    device = _DEVICE.match(line)
+    device = _DEVICE_PATTERN.match(line)
     if columns:
         if reading.rows:
             reading.problems.append(
@@ -293,7 +298,7 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
                 reading.facts.update({key: value for key, value in match.groupdict().items() if value})
 
 
-def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
+def _read_cells(reading: _OutputReader, line_number: int, line: str) -> None:
     """Read the cells of a whole row, or of its part before or after an interruption."""
     cells = line.split()
     if starts_row(cells):
@@ -308,7 +313,7 @@ def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
         if reading.columns is None:
             return
         reading.problems.append(f"line {line_number}: no header; the columns were guessed from their number")
-    one_half = _BLANK_HALF.search(line) is not None and len(cells) == reading.columns.cells(halves=1)
+    one_half = _BLANK_HALF_PATTERN.search(line) is not None and len(cells) == reading.columns.cells(halves=1)
     if len(cells) < reading.columns.cells() and not one_half:
         reading.pending = cells
         return
@@ -318,7 +323,7 @@ def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
         reading.problems.append(f"line {line_number}: a row was left out: {error} ({' '.join(cells)[:80]})")
 
 
-def _drop_pending(reading: _Reading, line_number: int) -> None:
+def _drop_pending(reading: _OutputReader, line_number: int) -> None:
     if reading.pending:
         size = reading.pending[0]
         reading.problems.append(f"line {line_number}: the row of size {size} is incomplete and was skipped")
@@ -332,8 +337,8 @@ def _parse_average(cell: str | None) -> float | None:
         return None
 
 
-def _make_no_rows_error(reading: _Reading, name: str, lines: Sequence[str]) -> ResultsError:
-    if reading.columns or reading.devices or reading.facts or reading.failed:
+def _make_no_rows_error(reading: _OutputReader, name: str, lines: Sequence[str]) -> ResultsError:
+    if reading.columns or reading.devices or reading.facts or reading.has_failed:
         reason = "; ".join(reading.problems) or "the run ended before its first size"
         return ResultsError(f"{name}:{len(lines)}: no complete row of results: {reason}. Run the test again")
     first_line = next((line_number for line_number, line in enumerate(lines, start=1) if line.strip()), 1)

@@ -30,7 +30,7 @@ from testbed.measure.program.keeper import Keeper
 from testbed.operate.borrow import HostNeeds, HostRequest, LabState
 from testbed.operate.choice import choose_design, state_design
 from testbed.operate.design import Design, build_intent_design
-from testbed.operate.engine.consent import stop_on_interrupt, stoppable
+from testbed.operate.engine.consent import allow_stop, stop_on_interrupt
 from testbed.operate.intent import load_intents, select_in_force
 from testbed.operate.journal import open_journal
 from testbed.operate.named_topology import NamedTopology
@@ -41,7 +41,7 @@ from testbed.storage.owner import get_current_process
 
 LEASE_TTL_S = 60.0
 """Duration of the lease without a heartbeat. It expires this long after our machine has died."""
-Note = Callable[[str], None]
+AddNote = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class LeaseWatch:
 
 
 @dataclass(slots=True)
-class Light:
+class LightGrant:
     """The hosts of a program in the order of its ranks. They are open in `fleet`, and programs get `variables`.
 
     `design` is the topology in force on the hosts, or None if it is unknown. Its node i is `lab.hosts[i]`.
@@ -90,7 +90,7 @@ class Light:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _RankChoice:
     """Hosts of a program in the order of its ranks, and the design of `lab`, in force unless `must_be_patched`."""
 
     lab: Lab
@@ -112,8 +112,8 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
 
 @contextmanager
 def provide_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Note
-) -> Iterator[Light]:
+    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, add_note: AddNote
+) -> Iterator[LightGrant]:
     """Provide hosts with light, and restore them at the end of the block.
 
     Raises `LightDenied` if the lease or the light is not available. Raises errors such as `UsageError` and
@@ -124,17 +124,17 @@ def provide_light(
         with ExitStack() as stack:
             with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
-                lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, note)
+                lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, add_note)
                 watch = LeaseWatch(store, lease)
                 stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
                 chosen_names = _choose_hosts(lab, request, runs_dir, names)
                 choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
                 variables = variables_for(choice.hosts)
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
-            light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
+            light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
                 leased_lab = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
-                stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, note))
+                stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, add_note))
             yield light
     finally:
         database.close()
@@ -160,15 +160,15 @@ def _lease_hosts(
     runs_dir: Path,
     store: LeaseStore,
     keeper: Keeper,
-    note: Note,
+    add_note: AddNote,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
-    selected = get_selected_lease()
-    if selected:
-        extended_lease = store.extend(selected)  # raises for a lease of somebody else
+    selected_lease = get_selected_lease()
+    if selected_lease:
+        extended_lease = store.extend(selected_lease)  # raises for a lease of somebody else
         if extended_lease.state != "granted":
-            raise LightDenied(f"lease {selected} is {extended_lease.state}: wait until it is granted")
-        return selected, tuple(
+            raise LightDenied(f"lease {selected_lease} is {extended_lease.state}: wait until it is granted")
+        return selected_lease, tuple(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     names = _list_hosts_of_topology(lab, request.topology, runs_dir)
@@ -176,13 +176,15 @@ def _lease_hosts(
     host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, LEASE_TTL_S)
     keeper.debts.add("lease")
     try:
-        lease, hosts = host_request.acquire(lambda requested: note(f"waiting for the lease of {requested}"))
+        lease, hosts = host_request.acquire(
+            lambda host_text: add_note(f"waiting for the lease of {host_text}")
+        )
     except (LightbedError, *DATABASE_ERRORS):
         keeper.debts.discard("lease")  # `acquire` has withdrawn the request
         raise
     stack.callback(_release, store, lease.id, keeper)
     keeper.note_lease(lease.id)
-    note(f"lease {lease.id}: {', '.join(hosts)}")
+    add_note(f"lease {lease.id}: {', '.join(hosts)}")
     return lease.id, hosts
 
 
@@ -207,13 +209,13 @@ def _list_hosts_of_topology(lab: Lab, named_topology: NamedTopology, runs_dir: P
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Choose the hosts of the program among the leased hosts `names`."""
-    requested = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    missing = [name for name in requested if name not in names]
+    requested_hosts = _list_hosts_of_topology(lab, request.topology, runs_dir)
+    missing = [name for name in requested_hosts if name not in names]
     if missing:
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
-    chosen_names = requested or tuple(names[: request.nodes or len(names)])
+    chosen_names = requested_hosts or tuple(names[: request.nodes or len(names)])
     if request.nodes not in (None, len(chosen_names)):
-        source = "the topology names" if requested else "the lease covers"
+        source = "the topology names" if requested_hosts else "the lease covers"
         raise UsageError(f"--nodes {request.nodes}, but {source} {count_noun(len(chosen_names), 'host')}")
     if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
@@ -222,7 +224,7 @@ def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequen
 
 def _choose_light(
     lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen_names: tuple[str, ...]
-) -> _Choice:
+) -> _RankChoice:
     """Choose the topology of the hosts: the named topology, else the topology in force, else the default.
 
     Without a named topology, a single host and hosts under the user's lease are not patched.
@@ -242,27 +244,29 @@ def _choose_light(
         ),
         None,
     )
-    is_own = lease != get_selected_lease()
-    if current_intent is not None and (not is_own or set(current_intent.hosts) == set(chosen_names)):
+    is_own_lease = lease != get_selected_lease()
+    if current_intent is not None and (not is_own_lease or set(current_intent.hosts) == set(chosen_names)):
         design_lab, design = build_intent_design(lab, current_intent)
-        return _order_ranks(design_lab, design, must_be_patched=is_own, selected_hosts=chosen_names)
-    if not is_own or len(chosen_names) == 1:
-        return _Choice(shard, shard.hosts)
+        return _order_ranks(design_lab, design, must_be_patched=is_own_lease, selected_hosts=chosen_names)
+    if not is_own_lease or len(chosen_names) == 1:
+        return _RankChoice(shard, shard.hosts)
     design_lab, design, _ = state_design(shard, named_topology)
     return _order_ranks(design_lab, design, must_be_patched=True)
 
 
 def _order_ranks(
     lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
-) -> _Choice:
+) -> _RankChoice:
     """Return a choice whose ranks follow a ring of the topology. `selected_hosts` restricts it to these hosts."""
     ranks = program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
-    return _Choice(lab, hosts, design, must_be_patched)
+    return _RankChoice(lab, hosts, design, must_be_patched)
 
 
 @contextmanager
-def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: Note) -> Iterator[None]:
+def _patch(
+    light: LightGrant, leased_lab: Lab, runs_dir: Path, keeper: Keeper, add_note: AddNote
+) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
     lease, start_s = light.watch.lease, time.monotonic()
     with deny_light(), open_under_lease(leased_lab, runs_dir, lease) as session:
@@ -271,7 +275,7 @@ def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: 
     try:
         with deny_light():
             assert light.design is not None
-            with stop_on_interrupt(note), open_under_lease(light.lab, runs_dir, lease) as session:
+            with stop_on_interrupt(add_note), open_under_lease(light.lab, runs_dir, lease) as session:
                 report = session.bring_up(light.design, take_over=True)
             if not report.verified.ok:
                 details = "; ".join(
@@ -281,23 +285,23 @@ def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: 
                 raise LightDenied(f"no light: the proof after patching has findings: {details}")
         light.patch_s, light.was_patched = time.monotonic() - start_s, report.plan.has_changes
         change = "patched" if light.was_patched else "in place"
-        note(
+        add_note(
             f"{count_noun(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
         )
         yield
     finally:
-        with _ignore_first_interrupt(note):
+        with _ignore_first_interrupt(add_note):
             try:
-                with stoppable():  # the cancellation that ended the program must not stop the restoration
+                with allow_stop():  # the cancellation that ended the program must not stop the restoration
                     restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), keeper.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
                 light.problem = mark_not_restored(leased_lab, runs_dir, keeper.reason, error)
-                note(light.problem)
+                add_note(light.problem)
             keeper.debts.discard("hosts")
 
 
 @contextmanager
-def _ignore_first_interrupt(note: Note) -> Iterator[None]:
+def _ignore_first_interrupt(add_note: AddNote) -> Iterator[None]:
     """Ignore the first Ctrl-C in the block. The second raises, and the keeper process does the rest."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -305,7 +309,7 @@ def _ignore_first_interrupt(note: Note) -> Iterator[None]:
 
     def ignore(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
+        add_note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
 
     earlier_handler = signal.signal(signal.SIGINT, ignore)
     try:

@@ -34,13 +34,13 @@ STOP_S = 4.0
 """Time in which ranks must report after a request to stop."""
 LOST_EXIT_CODE = 255
 """Exit code of a rank whose host was lost, the same as ssh uses."""
-TAIL_LENGTH = 1 << 16
+TAIL_BYTES = 1 << 16
 """Number of last characters of a rank's output in its result. Files hold the whole output."""
 _MPI_TAG = re.compile(r"\[\d+,(\d+)\]<(stdout|stderr)>:")
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputPrinter:
     """A piece of a rank's output, usually a line. `is_error` is True for standard error."""
 
     rank: int
@@ -184,7 +184,7 @@ class Ranks:
     def __init__(
         self,
         program: Program,
-        on_output: Callable[[Output], object] = lambda _output: None,
+        on_output: Callable[[OutputPrinter], object] = lambda _output: None,
         find_problem: Callable[[], str] = lambda: "",
     ) -> None:
         self.program = program
@@ -301,10 +301,10 @@ class Ranks:
             text = text[tag.end() :]
         self._files[result.rank, is_error].write(text.encode(errors="surrogateescape"))
         if is_error:
-            result.stderr = (result.stderr + text)[-TAIL_LENGTH:]
+            result.stderr = (result.stderr + text)[-TAIL_BYTES:]
         else:
-            result.stdout = (result.stdout + text)[-TAIL_LENGTH:]
-        self._on_output(Output(result.rank, result.host.name, text, is_error))
+            result.stdout = (result.stdout + text)[-TAIL_BYTES:]
+        self._on_output(OutputPrinter(result.rank, result.host.name, text, is_error))
 
     def _end(self, result: RankResult, event: Mapping[str, Any]) -> None:
         result.has_ended = True
@@ -324,10 +324,10 @@ class Ranks:
         """Mark a rank as failed if its connection has ended without a `rank` event."""
         if result.has_ended or self._has_ended:
             return
-        completed = launch.result(result.host.name)
-        last_line = (completed.stderr.strip() or "no message").splitlines()[-1]
+        command_result = launch.result(result.host.name)
+        last_line = (command_result.stderr.strip() or "no message").splitlines()[-1]
         lost_message = f"the connection to host {result.host.name} was lost"
         result.problem = result.problem or (
-            lost_message if completed.exit_status == -1 else f"the rank did not start: {last_line}"
+            lost_message if command_result.exit_status == -1 else f"the rank did not start: {last_line}"
         )
         self._fail(result, LOST_EXIT_CODE)

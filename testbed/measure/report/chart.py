@@ -51,12 +51,12 @@ class _Axes:
         low, high = log2(max(self.sizes[0], 1)), log2(max(self.sizes[-1], 1))
         return (low - 0.5, high + 0.5)
 
-    def x_of_octave(self, octave: float) -> float:
+    def get_octave_x(self, octave: float) -> float:
         low, high = self._octaves
         return _LEFT + (min(max(octave, low), high) - low) / (high - low) * _PLOT_WIDTH
 
     def x(self, size_bytes: int) -> float:
-        return self.x_of_octave(log2(max(size_bytes, 1)))
+        return self.get_octave_x(log2(max(size_bytes, 1)))
 
     def y(self, mbps: float) -> float:
         return _TOP + (1 - mbps / self.ticks[-1]) * _PLOT_HEIGHT
@@ -141,7 +141,7 @@ def _find_band(axes: _Axes, size: int) -> tuple[float, float]:
     upper_octave = (
         (octaves[index] + octaves[index + 1]) / 2 if index + 1 < len(octaves) else octaves[-1] + 0.5
     )
-    return axes.x_of_octave(lower_octave), axes.x_of_octave(upper_octave)
+    return axes.get_octave_x(lower_octave), axes.get_octave_x(upper_octave)
 
 
 def _draw_band(start: float, end: float) -> Markup:
@@ -266,9 +266,9 @@ def _spread_labels(labels: list[tuple[float, str, str]]) -> list[tuple[float, st
     heights = [y for y, _, _ in ordered]
     for index in range(1, len(heights)):
         heights[index] = max(heights[index], heights[index - 1] + _LABEL_HEIGHT)
-    excess = heights[-1] - (_TOP + _PLOT_HEIGHT)
-    if excess > 0:
-        heights[-1] -= excess
+    overflow_px = heights[-1] - (_TOP + _PLOT_HEIGHT)
+    if overflow_px > 0:
+        heights[-1] -= overflow_px
         for lower, upper in pairwise(range(len(heights) - 1, -1, -1)):
             heights[upper] = min(heights[upper], heights[lower] - _LABEL_HEIGHT)
     return [(y, text, style) for y, (_, text, style) in zip(heights, ordered, strict=True)]

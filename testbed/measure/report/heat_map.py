@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from testbed.measure.diagnosis import Explanation, Lag, Row, explain_run, find_lags
+from testbed.measure.diagnosis import Explanation, RankLag, RowKey, explain_run, find_lags
 from testbed.measure.report.markup import Markup, join, tag
-from testbed.measure.report.tables import table
+from testbed.measure.report.tables import make_table
 from testbed.measure.results.records import StoredRun
 from testbed.measure.units import format_size
 
-_CELL, _GAP, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40, 930
-_MOST_TICKS = 10
+_CELL_PIXELS, _GAP_PIXELS, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40, 930
+_MAX_TICKS = 10
 
 
 def make_slow_rank_section(stored: StoredRun) -> Markup:
     """Return a table of what held up the run, and a heat map of each configuration at its largest size."""
     explanation = explain_run(stored)
     lags = find_lags(stored.ranks)
-    largest: dict[tuple[str, str], Row] = {}
+    largest: dict[tuple[str, str], RowKey] = {}
     for row in lags:
         largest[row[:2]] = max(row, largest.get(row[:2], row), key=lambda candidate: candidate[2])
     return join(
@@ -44,10 +44,10 @@ def _list_findings(explanation: Explanation) -> Markup:
         for finding in explanation.findings
     )
     columns = ("Cause", "Rank or link", "Evidence", "Iterations longer by")
-    return table("What held up this run.", columns, rows, text_columns=3)
+    return make_table("What held up this run.", columns, rows, text_columns=3)
 
 
-def _make_figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key: str) -> Markup:
+def _make_figure(stored: StoredRun, row: RowKey, lags: Sequence[Sequence[RankLag]], key: str) -> Markup:
     topology, configuration, size = row
     heading = f"{configuration}, {format_size(size)}" if size else configuration
     hosts = stored.lab.host_names
@@ -60,12 +60,12 @@ def _make_figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key
     return join(tag("h3", heading), tag("figure", drawing, tag("figcaption", caption)))
 
 
-def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str, *, title: str) -> Markup:
+def draw_heat_map(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], key: str, *, title: str) -> Markup:
     """Draw the heat map of `lags`, indexed by rank and iteration. `key` makes element ids unique on the page."""
     iterations = max(map(len, lags), default=0)
-    width = min(_CELL * 2, (_WIDTH - _LEFT) / max(1, iterations))
-    bottom = _TOP + _CELL * len(lags)
-    tick_step = -(-iterations // _MOST_TICKS)
+    width = min(_CELL_PIXELS * 2, (_WIDTH - _LEFT) / max(1, iterations))
+    bottom = _TOP + _CELL_PIXELS * len(lags)
+    tick_step = -(-iterations // _MAX_TICKS)
     largest_share = max((lag.share for rank_lags in lags for lag in rank_lags), default=0.0)
     return tag(
         "svg",
@@ -77,7 +77,11 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
         ),
         *(
             tag(
-                "text", f"{rank} {hosts[rank]}", x=_LEFT - 8, y=_TOP + _CELL * (rank + 0.7), class_="tick end"
+                "text",
+                f"{rank} {hosts[rank]}",
+                x=_LEFT - 8,
+                y=_TOP + _CELL_PIXELS * (rank + 0.7),
+                class_="tick end",
             )
             for rank in range(len(lags))
         ),
@@ -101,7 +105,7 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
     )
 
 
-def _draw_cells(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
+def _draw_cells(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
     for rank, rank_lags in enumerate(lags):
         for iteration, lag in enumerate(rank_lags):
             tooltip = f"rank {rank} ({hosts[rank]}), iteration {iteration + 1}: {lag.share:.0%} lost"
@@ -109,9 +113,9 @@ def _draw_cells(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], width: floa
                 "rect",
                 tag("title", f"{tooltip} ({lag.cause})" if lag.cause else tooltip),
                 x=_LEFT + width * iteration,
-                y=_TOP + _CELL * rank,
-                width=max(1.0, width - _GAP),
-                height=_CELL - _GAP,
+                y=_TOP + _CELL_PIXELS * rank,
+                width=max(1.0, width - _GAP_PIXELS),
+                height=_CELL_PIXELS - _GAP_PIXELS,
                 fill_opacity=0.06 + 0.94 * min(1.0, lag.share),
                 class_="heat",
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.measure.report.markup import Markup, join, tag
-from testbed.measure.report.tables import table
+from testbed.measure.report.tables import make_table
 from testbed.measure.results.records import Inference, StoredRun
 from testbed.measure.units import format_number, format_seconds
 
@@ -29,7 +29,7 @@ def make_inference_section(stored: StoredRun, inference: Inference) -> Markup:
             f"and compared class and scores of every answer with the exact ones. "
             f"{simulated_note if stored.summary.simulated else ''}",
         ),
-        table(
+        make_table(
             "A latency lasts from the first datagram of a request to its answer.", ("Quantity", "Value"), rows
         ),
         _draw_picture(stored, inference),

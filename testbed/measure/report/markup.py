@@ -9,7 +9,7 @@ from typing import TypeAlias
 Content: TypeAlias = "Markup | str | Iterable[Markup]"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
-_VOID = frozenset({"meta", "br", "col", "img"})
+_VOID_TAGS = frozenset({"meta", "br", "col", "img"})
 
 
 class Markup(str):
@@ -29,7 +29,7 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
     '<g><circle r="2"></circle><path d="a"></path><path d="b"></path></g>'
     """
     opening = f"<{name}{''.join(_render_attribute(key, value) for key, value in attributes.items())}>"
-    if name in _VOID:
+    if name in _VOID_TAGS:
         return Markup(opening)
     return Markup(f"{opening}{''.join(map(_render_content, content))}</{name}>")
 

@@ -14,8 +14,8 @@ from typing import Any
 from testbed.measure.model import Timing
 from testbed.measure.report.chart import Series, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
-from testbed.measure.report.style import STYLE
-from testbed.measure.report.tables import table
+from testbed.measure.report.style import PAGE_STYLE
+from testbed.measure.report.tables import make_table
 from testbed.measure.report.topology import draw_topology
 from testbed.measure.results.records import StoredTopology
 
@@ -32,7 +32,7 @@ def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
     title = type(document).__name__.removesuffix("Document")
     badge = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
     parts = [tag("h3", badge, title), *_draw_figures(document), *_list_tables(document, as_json)]
-    page = join(tag("style", Markup(STYLE)), *parts)
+    page = join(tag("style", Markup(PAGE_STYLE)), *parts)
     frame = f"width:100%;height:{HEIGHT_PX}px;border:0"
     return f'<iframe srcdoc="{escape(page)}" style="{frame}" title="{escape(title)}"></iframe>'
 
@@ -73,7 +73,7 @@ def _list_tables(document: Any, as_json: Callable[[Any], Any]) -> Iterator[Marku
         tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text"))
         for name, value in scalar_fields
     ]
-    yield table("", ("", ""), cells, text_columns=2)
+    yield make_table("", ("", ""), cells, text_columns=2)
     for name, records in list_fields:
         yield _make_table(name, records, as_json)
 
@@ -91,7 +91,7 @@ def _make_table(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]
         for record in records[:MAX_ROWS]
     ]
     suffix = f", and {len(records) - MAX_ROWS} more" if len(records) > MAX_ROWS else ""
-    return table(f"{name.replace('_', ' ')}{suffix}", columns, rows, text_columns=len(columns))
+    return make_table(f"{name.replace('_', ' ')}{suffix}", columns, rows, text_columns=len(columns))
 
 
 def _list_field_names(record: Any) -> tuple[str, ...]:

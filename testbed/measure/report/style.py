@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-_LIGHT = """
+_LIGHT_COLOURS = """
   --paper: #fcfcfa; --ink: #1d2126; --muted: #5d6670; --faint: #e3e5e3; --panel: #ffffff;
   --amber: #8a4b00; --amber-back: #fff1d6; --amber-line: #e8b765; --bad: #a3161a; --bad-back: #fde8e7;
   --band: #eceae2; --k0: #0b62c4; --k1: #c24e00; --k2: #0f7a52; --k3: #8a35b5; --k4: #a8741a; --k5: #c2256e;
   --k6: #3c6e8f; --k7: #5b6b1e;"""
 
-_DARK = """
+_DARK_COLOURS = """
   --paper: #14171a; --ink: #e8eaec; --muted: #9aa4ae; --faint: #2c3238; --panel: #1a1e22;
   --amber: #ffcf87; --amber-back: #33260f; --amber-line: #7d5a1f; --bad: #ff9d98; --bad-back: #3a1917;
   --band: #24282b; --k0: #63abff; --k1: #ff9a52; --k2: #4fc795; --k3: #c992ee; --k4: #d9ae5c; --k5: #ff85b8;
@@ -16,9 +16,9 @@ _DARK = """
 
 _PALETTE = "\n".join(f".c{n}, .s{n} {{ --tone: var(--k{n}); }}" for n in range(8))
 
-STYLE = f"""
-:root {{ color-scheme: light dark;{_LIGHT} }}
-@media (prefers-color-scheme: dark) {{ :root {{{_DARK} }} }}
+PAGE_STYLE = f"""
+:root {{ color-scheme: light dark;{_LIGHT_COLOURS} }}
+@media (prefers-color-scheme: dark) {{ :root {{{_DARK_COLOURS} }} }}
 {_PALETTE}
 * {{ box-sizing: border-box; }}
 html {{ font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
@@ -100,7 +100,7 @@ summary {{ cursor: pointer; font-weight: 600; padding: 0.3rem 0; }}
 footer {{ margin-top: 3rem; color: var(--muted); font-size: 0.85rem; }}
 @media (max-width: 40rem) {{ .tiles {{ grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }} }}
 @media print {{
-  :root {{{_LIGHT} --paper: #fff; }}
+  :root {{{_LIGHT_COLOURS} --paper: #fff; }}
   html {{ font-size: 10.5pt; }} body {{ max-width: none; padding: 0; }}
   figure, .tile, .notice, tr {{ break-inside: avoid; }} h2, h3 {{ break-after: avoid; }}
   * {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}

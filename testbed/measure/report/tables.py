@@ -29,7 +29,9 @@ _TIMING_COLUMNS = (
 )
 
 
-def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1) -> Markup:
+def make_table(
+    caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1
+) -> Markup:
     """Return a table with a caption and column headers. The first `text_columns` columns hold text, others numbers."""
     heads = (
         tag("th", name, scope="col", class_="text" if index < text_columns else None)
@@ -47,7 +49,7 @@ def make_timing_table(stored: StoredRun) -> Markup:
         "Each iteration counts with the time of its slowest rank; bandwidths follow from the median. "
         "Bus bandwidth is defined as in nccl-tests: for AllReduce, algorithm bandwidth times 2(n−1)/n."
     )
-    return table(caption, _TIMING_COLUMNS, rows)
+    return make_table(caption, _TIMING_COLUMNS, rows)
 
 
 def _make_timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Markup]:
@@ -101,7 +103,7 @@ def make_bytes_table(rows: Sequence[NicBytes]) -> Markup:
         "Retransmitted by TCP",
         "Largest share on any other NIC",
     )
-    return table(
+    return make_table(
         "Bytes that the NICs counted during the timed iterations, compared with the ring arithmetic: "
         "each link of a ring carries 2(n−1)/n of the ring’s share, every other link nothing. "
         "Retransmitted bytes count once for each link on their path.",
@@ -153,7 +155,7 @@ def _make_circuit_details(stored: StoredRun, name: str) -> Markup:
         )
         for circuit in circuits
     )
-    body = table(
+    body = make_table(
         f"Cross-connects of {name}, one for each direction of each link.",
         ("From", "To", "Switch", "Input port", "Output port"),
         rows,
@@ -173,7 +175,7 @@ def make_environment_table(stored: StoredRun) -> Markup:
     if not stored.environment.get("seeds"):
         facts.append(("seeds", "none: neither planning nor measurement draws random numbers"))
     rows = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="wrap")) for name, value in facts)
-    return table("Versions, seeds and machine of this run.", ("Fact", "Value"), rows, text_columns=2)
+    return make_table("Versions, seeds and machine of this run.", ("Fact", "Value"), rows, text_columns=2)
 
 
 def _flatten(value: Json) -> list[tuple[str, str]]:

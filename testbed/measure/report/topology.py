@@ -11,12 +11,12 @@ from lightbed.wording import count_noun
 from testbed.measure.report.markup import Markup, tag
 from testbed.measure.results.records import StoredTopology
 
-_SIZE = 400
-_CENTRE = _SIZE / 2
-_RADIUS = 150.0
+_SIZE_PIXELS = 400
+_CENTRE_PIXELS = _SIZE_PIXELS / 2
+_RADIUS_PIXELS = 150.0
 _NODE_RADIUS = 15.0
 _ROW_HEIGHT = 24
-_BEND = 26.0  # distance in pixels between the middles of parallel links
+_BEND_PIXELS = 26.0  # distance in pixels between the middles of parallel links
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
         {compute_stride(link, topology.nodes, simplex=topology.simplex) for link in topology.links}
     )
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
-    height = _SIZE + _ROW_HEIGHT * len(strides) + 8
+    height = _SIZE_PIXELS + _ROW_HEIGHT * len(strides) + 8
     node_names = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
     kind = "one-way" if topology.simplex else "two-way"
     return tag(
@@ -65,16 +65,16 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
             "g",
             (_draw_legend_row(row, stride, topology, colours[stride]) for row, stride in enumerate(strides)),
         ),
-        viewBox=f"0 0 {_SIZE} {height}",
+        viewBox=f"0 0 {_SIZE_PIXELS} {height}",
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
         class_="topology",
     )
 
 
-def _compute_node_position(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
+def _compute_node_position(node: int, nodes: int, radius: float = _RADIUS_PIXELS) -> tuple[float, float]:
     angle = 2 * pi * node / nodes - pi / 2
-    return _CENTRE + radius * cos(angle), _CENTRE + radius * sin(angle)
+    return _CENTRE_PIXELS + radius * cos(angle), _CENTRE_PIXELS + radius * sin(angle)
 
 
 def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
@@ -88,7 +88,7 @@ def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
         placed_count[pair] += 1
         direction = 1 if link[0] < link[1] else -1
         stride = compute_stride(link, topology.nodes, simplex=topology.simplex)
-        placed_links.append(_PlacedLink(link[0], link[1], stride, offset * _BEND * direction))
+        placed_links.append(_PlacedLink(link[0], link[1], stride, offset * _BEND_PIXELS * direction))
     return placed_links
 
 
@@ -140,13 +140,13 @@ def _draw_node(node: int, nodes: int, name: str) -> Markup:
     if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
-        outer_x, outer_y = _compute_node_position(node, nodes, _RADIUS + _NODE_RADIUS + 16)
-        label = tag("text", name, x=outer_x, y=outer_y, class_="node-name outside")
+        label_x, label_y = _compute_node_position(node, nodes, _RADIUS_PIXELS + _NODE_RADIUS + 16)
+        label = tag("text", name, x=label_x, y=label_y, class_="node-name outside")
     return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
 
 
 def _draw_legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
-    y = _SIZE + _ROW_HEIGHT * row + 4
+    y = _SIZE_PIXELS + _ROW_HEIGHT * row + 4
     count = sum(
         compute_stride(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
     )

@@ -19,7 +19,7 @@ from testbed.errors import ResultsError, StorageError
 from testbed.storage.address import Address
 from testbed.storage.database import DATABASE_ERRORS
 from testbed.storage.database import Database as Storage
-from testbed.storage.looking import find_hint, get_database_message, is_database_error, read_rows
+from testbed.storage.reading import find_hint, get_database_message, is_database_error, read_rows
 from testbed.storage.schema import circuits, environment, runs
 
 Row: TypeAlias = Mapping[str, Any]

@@ -188,7 +188,7 @@ class Inference:
     error: str = ""
 
     @property
-    def is_right(self) -> bool:
+    def is_correct(self) -> bool:
         """True if every request got the expected answer."""
         return self.answered == self.requests and not self.wrong
 

@@ -36,7 +36,7 @@ from testbed.measure.results.records import (
 )
 from testbed.storage.schema import phases, topologies
 
-_SECRET = re.compile(r"pass(word|phrase|wd)?|token|secret|key|credential|auth", re.IGNORECASE)
+_SECRET_PATTERN = re.compile(r"pass(word|phrase|wd)?|token|secret|key|credential|auth", re.IGNORECASE)
 _SECRET_OPTION = re.compile(r"-.*(pass(word|phrase|wd)?|token|secret|api-?key|credential)", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _KEPT_VARIABLES = re.compile(r"(NCCL|CUDA|UCX|OMPI_MCA|GLOO|OMP)_\w*")
@@ -65,17 +65,17 @@ class Run:
         self._ranks: list[RankFigures] = []
         self._flows: list[FlowFigures] = []
         self._links: list[LinkFigures] = []
-        self._subject = ExitStack()
+        self._log_context = ExitStack()
 
     def __enter__(self) -> Self:
-        self._subject.enter_context(about(run=self.run_id))
+        self._log_context.enter_context(about(run=self.run_id))
         logger.info("run started")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._subject:
+        with self._log_context:
             if error is None:
                 self.finish("done")
             elif isinstance(error, Exception):
@@ -238,7 +238,9 @@ def _redact_environment(environment: object) -> list[str]:
     )
     names = {entry: entry.partition("=")[0] for entry in entries}
     return [
-        entry for entry, name in names.items() if _KEPT_VARIABLES.fullmatch(name) and not _SECRET.search(name)
+        entry
+        for entry, name in names.items()
+        if _KEPT_VARIABLES.fullmatch(name) and not _SECRET_PATTERN.search(name)
     ]
 
 

@@ -118,13 +118,13 @@ class RunStore:
         """Return all records of a run, which `run_id` names by its id, an unambiguous prefix of it, or `last`."""
         summary = self._find(run_id)
         rows = self._database.read_rows_of_run(summary.run_id)
-        lists = {
+        list_fields = {
             name: tuple(cast("Sequence[object]", rows.lab_info[name]))
             for name in ("host_names", "nics", "switches")
         }
         return StoredRun(
             summary=summary,
-            lab=LabInfo(**{**rows.lab_info, **lists}),  # type: ignore[arg-type]
+            lab=LabInfo(**{**rows.lab_info, **list_fields}),  # type: ignore[arg-type]
             environment={row["name"]: row["value"] for row in rows.environment},
             topologies=tuple(_parse_topology(row["topology"]) for row in rows.topologies),
             circuits=_group_circuits(rows.topologies, rows.circuits),

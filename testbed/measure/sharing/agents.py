@@ -18,13 +18,20 @@ from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import RankReports
 from testbed.measure.sharing.policies import Conditions, JobLinks, Policy, Schedule, Transport
 
-PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "transport.py", "congestion.py")
-HANDLE = 0x1B
+PROGRAM_FILES = (
+    "guard.py",
+    "periodic_job.py",
+    "transfers.py",
+    "udp_ends.py",
+    "transport.py",
+    "congestion.py",
+)
+QUEUE_HANDLE = 0x1B
 """Handle of the queues that `testbed.node.queues` sets."""
 START_DELAY_S = 2.0
 """Time from the last answer of an agent to the start of the jobs, in which all agents connect."""
 TIMEOUT_S = 60.0
-EFFICIENCY: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
+PAYLOAD_SHARE: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
 """Payload of a packet divided by its size on the link, including the Ethernet header."""
 
 
@@ -49,7 +56,7 @@ def run_agents(
 ) -> list[AgentRow]:
     """Run the jobs on their hosts. Raise `CollectiveError` if a job fails or does not end, and `HostError`."""
     folder = fleet.put(
-        {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAMS}
+        {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAM_FILES}
     )
     hosts = sorted({host for placed_job in placed_jobs for host in placed_job.hosts})
     deadline_s = _compute_deadline_s(placed_jobs, schedule, conditions)
@@ -123,7 +130,7 @@ def _make_parts(
                 lab, placed_job, host, link, reports
             )
             if link and conditions.shares(policy, jobs_by_nic[link.source]):
-                part["mark"] = HANDLE << 16 | jobs_by_nic[link.source].index(placed_job.job.name) + 1
+                part["mark"] = QUEUE_HANDLE << 16 | jobs_by_nic[link.source].index(placed_job.job.name) + 1
             parts.setdefault(lab.hosts[host].name, {})[placed_job.job.name] = part
     return parts
 
@@ -146,7 +153,7 @@ def _make_shared_part(
 ) -> dict[str, Any]:
     """Return the settings that all hosts of a job share: phases in seconds and bytes, slots, transport."""
     transport = conditions.choose_transport(policy)
-    bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * EFFICIENCY[transport]
+    bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * PAYLOAD_SHARE[transport]
     phases, burst_end_ms = [], 0.0
     for burst in placed_job.job.bursts:
         rate_share = min(burst.gbps / lab.link.represents_gbps, 1.0)

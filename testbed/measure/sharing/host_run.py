@@ -28,7 +28,7 @@ from testbed.operate.journal import Journal, open_journal
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
 
-Note = Callable[[str], object]
+AddNote = Callable[[str], object]
 PHASE = "shared jobs"
 
 
@@ -46,7 +46,7 @@ class HostRun:
 
 @contextmanager
 def open_in_force(
-    lab_file: Path, placement: Placement, runs_dir: Path, note: Note
+    lab_file: Path, placement: Placement, runs_dir: Path, add_note: AddNote
 ) -> Iterator[tuple[LabSession, Design, Journal, str]]:
     """Yield (session, design, journal, kind of hosts) of a running lab. Start a simulated lab if it is down.
 
@@ -71,7 +71,7 @@ def open_in_force(
     hosts = tuple(host for host in lab.hosts if host.name in placed_hosts)
     reduced_lab = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
     with start_lab(reduced_lab, hosts="auto", move=True) as running_lab:
-        note(
+        add_note(
             f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, hosts: {running_lab.hosts_mode}"
         )
         with (
@@ -86,11 +86,11 @@ def open_in_force(
 
 
 def run_on_hosts(
-    lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, note: Note
+    lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, add_note: AddNote
 ) -> tuple[str, list[MeasuredJob]]:
     """Run the jobs, and record rows as soon as they are measured. Return the id of the run and its rows."""
     check_permission(load_lab(lab_file), really_move)
-    with open_in_force(lab_file, host_run.placement, runs_dir, note) as (session, design, journal, mode):
+    with open_in_force(lab_file, host_run.placement, runs_dir, add_note) as (session, design, journal, mode):
         lab = session.lab
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
             rows = measure(
@@ -103,7 +103,7 @@ def run_on_hosts(
                 host_run.policies,
                 host_run.conditions,
                 spread=host_run.spread,
-                note=note,
+                add_note=add_note,
                 on_rows=lambda rows: record_rows(run, lab, rows),
             )
     return run.run_id, rows

@@ -31,16 +31,16 @@ def open_two_hosts(
     iterations: int,
     really_move: str | None,
     runs_dir: Path,
-    note: Callable[[str], object],
+    add_note: Callable[[str], object],
 ) -> Iterator[TwoHosts]:
     """Open a lab and yield its first two hosts, with a new run. Raises the errors of `open_in_force`."""
     lab = load_lab(lab_file)
     check_permission(lab, really_move)
     hosts = tuple(host.name for host in lab.hosts[:2])
-    with open_in_force(lab_file, {"jobs": hosts}, runs_dir, note) as (session, design, journal, mode):
+    with open_in_force(lab_file, {"jobs": hosts}, runs_dir, add_note) as (session, design, journal, mode):
         opened_lab = session.lab
         with RunStore(runs_dir).begin(opened_lab, opened_lab.simulated, mode, seeds={}) as run:
-            note(f"run {run.run_id}: {iterations} iterations of each set")
+            add_note(f"run {run.run_id}: {iterations} iterations of each set")
             yield TwoHosts(session, design, journal, run, hosts, Conditions(iterations=iterations))
 
 

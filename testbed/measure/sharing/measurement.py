@@ -116,8 +116,8 @@ def _restore(fleet: Fleet, commands: Mapping[str, list[str]]) -> None:
     """Restore hosts that did not report their restoration. Raise `HostError` if that fails."""
     if not commands:
         return
-    completed = fleet.run({host: shlex.join([*command, "restore"]) for host, command in commands.items()})
-    for host, host_completed in completed.items():
+    results = fleet.run({host: shlex.join([*command, "restore"]) for host, command in commands.items()})
+    for host, host_completed in results.items():
         if host_completed.exit_status:
             reason = host_completed.stdout.strip() or host_completed.stderr.strip()
             raise HostError(
@@ -157,7 +157,7 @@ def measure(
     conditions: Conditions,
     *,
     spread: bool = False,
-    note: Callable[[str], object] = lambda _text: None,
+    add_note: Callable[[str], object] = lambda _text: None,
     on_rows: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
 ) -> list[MeasuredJob]:
     """Run the jobs under each policy, and call `on_rows` with the rows of each policy as soon as they are measured.
@@ -172,7 +172,7 @@ def measure(
             "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
             "need root)"
         )
-    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
+    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, is_spread=spread)
     parts = find_parts(
         session.lab,
         {f"host:{session.lab.hosts[host].name}" for placed_job in placed_jobs for host in placed_job.hosts},
@@ -180,7 +180,7 @@ def measure(
     measured_jobs: list[MeasuredJob] = []
     with hold_fence(journal.database, session.lab.name, parts) as fence:
         for policy in policies:
-            note(f"{policy}: {conditions.iterations} iterations")
+            add_note(f"{policy}: {conditions.iterations} iterations")
             schedule = make_schedule(policy, jobs, shifted_schedule, conditions)
             rows = _measure_policy(session, fence, placed_jobs, policy, schedule, conditions)
             on_rows(rows)

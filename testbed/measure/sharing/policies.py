@@ -48,9 +48,9 @@ def is_allreduce(job: SharedJob, hosts: int) -> bool:
 
 
 def find_job_links(
-    lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, spread: bool = False
+    lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, is_spread: bool = False
 ) -> list[JobLinks]:
-    """Return the links of each job. With `spread`, jobs on the same hosts use parallel links in turn.
+    """Return the links of each job. With `is_spread`, jobs on the same hosts use parallel links in turn.
 
     Raises `TopologyError` if hosts have no links between them, and for a job on a single host.
     """
@@ -60,7 +60,7 @@ def find_job_links(
         hosts = tuple(node_numbers[name] for name in placement[job.name])
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
-        turn = sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if spread else 0
+        turn = sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if is_spread else 0
         job_links.append(_find_job_links(lab, wiring, job, hosts, turn))
     return job_links
 
@@ -91,16 +91,16 @@ def _find_link(wiring: Wiring, pair: tuple[int, int], turn: int) -> Link | None:
 Policy = Literal["fair", "weights", "shifts", "mltcp"]
 Transport = Literal["tcp", "udp"]
 POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
-SHORT_QUEUE, CLASS_QUEUE = 16, 50
+SHORT_QUEUE_PACKETS, CLASS_QUEUE_PACKETS = 16, 50
 """Queue lengths in packets: one queue for all jobs, and each job's queue if HTB shares the link."""
-STAGGER = 0.01
+STAGGER_SHARE = 0.01
 """Offset between starts of jobs under MLTCP, as a fraction of the shortest period. Without it, jobs stay in step."""
 PERIOD_SLACK = 0.03
 """Relative extension of a job's period, which lets the job recover from disturbances."""
 
 MAX_SLOT_USE = 1.02
 """Longest modelled iteration, relative to the slot, with which a job can keep its slots."""
-TOLERANCE = 0.1
+SLOT_TOLERANCE = 0.1
 """Fraction of its slot by which an iteration may be late before it waits for the next slot.
 
 A late iteration delays the jobs of the following slots, and these delay others. Beyond this tolerance, the delays cost
@@ -122,7 +122,7 @@ class Conditions:
     slope: float = 1.75
     intercept: float = 0.25
     most_alignments: int = 100
-    tolerance: float = TOLERANCE
+    tolerance: float = SLOT_TOLERANCE
     slack: float = PERIOD_SLACK
     stagger_ms: float = -1.0
     queue: int = 0
@@ -138,7 +138,7 @@ class Conditions:
 
     def choose_queue_length(self, policy: Policy) -> int:
         """Return the length of a queue in packets."""
-        return self.queue or (CLASS_QUEUE if policy in ("fair", "weights") else SHORT_QUEUE)
+        return self.queue or (CLASS_QUEUE_PACKETS if policy in ("fair", "weights") else SHORT_QUEUE_PACKETS)
 
     def shares(self, policy: Policy, names: Sequence[str]) -> list[float]:
         """Return the guaranteed fraction of a link for each of these jobs, or [] if they share one queue."""
@@ -184,7 +184,7 @@ def make_schedule(
         )
     step_ms = conditions.stagger_ms
     if step_ms < 0:
-        step_ms = STAGGER * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
+        step_ms = STAGGER_SHARE * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
     return Schedule(
         {job.name: index * step_ms for index, job in enumerate(jobs)},
         dict.fromkeys(shifted_schedule.slots_ms, 0.0),

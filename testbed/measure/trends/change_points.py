@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-MIN_SIDE = 2
+MIN_SIDE_LENGTH = 2
 """Minimum number of values on each side of a split: a single value may be an outlier."""
-MIN_VALUES = 6
+MIN_SERIES_LENGTH = 6
 """Minimum length of a series: fewer values have too few permutations for a test at the default rate."""
 DEFAULT_RATE = 0.05
-MAX_VALUES = 200
+MAX_SERIES_LENGTH = 200
 """Number of newest values that are tested. Work grows with its square."""
-_CHUNK = 500
+_CHUNK_PERMUTATIONS = 500
 _MAX_PERMUTATIONS = 20_000
-_TIE = 1e-9
+_TIE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ def change_points(
     [5]
     """
     series = np.asarray(values, float)
-    if len(series) < MIN_VALUES:
+    if len(series) < MIN_SERIES_LENGTH:
         return ()
-    skipped = max(0, len(series) - MAX_VALUES)
-    points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
-    edges = [skipped, *(point.index for point in points), len(series)]
+    skipped_count = max(0, len(series) - MAX_SERIES_LENGTH)
+    points = _find_change_points(series[skipped_count:], rate, np.random.default_rng(seed), skipped_count)
+    edges = [skipped_count, *(point.index for point in points), len(series)]
     means = [float(series[start:end].mean()) for start, end in pairwise(edges)]
     return tuple(
         replace(point, before=means[position], after=means[position + 1])
@@ -71,7 +71,7 @@ def change_points(
 def _find_change_points(
     series: Floats, rate: float, random: np.random.Generator, offset: int
 ) -> list[ChangePoint]:
-    if len(series) < MIN_VALUES:
+    if len(series) < MIN_SERIES_LENGTH:
         return []
     gain, segment = find_best_segment(series)
     probability = _estimate_probability(series, gain, rate, random)
@@ -97,10 +97,10 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     """
     size, sums = len(series), _compute_cumulative_sums(series[None, :])
     best_segment = (-1.0, (0, 0))
-    for length in range(MIN_SIDE, size - MIN_SIDE + 1):
+    for length in range(MIN_SIDE_LENGTH, size - MIN_SIDE_LENGTH + 1):
         gains, starts = _compute_gains(sums, length)
         position = int(np.argmax(gains[0]))
-        if gains[0, position] > best_segment[0] * (1 + _TIE):
+        if gains[0, position] > best_segment[0] * (1 + _TIE_TOLERANCE):
             best_segment = float(gains[0, position]), (int(starts[position]), int(starts[position]) + length)
     return best_segment
 
@@ -111,7 +111,7 @@ def find_best_split(series: Floats) -> int:
     >>> find_best_split(np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]))
     3
     """
-    counts = np.arange(MIN_SIDE, len(series) - MIN_SIDE + 1)
+    counts = np.arange(MIN_SIDE_LENGTH, len(series) - MIN_SIDE_LENGTH + 1)
     sums = _compute_cumulative_sums(series[None, :])[0]
     return int(counts[np.argmax(sums[counts] ** 2 / (counts * (len(series) - counts)))])
 
@@ -132,7 +132,7 @@ def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]
     all_starts = np.arange(size - length + 1)
     starts = all_starts[
         np.isin(all_starts, (0, size - length))
-        | ((all_starts >= MIN_SIDE) & (all_starts <= size - length - MIN_SIDE))
+        | ((all_starts >= MIN_SIDE_LENGTH) & (all_starts <= size - length - MIN_SIDE_LENGTH))
     ]
     segment_sums = sums[:, starts + length] - sums[:, starts]
     gains: Floats = segment_sums**2 * size / (length * (size - length))
@@ -142,7 +142,7 @@ def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]
 def _find_best_gains(rows: Floats) -> Floats:
     """Return the best reduction of each row."""
     sums, size = _compute_cumulative_sums(rows), rows.shape[1]
-    lengths = range(MIN_SIDE, size - MIN_SIDE + 1)
+    lengths = range(MIN_SIDE_LENGTH, size - MIN_SIDE_LENGTH + 1)
     best_gains: Floats = np.max([_compute_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
     return best_gains
 
@@ -156,7 +156,7 @@ def _differs(
     pieces, left_length = series[start:stop], split - start
     total = _count_permutations(rate)
     rows = random.permuted(np.broadcast_to(pieces, (total, len(pieces))), axis=1)
-    threshold = abs(_compute_cumulative_sums(pieces[None, :])[0, left_length]) * (1 - _TIE)
+    threshold = abs(_compute_cumulative_sums(pieces[None, :])[0, left_length]) * (1 - _TIE_TOLERANCE)
     return (
         float((np.abs(_compute_cumulative_sums(rows)[:, left_length]) >= threshold).sum() + 1) / (total + 1)
         <= rate
@@ -164,7 +164,7 @@ def _differs(
 
 
 def _count_permutations(rate: float) -> int:
-    return min(_MAX_PERMUTATIONS, math.ceil(20 / rate / _CHUNK) * _CHUNK)
+    return min(_MAX_PERMUTATIONS, math.ceil(20 / rate / _CHUNK_PERMUTATIONS) * _CHUNK_PERMUTATIONS)
 
 
 def _estimate_probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
@@ -173,11 +173,11 @@ def _estimate_probability(series: Floats, gain: float, rate: float, random: np.r
     Return 1 as soon as the fraction can no longer fall below the rate.
     """
     scale = float(((series - series.mean()) ** 2).sum())
-    if gain <= _TIE * max(scale, _TIE * float(series @ series)):
+    if gain <= _TIE_TOLERANCE * max(scale, _TIE_TOLERANCE * float(series @ series)):
         return 1.0
-    threshold, total, as_good_count = gain * (1 - _TIE), _count_permutations(rate), 1
-    for _ in range(0, total, _CHUNK):
-        rows = random.permuted(np.broadcast_to(series, (_CHUNK, len(series))), axis=1)
+    threshold, total, as_good_count = gain * (1 - _TIE_TOLERANCE), _count_permutations(rate), 1
+    for _ in range(0, total, _CHUNK_PERMUTATIONS):
+        rows = random.permuted(np.broadcast_to(series, (_CHUNK_PERMUTATIONS, len(series))), axis=1)
         as_good_count += int((_find_best_gains(rows) >= threshold).sum())
         if as_good_count > rate * (total + 1):
             return 1.0

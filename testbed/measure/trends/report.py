@@ -17,12 +17,12 @@ from testbed.errors import ResultsError
 from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import RunSummary
-from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_VALUES, ChangePoint, change_points
+from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_SERIES_LENGTH, ChangePoint, change_points
 from testbed.measure.units import format_size
 from testbed.operate.recovery.records import load_history
 from testbed.storage.address import get_database_address
-from testbed.storage.looking import explain_unreadable, is_database_error
-from testbed.storage.looking import read_rows as read_database
+from testbed.storage.reading import explain_unreadable, is_database_error
+from testbed.storage.reading import read_rows as read_database
 
 Quantity = Literal["bandwidth", "power"]
 UNITS: Mapping[Quantity, str] = {"bandwidth": "Mbit/s", "power": "dBm"}
@@ -135,7 +135,7 @@ def _read_power_rows(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
         raise ResultsError(f"optical power is not known: {explain_unreadable(address, error)}") from error
 
 
-MIN_LOSS = {"bandwidth": 0.01, "power": 0.2}
+MIN_DECLINE = {"bandwidth": 0.01, "power": 0.2}
 """Smallest loss that counts as a regression: a fraction of the bandwidth, or dB of power."""
 
 
@@ -159,11 +159,11 @@ class SeriesChange:
 
     @property
     def is_regression(self) -> bool:
-        """True if the loss is at least `MIN_LOSS`."""
+        """True if the loss is at least `MIN_DECLINE`."""
         loss = -self.difference
         if self.series.quantity == "bandwidth":
             loss /= abs(self.point.before) or 1.0
-        return loss >= MIN_LOSS[self.series.quantity]
+        return loss >= MIN_DECLINE[self.series.quantity]
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `changes` in `testbed runs trend --json`."""
@@ -218,9 +218,9 @@ class TrendReport:
     rate: float
 
     @property
-    def short(self) -> int:
+    def short_count(self) -> int:
         """Number of series with too few values for a test."""
-        return sum(len(line.points) < MIN_VALUES for line in self.series)
+        return sum(len(line.points) < MIN_SERIES_LENGTH for line in self.series)
 
     @property
     def regressions(self) -> tuple[SeriesChange, ...]:
@@ -231,7 +231,7 @@ class TrendReport:
         """Return the output of `testbed runs trend --json`."""
         return {
             "series": len(self.series),
-            "too_short": self.short,
+            "too_short": self.short_count,
             "rate": self.rate,
             "regressions": len(self.regressions),
             "changes": [change.as_json() for change in self.changes],
@@ -243,7 +243,7 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
 
     `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
     """
-    tested_series = [line for line in series if len(line.points) >= MIN_VALUES]
+    tested_series = [line for line in series if len(line.points) >= MIN_SERIES_LENGTH]
     histories: dict[str, list[dict[str, Any]]] = {}
     changes = []
     for line in tested_series:

@@ -30,26 +30,26 @@ from testbed.measure.results.run import (
 )
 from testbed.measure.results.store import RunStore
 from testbed.operate.recovery.records import load_history
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 if TYPE_CHECKING:
     import duckdb
 
-_TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
+_DUCKDB_TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
 TABLES_HINT = "see `testbed runs query --help` for the tables"
-MAX_SECONDS, MAX_MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
+MAX_QUERY_S, MAX_MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
 """Limits of a statement on time, memory and rows, because others use the machine too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """Result of a statement: column names and rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
 
-def query_runs(runs_dir: str | Path, statement: str) -> Answer:
+def query_runs(runs_dir: str | Path, statement: str) -> QueryResult:
     """Run a SQL statement on the tables of all runs, `epochs` and `losses`, and return its result.
 
     Raises `ResultsError` if DuckDB is not installed, for a file that cannot be read, for invalid SQL, and for a
@@ -62,10 +62,12 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             runs = store.list_runs()
             _create_from_files(connection, "timings", Timing, runs, "timings.parquet")
             _create_from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
-            _create_from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
-            _create_from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, with_run=True)
-            _create_from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
-            _create_from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
+            _create_from_files(
+                connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", has_run_columns=True
+            )
+            _create_from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, has_run_columns=True)
+            _create_from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, has_run_columns=True)
+            _create_from_files(connection, "links", LinkFigures, runs, LINKS_FILE, has_run_columns=True)
             _create_from_files(connection, "runs", RunRow, runs, RUN_FILE)
             _add_rows(
                 connection, "runs", make_row_schema(RunRow, simulated=False), _make_rows_without_file(runs)
@@ -76,7 +78,9 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             )
             epochs = [{"lab": lab, **epoch} for lab in labs for epoch in load_history(store.path, lab)]
             _create_from_rows(connection, "epochs", _EPOCHS, epochs)
-            _create_from_rows(connection, "losses", _LOSSES, _read_database(store, "select * from losses"))
+            _create_from_rows(
+                connection, "losses", _LOSS_SCHEMA, _read_database(store, "select * from losses")
+            )
             connection.execute(f"set memory_limit = '{MAX_MEMORY_MB}MB'")
             connection.execute(f"set max_temp_directory_size = '{MAX_MEMORY_MB}MB'")
             # The files are loaded now: the user's statement must neither read files nor undo these limits.
@@ -86,7 +90,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             raise ResultsError(
                 f"the runs in {runs_dir} cannot be read: {error}. Move away the file that it names"
             ) from error
-        timer = threading.Timer(MAX_SECONDS, connection.interrupt)
+        timer = threading.Timer(MAX_QUERY_S, connection.interrupt)
         timer.start()
         try:
             result = connection.execute(statement)
@@ -94,7 +98,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             rows = result.fetchmany(MAX_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
-                f"the statement took longer than {MAX_SECONDS:g} s and was stopped; {TABLES_HINT}"
+                f"the statement took longer than {MAX_QUERY_S:g} s and was stopped; {TABLES_HINT}"
             ) from error
         except duckdb.OutOfMemoryException as error:
             raise ResultsError(
@@ -108,7 +112,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
         raise ResultsError(
             f"the statement has more than {MAX_ROWS:,} rows: end it with `limit`, or aggregate"
         )
-    return Answer(columns, tuple(rows))
+    return QueryResult(columns, tuple(rows))
 
 
 def _import_duckdb() -> Any:
@@ -119,15 +123,16 @@ def _import_duckdb() -> Any:
     return duckdb
 
 
-_TEXT, _NUMBER = pa.string(), pa.float64()
+_TEXT_TYPE, _NUMBER_TYPE = pa.string(), pa.float64()
 _EPOCHS = pa.schema(
-    {"lab": _TEXT, "id": pa.int64(), "verified": pa.bool_()}
-    | dict.fromkeys(("operation", "kind", "state", "at", "who", "why"), _TEXT)
+    {"lab": _TEXT_TYPE, "id": pa.int64(), "verified": pa.bool_()}
+    | dict.fromkeys(("operation", "kind", "state", "at", "who", "why"), _TEXT_TYPE)
 )
-_LOSSES = pa.schema(
-    {"lab": _TEXT, "place": _TEXT} | dict.fromkeys(("taken_s", "loss_db", "intent_db", "power_dbm"), _NUMBER)
+_LOSS_SCHEMA = pa.schema(
+    {"lab": _TEXT_TYPE, "place": _TEXT_TYPE}
+    | dict.fromkeys(("taken_s", "loss_db", "intent_db", "power_dbm"), _NUMBER_TYPE)
 )
-_RUN_ID = pa.field("run_id", _TEXT)
+_RUN_ID = pa.field("run_id", _TEXT_TYPE)
 
 
 def _read_database(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
@@ -152,14 +157,14 @@ def _create_from_files(
     runs: Iterable[RunSummary],
     name: str,
     *,
-    with_run: bool = False,
+    has_run_columns: bool = False,
 ) -> None:
     """Create a table from the file `name` of every run. The table is empty if no run has the file."""
     files = [str(path) for run in runs if (path := run.directory / name).exists()]
-    run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if with_run else ""
+    run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if has_run_columns else ""
     if not files:
         schema = make_row_schema(row_type, simulated=False)
-        _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if with_run else schema, [])
+        _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if has_run_columns else schema, [])
         return
     connection.execute(
         f"create table {table} as select {run_id}* exclude (filename) "  # noqa: S608  names of ours
@@ -171,7 +176,7 @@ def _create_from_files(
 def _create_from_rows(
     connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    columns = ", ".join(f'"{field.name}" {_TYPES[field.type]}' for field in schema)
+    columns = ", ".join(f'"{field.name}" {_DUCKDB_TYPES[field.type]}' for field in schema)
     connection.execute(f"create table {table} ({columns})")
     _add_rows(connection, table, schema, rows)
 

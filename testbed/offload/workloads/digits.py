@@ -9,16 +9,16 @@ from sklearn.datasets import load_digits
 
 from testbed.offload.workloads.timed import TimedStep
 
-SIDE = 64
+SIDE_PIXELS = 64
 
 
 class Digits:
     """The 1,797 digits of scikit-learn, of 8 by 8 pixels, and their classes."""
 
     def __init__(self) -> None:
-        bunch = load_digits()
-        self.images = bunch.images.astype(np.float32) / 16
-        self.classes = bunch.target.astype(np.int64)
+        digits = load_digits()
+        self.images = digits.images.astype(np.float32) / 16
+        self.classes = digits.target.astype(np.int64)
 
     def __len__(self) -> int:
         """Return the number of digits."""
@@ -34,19 +34,19 @@ def augment(element: tuple[Any, int]) -> tuple[Any, int]:
     image, label = element
     angle = np.random.uniform(-15, 15) * np.pi / 180  # noqa: NPY002 - the generator that a loader seeds
     shift = np.random.uniform(-4, 4, 2)  # noqa: NPY002
-    rows, columns = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32) - (SIDE - 1) / 2
+    rows, columns = np.mgrid[0:SIDE_PIXELS, 0:SIDE_PIXELS].astype(np.float32) - (SIDE_PIXELS - 1) / 2
     source_rows = np.cos(angle) * rows - np.sin(angle) * columns + shift[0]
     source_columns = np.sin(angle) * rows + np.cos(angle) * columns + shift[1]
     source_indices = [
-        np.clip((coordinates / SIDE + 0.5) * 8, 0, 7).astype(np.int64)
+        np.clip((coordinates / SIDE_PIXELS + 0.5) * 8, 0, 7).astype(np.int64)
         for coordinates in (source_rows, source_columns)
     ]
     large = image[source_indices[0], source_indices[1]]
     frequencies = np.fft.rfft2(large)
     decay = np.exp(-np.linspace(0, 4, frequencies.shape[1]))
-    smooth = np.fft.irfft2(frequencies * decay, s=large.shape)
-    noise = np.random.normal(0, 0.05, smooth.shape)  # noqa: NPY002
-    return (smooth + noise).astype(np.float32)[None], label
+    smooth_noise = np.fft.irfft2(frequencies * decay, s=large.shape)
+    noise = np.random.normal(0, 0.05, smooth_noise.shape)  # noqa: NPY002
+    return (smooth_noise + noise).astype(np.float32)[None], label
 
 
 dataset = Digits()

@@ -15,11 +15,11 @@ from sklearn.datasets import load_sample_images
 
 from testbed.offload.workloads.timed import TimedStep
 
-COUNT = 512
-SIDE = 224
-MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGE_COUNT = 512
+SIDE_PIXELS = 224
+CHANNEL_MEANS, CHANNEL_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-OPERATORS = ("nms", "qnms")
+DETECTION_OPERATORS = ("nms", "qnms")
 
 
 class Photographs:
@@ -37,7 +37,7 @@ class Photographs:
 
     def __len__(self) -> int:
         """Return the number of images. The 32 crops repeat."""
-        return COUNT
+        return IMAGE_COUNT
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """Return a decoded image and its class."""
@@ -70,11 +70,11 @@ def _make_steps() -> Any:
     return transforms.Compose(
         [
             transforms.PILToTensor(),
-            transforms.RandomResizedCrop(SIDE, scale=(0.25, 1.0), antialias=True),
+            transforms.RandomResizedCrop(SIDE_PIXELS, scale=(0.25, 1.0), antialias=True),
             transforms.RandomHorizontalFlip(),
             transforms.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4),
             transforms.ToDtype(torch.float32, scale=True),
-            transforms.Normalize(MEANS, DEVIATIONS),
+            transforms.Normalize(CHANNEL_MEANS, CHANNEL_DEVIATIONS),
         ]
     )
 
@@ -88,7 +88,7 @@ def import_transforms() -> Any:
     """
     if "torchvision" not in sys.modules and not _loads_operators():
         library = torch.library.Library("torchvision", "FRAGMENT")
-        for name in OPERATORS:
+        for name in DETECTION_OPERATORS:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         torch.library.lightbed_declared = (
             library  # a declaration ends with its object, which cannot be pickled

@@ -10,8 +10,8 @@ import numpy as np
 from testbed.offload.workloads.timed import TimedStep
 
 RATE_HZ = 16000
-SECONDS = 2
-COUNT = 512
+UTTERANCE_S = 2
+UTTERANCE_COUNT = 512
 BANDS = 80
 
 
@@ -20,16 +20,16 @@ class Utterances:
 
     def __len__(self) -> int:
         """Return the number of utterances."""
-        return COUNT
+        return UTTERANCE_COUNT
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """Return the samples of an utterance and its class."""
-        times = np.arange(RATE_HZ * SECONDS) / RATE_HZ
+        times = np.arange(RATE_HZ * UTTERANCE_S) / RATE_HZ
         pitch = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times)
         phase = 2 * np.pi * np.cumsum(pitch) / RATE_HZ
-        sound = sum(np.sin(number * phase) / number for number in range(1, 6))
+        waveform = sum(np.sin(number * phase) / number for number in range(1, 6))
         noise = np.random.default_rng(index).normal(0, 0.05, len(times))
-        return (sound + noise).astype(np.float32), index % 10
+        return (waveform + noise).astype(np.float32), index % 10
 
 
 def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
@@ -37,8 +37,8 @@ def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
 
     A random range of bands and a random span of time are masked.
     """
-    sound, label = element
-    mel = librosa.feature.melspectrogram(y=sound, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
+    waveform, label = element
+    mel = librosa.feature.melspectrogram(y=waveform, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
     bands = librosa.power_to_db(mel)
     bands = (bands - bands.mean()) / bands.std()
     band = np.random.randint(0, BANDS - 20)  # noqa: NPY002 - the generator that a loader seeds

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from testbed.offload.workloads.timed import TimedStep
 
-VOCABULARY = 4000
-LENGTH = 256
-COUNT = 2048
+VOCABULARY_SIZE = 4000
+TOKENS_PER_TEXT = 256
+TEXT_COUNT = 2048
 MODULES = (
     "argparse",
     "collections",
@@ -40,7 +40,7 @@ class Documents:
 
     def __len__(self) -> int:
         """Return the number of documents."""
-        return COUNT
+        return TEXT_COUNT
 
     def __getitem__(self, index: int) -> str:
         """Return a document of up to 4,000 characters."""
@@ -48,16 +48,18 @@ class Documents:
         return self.text[begin : begin + 4000]
 
 
-class Tokens:
-    """Byte-pair tokenizer that truncates or pads a document to `LENGTH` tokens."""
+class TokenTexts:
+    """Byte-pair tokenizer that truncates or pads a document to `TOKENS_PER_TEXT` tokens."""
 
     def __init__(self, documents: Documents) -> None:
         tokenizer = Tokenizer(models.BPE(unk_token="?"))  # noqa: S106 - a token, no password
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=["?", "."], show_progress=False)
+        trainer = trainers.BpeTrainer(
+            vocab_size=VOCABULARY_SIZE, special_tokens=["?", "."], show_progress=False
+        )
         tokenizer.train_from_iterator([documents[number] for number in range(100)], trainer)
-        tokenizer.enable_truncation(LENGTH)
-        tokenizer.enable_padding(length=LENGTH)
+        tokenizer.enable_truncation(TOKENS_PER_TEXT)
+        tokenizer.enable_padding(length=TOKENS_PER_TEXT)
         self.tokenizer = tokenizer
 
     def __call__(self, document: str) -> Any:
@@ -66,7 +68,7 @@ class Tokens:
 
 
 dataset = Documents()
-transform = Tokens(dataset)
+transform = TokenTexts(dataset)
 batch_size = 64
 step = TimedStep(0.02)
 simulated = True

@@ -19,14 +19,14 @@ from testbed.lab.hosts.forwarding import read_macs
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.apply import apply_plan
-from testbed.operate.discovery.model import NicName, Observation, Port, Round
+from testbed.operate.discovery.model import NicKey, Observation, Port, Round
 from testbed.operate.model import LabPlan, SwitchPlan
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
     from testbed.operate.journal import Journal
 
-_NOTHING = Wiring(0, 0, simplex=True, links=())
+_NO_WIRING = Wiring(0, 0, simplex=True, links=())
 
 
 class Devices:
@@ -51,7 +51,7 @@ class Devices:
         self._journal = journal
         self._settle_s = settle_s
         self._own_circuits: set[tuple[Port, Port]] = set()
-        self._down_nics: frozenset[NicName] = frozenset()
+        self._down_nics: frozenset[NicKey] = frozenset()
         self.circuit_changes = 0
 
     def read_held(self) -> dict[Port, Port]:
@@ -77,7 +77,7 @@ class Devices:
         self._own_circuits = set(circuits)
         self._patch({})
 
-    def find_down_interfaces(self) -> frozenset[NicName]:
+    def find_down_interfaces(self) -> frozenset[NicKey]:
         """Return the NICs that are administratively down.
 
         Raises `HostError` if an interface does not exist or carries the management address.
@@ -101,11 +101,11 @@ class Devices:
             }
         return frozenset(down_nics)
 
-    def set_interfaces(self, nics: Collection[NicName], *, up: bool) -> None:
+    def set_interfaces(self, nics: Collection[NicKey], *, is_up: bool) -> None:
         """Set NICs up or down, on all hosts in parallel. Raises `HostError`."""
         lines_by_host: dict[str, list[str]] = {}
         for host, nic in sorted(nics):
-            lines_by_host.setdefault(host, []).append(f"link set dev {nic} {'up' if up else 'down'}")
+            lines_by_host.setdefault(host, []).append(f"link set dev {nic} {'up' if is_up else 'down'}")
         if not lines_by_host:
             return
         results = self._fleet.run(
@@ -116,7 +116,7 @@ class Devices:
         if failed:
             problem = f"interfaces of {failed[0].host} cannot be switched: {failed[0].stderr.strip()}"
             raise HostError(f"{problem}; discovery needs root there", host=failed[0].host)
-        self._down_nics = self._down_nics - set(nics) if up else self._down_nics | set(nics)
+        self._down_nics = self._down_nics - set(nics) if is_up else self._down_nics | set(nics)
 
     def probe(self) -> ProbeReport:
         """Wait `settle_s`, then send and receive probe frames on all NICs, and return the report."""
@@ -124,17 +124,17 @@ class Devices:
             time.sleep(self._settle_s)
         return probe_links(self._fleet, self.lab, secrets.randbits(31))
 
-    def run_round(self, round_: Round, monitored: Collection[Port]) -> Observation:
+    def run_round(self, round_: Round, monitored_ports: Collection[Port]) -> Observation:
         """Set circuits and NICs of one round, and return what monitors and NICs show.
 
         Raises `DriftError` if somebody else changes circuits during the round, `HostError`, and the errors of
         `apply_plan`.
         """
         self._patch(round_.circuits)
-        self.set_interfaces(self._down_nics - round_.down_nics, up=True)
-        self.set_interfaces(round_.down_nics - self._down_nics, up=False)
+        self.set_interfaces(self._down_nics - round_.down_nics, is_up=True)
+        self.set_interfaces(round_.down_nics - self._down_nics, is_up=False)
         report = self.probe()
-        lit = self._read_light(monitored)
+        lit = self._read_light(monitored_ports)
         lost_circuits = self._own_circuits - self.read_held().items()
         if lost_circuits:  # the observation may belong to other circuits
             (switch, source), (_, target) = min(lost_circuits)
@@ -155,13 +155,13 @@ class Devices:
             ),
         )
 
-    def restore(self, down_nics: Collection[NicName]) -> None:
+    def restore(self, down_nics: Collection[NicKey]) -> None:
         """Remove the circuits of the discovery, set the NICs in `down` down and all others up."""
         try:
             self._patch({})
         finally:
-            self.set_interfaces(self._down_nics - set(down_nics), up=True)
-            self.set_interfaces(set(down_nics) - self._down_nics, up=False)
+            self.set_interfaces(self._down_nics - set(down_nics), is_up=True)
+            self.set_interfaces(set(down_nics) - self._down_nics, is_up=False)
 
     def _read_light(self, ports: Collection[Port]) -> dict[Port, bool]:
         lit: dict[Port, bool] = {}
@@ -180,7 +180,7 @@ class Devices:
             return
         with ThreadPoolExecutor(max_workers=max(1, len(self._switches))) as pool:
             parts = tuple(pool.map(lambda name: self._plan_switch(name, circuits), self._switches))
-        plan = LabPlan(_NOTHING, (), tuple(part for part in parts if part.steps))
+        plan = LabPlan(_NO_WIRING, (), tuple(part for part in parts if part.steps))
         self._own_circuits |= target  # a failed apply may leave circuits of both
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)

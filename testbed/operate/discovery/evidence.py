@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from testbed.operate.discovery.model import (
     FibreResult,
     History,
-    NicName,
+    NicKey,
     NicResult,
     Observation,
     Port,
@@ -28,7 +28,7 @@ from testbed.operate.discovery.model import (
     Round,
 )
 
-Ports = dict[NicName, set[Port]]
+Ports = dict[NicKey, set[Port]]
 
 
 @dataclass
@@ -36,18 +36,18 @@ class Evidence:
     """Possible ports of the transmit and the receive fibre of every NIC, after a history of rounds.
 
     `sends` holds the NICs whose transmit fibre carries light: a frame was received, or the light went off with the NIC.
-    `receives` holds the NICs that had carrier. `lit` maps inputs to their light, for each round. `follows` holds inputs
-    that were lit in one round, and dark in another round in which NICs were off.
+    `receives` holds the NICs that had carrier. `lit_by_round` maps inputs to their light, for each round.
+    `switched_ports` holds inputs that were lit in one round, and dark in another round in which NICs were off.
     """
 
     problem: Problem
     history: History
     transmit: Ports = field(default_factory=dict)
     receive: Ports = field(default_factory=dict)
-    sends: set[NicName] = field(default_factory=set)
-    receives: set[NicName] = field(default_factory=set)
-    lit: list[dict[Port, bool]] = field(default_factory=list)
-    follows: set[Port] = field(default_factory=set)
+    sends: set[NicKey] = field(default_factory=set)
+    receives: set[NicKey] = field(default_factory=set)
+    lit_by_round: list[dict[Port, bool]] = field(default_factory=list)
+    switched_ports: set[Port] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.transmit = {nic: set(self.problem.inputs) for nic in self.problem.nics}
@@ -56,7 +56,7 @@ class Evidence:
         while True:
             previous_counts = self._count_candidates()
             self._judge_light()
-            for (round_, observation), lit in zip(self.history, self.lit, strict=True):
+            for (round_, observation), lit in zip(self.history, self.lit_by_round, strict=True):
                 self._judge_transmitters(round_, lit)
                 self._judge_frames(round_, observation)
                 self._judge_carriers(round_, observation, lit)
@@ -69,23 +69,29 @@ class Evidence:
 
     def _count_candidates(self) -> tuple[int, ...]:
         sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
-        return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
+        return (
+            *sizes,
+            len(self.sends),
+            len(self.receives),
+            sum(map(len, self.lit_by_round)),
+            len(self.switched_ports),
+        )
 
-    def find_input(self, nic: NicName) -> Port | None:
+    def find_input(self, nic: NicKey) -> Port | None:
         """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
         ports = self.transmit[nic]
         return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
 
-    def find_output(self, nic: NicName) -> Port | None:
+    def find_output(self, nic: NicKey) -> Port | None:
         """Return the output from which a NIC receives, or None if it is not known."""
         ports = self.receive[nic]
         return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
 
-    def known_inputs(self) -> dict[Port, NicName]:
+    def known_inputs(self) -> dict[Port, NicKey]:
         """Return the inputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.find_input(nic))}
 
-    def known_outputs(self) -> dict[Port, NicName]:
+    def known_outputs(self) -> dict[Port, NicKey]:
         """Return the outputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.find_output(nic))}
 
@@ -93,7 +99,7 @@ class Evidence:
         """Return the inputs of unknown NICs that are lit while all NICs are on."""
         lit_ports = {
             port
-            for (this_round, _), light in zip(self.history, self.lit, strict=True)
+            for (this_round, _), light in zip(self.history, self.lit_by_round, strict=True)
             if not this_round.down_nics
             for port, is_lit in light.items()
             if is_lit
@@ -103,11 +109,11 @@ class Evidence:
     def _judge_light(self) -> None:
         """Set `lit` and `follows`. A monitor shows an input's light, or else a known receiver or transmitter does."""
         listeners, owners = self.known_outputs(), self.known_inputs()
-        self.lit = [
+        self.lit_by_round = [
             dict(self._infer_light(this_round, observation, listeners, owners))
             for this_round, observation in self.history
         ]
-        rounds = list(zip(self.history, self.lit, strict=True))
+        rounds = list(zip(self.history, self.lit_by_round, strict=True))
         dark_ports = {
             port
             for (this_round, _), light in rounds
@@ -115,14 +121,16 @@ class Evidence:
             for port, is_lit in light.items()
             if not is_lit
         }
-        self.follows = {port for _, light in rounds for port, is_lit in light.items() if is_lit} & dark_ports
+        self.switched_ports = {
+            port for _, light in rounds for port, is_lit in light.items() if is_lit
+        } & dark_ports
 
     def _infer_light(
         self,
         this_round: Round,
         observation: Observation,
-        listeners: dict[Port, NicName],
-        owners: dict[Port, NicName],
+        listeners: dict[Port, NicKey],
+        owners: dict[Port, NicKey],
     ) -> Iterator[tuple[Port, bool]]:
         for port in self.problem.inputs:
             output = this_round.circuits.get(port)
@@ -138,7 +146,7 @@ class Evidence:
 
     def _judge_transmitters(self, this_round: Round, lit: dict[Port, bool]) -> None:
         dark_ports = {port for port, is_lit in lit.items() if not is_lit}
-        lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.follows
+        lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.switched_ports
         for nic, ports in self.transmit.items():
             ports.difference_update(lit_ports if nic in this_round.down_nics else dark_ports)
 
@@ -182,7 +190,7 @@ class Evidence:
 
         Light through the same circuit does not change while all NICs are on, so the NIC is not at that output.
         """
-        carriers: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
+        carriers: dict[tuple[NicKey, Port, Port], set[bool]] = defaultdict(set)
         for this_round, observation in self.history:
             for port, output in this_round.circuits.items() if not this_round.down_nics else ():
                 for nic, has_carrier in observation.carriers.items():
@@ -194,13 +202,13 @@ class Evidence:
 
     def _assign_following_inputs(self) -> None:
         """Assign an input whose light went off with NICs of the lab to its NIC, if only one is possible."""
-        for port in self.follows:
+        for port in self.switched_ports:
             candidates = [nic for nic, ports in self.transmit.items() if port in ports]
             if len(candidates) == 1:
                 self.transmit[candidates[0]] &= {port}
                 self.sends.update(candidates)
 
-    def _exclude_settled_ports(self, ports: Ports, alive: set[NicName]) -> None:
+    def _exclude_settled_ports(self, ports: Ports, alive: set[NicKey]) -> None:
         """Exclude a port that certainly belongs to one fibre from all other fibres."""
         settled_ports = {
             port: nic

@@ -10,26 +10,26 @@ from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 from testbed.lab.wired_file import WiredRow, write_wired_text
-from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicName, NicResult
+from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicKey, NicResult
 
-IN_USE = "in use: it received light before the discovery started"
+IN_USE_NOTE = "in use: it received light before the discovery started"
 
 
-def make_rows(result: DiscoveryResult) -> dict[NicName, WiredRow]:
+def make_rows(result: DiscoveryResult) -> dict[NicKey, WiredRow]:
     """Return the row of every NIC of the discovery: its ports, or the reason why it cannot be used."""
     rows = {nic.nic: _make_row(nic) for nic in result.nics}
-    return rows | {nic: WiredRow(unused=IN_USE) for nic in result.busy_nics}
+    return rows | {nic: WiredRow(unused=IN_USE_NOTE) for nic in result.busy_nics}
 
 
-def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
+def write_lab_text(bare_file: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
     """Return the bare file with the results of a discovery, and whether its own text was kept.
 
     The text and its comments are lost if rows share YAML anchors, or if the file has relative paths and `output` is in
     another folder. Then the whole file is generated again.
     """
-    rows, lab = make_rows(result), load_bare_lab(bare)
+    rows, lab = make_rows(result), load_bare_lab(bare_file)
     try:
-        text = write_wired_text(bare.read_text(encoding="utf-8"), rows)
+        text = write_wired_text(bare_file.read_text(encoding="utf-8"), rows)
         if _is_equal(parse_lab(text, output), lab, rows):
             return text, True
     except LabFileError:
@@ -42,8 +42,8 @@ def _make_row(nic: NicResult) -> WiredRow:
         _describe_fibre(direction, fibre)
         for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
     ]
-    why = "; ".join(description for description in descriptions if description)
-    return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), why or None)
+    reason = "; ".join(description for description in descriptions if description)
+    return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), reason or None)
 
 
 def _format_port(fibre: FibreResult) -> str | None:
@@ -58,7 +58,7 @@ def _describe_fibre(direction: str, fibre: FibreResult) -> str:
     return f"the {direction} fibre is {fibre.verdict}{possible_ports}"
 
 
-def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
+def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicKey, WiredRow]) -> bool:
     """Return whether a lab that was read back from a written file equals `lab` with these rows."""
     return _collect_wiring(written_lab) == _collect_wiring(_wire(lab, rows))
 
@@ -71,21 +71,21 @@ def _collect_wiring(lab: Lab) -> list[object]:
         for nic in host.nics
         for fibre_end in (nic.transmit, nic.receive)
     ]
-    unused = [[nic.name for nic in host.unused] for host in lab.hosts]
-    return [fibre_ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
+    unused_nics = [[nic.name for nic in host.unused] for host in lab.hosts]
+    return [fibre_ends, unused_nics, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
-def _wire(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:
+def _wire(lab: Lab, rows: dict[NicKey, WiredRow]) -> Lab:
     return replace(lab, hosts=tuple(_wire_host(host, rows) for host in lab.hosts))
 
 
-def _wire_host(host: LabHost, rows: dict[NicName, WiredRow]) -> LabHost:
+def _wire_host(host: LabHost, rows: dict[NicKey, WiredRow]) -> LabHost:
     nics = [
         (_wire_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
         for nic in host.nics
     ]
-    unused = tuple(nic for nic, row in nics if row and row.unused)
-    return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused), unused=unused)
+    unused_nics = tuple(nic for nic, row in nics if row and row.unused)
+    return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused_nics), unused=unused_nics)
 
 
 def _wire_nic(nic: LabNic, row: WiredRow | None) -> LabNic:

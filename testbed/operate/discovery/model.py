@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-NicName = tuple[str, str]
+NicKey = tuple[str, str]
 """Host and interface."""
 Port = tuple[str, int]
 """Switch and number of the port, in the device's own numbers."""
@@ -17,7 +17,7 @@ Verdict = Literal["found", "dead", "uncertain"]
 class Problem:
     """The NICs whose fibres are unknown, and the free ports at which these fibres may end."""
 
-    nics: tuple[NicName, ...]
+    nics: tuple[NicKey, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
@@ -28,7 +28,7 @@ class Round:
 
     purpose: Literal["all", "lasers", "circuits", "names"]
     circuits: Mapping[Port, Port]
-    down_nics: frozenset[NicName] = frozenset()
+    down_nics: frozenset[NicKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Observation:
     """
 
     lit: Mapping[Port, bool]
-    carriers: Mapping[NicName, bool]
-    heard: Mapping[NicName, tuple[NicName, ...]]
-    spoke: frozenset[NicName]
+    carriers: Mapping[NicKey, bool]
+    heard: Mapping[NicKey, tuple[NicKey, ...]]
+    spoke: frozenset[NicKey]
     time_text: str = field(default="", compare=False)
 
 
@@ -63,7 +63,7 @@ class FibreResult:
 class NicResult:
     """Both fibres of one NIC."""
 
-    nic: NicName
+    nic: NicKey
     transmit: FibreResult
     receive: FibreResult
 
@@ -90,7 +90,7 @@ class DiscoveryResult:
     rounds: int
     circuit_changes: int = 0
     busy_circuits: tuple[str, ...] = ()
-    busy_nics: tuple[NicName, ...] = ()
+    busy_nics: tuple[NicKey, ...] = ()
     nameless: tuple[Port, ...] = ()
     resumed: bool = False
     notes: tuple[str, ...] = ()

@@ -16,24 +16,24 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.operate.discovery.evidence import Evidence
-from testbed.operate.discovery.model import NicName, NicResult, Observation, Port, Problem, Round
+from testbed.operate.discovery.model import NicKey, NicResult, Observation, Port, Problem, Round
 
-Rounds = Generator[Round, Observation, Evidence]
+RoundGenerator = Generator[Round, Observation, Evidence]
 _MAX_IDLE_ROUNDS = 3
 
 
-def plan_rounds(problem: Problem, *, limit: int) -> Rounds:
+def plan_rounds(problem: Problem, *, limit: int) -> RoundGenerator:
     """Yield rounds until every fibre is found or dead, nothing more can be learnt, or `limit` is reached.
 
     Send the observation of each round to the generator; its return value is the evidence. The same observations give
     the same rounds.
     """
-    search = _Search(problem, limit)
+    search = _BlockSearch(problem, limit)
     yield from search.run()
     return search.evidence
 
 
-def code_length(count: int) -> int:
+def compute_code_length(count: int) -> int:
     """Return the number of bits in which none of the numbers 1..count has only zeros or only ones.
 
     >>> [code_length(count) for count in (1, 2, 3, 48)]
@@ -51,15 +51,15 @@ def max_rounds(problem: Problem) -> int:
     ports = max(len(problem.inputs), len(problem.outputs), 1)
     nics = max(len(problem.nics), 1)
     shifts = -(-ports // nics)
-    return shifts * (2 + code_length(ports)) + 2 * code_length(nics) + 8 * shifts + 8
+    return shifts * (2 + compute_code_length(ports)) + 2 * compute_code_length(nics) + 8 * shifts + 8
 
 
 @dataclass
-class _Search:
+class _BlockSearch:
     problem: Problem
     limit: int
     history: list[tuple[Round, Observation]] = field(default_factory=list)
-    tries: Counter[Port] = field(default_factory=Counter)
+    tries_by_output: Counter[Port] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.problem, ())
@@ -102,23 +102,25 @@ class _Search:
     def _can_code_lasers(self) -> bool:
         """Return whether light at inputs of unknown NICs can be observed, and some transmitters are unknown."""
         unidentified_inputs = set(self.evidence.find_unidentified_inputs())
-        monitored = {port for light in self.evidence.lit[-1:] for port in light}
-        return bool(unidentified_inputs & monitored) and bool(self._find_unknown_transmitters())
+        monitored_ports = {port for light in self.evidence.lit_by_round[-1:] for port in light}
+        return bool(unidentified_inputs & monitored_ports) and bool(self._find_unknown_transmitters())
 
-    def _find_unknown_transmitters(self) -> list[NicName]:
+    def _find_unknown_transmitters(self) -> list[NicKey]:
         return [nic.nic for nic in self._get_results() if nic.transmit.verdict == "uncertain"]
 
     def _run_laser_code(self) -> Generator[Round, Observation, None]:
         """Set about half of the unknown NICs down in each round. Stop early if no light goes off with its NIC."""
-        suspects = self._find_unknown_transmitters()
+        suspected_nics = self._find_unknown_transmitters()
         circuits = self.history[-1][0].circuits
-        for bit in range(code_length(len(suspects))):
-            off = frozenset(nic for number, nic in enumerate(suspects, 1) if not number >> bit & 1)
-            if not off:
+        for bit in range(compute_code_length(len(suspected_nics))):
+            down_nics = frozenset(
+                nic for number, nic in enumerate(suspected_nics, 1) if not number >> bit & 1
+            )
+            if not down_nics:
                 continue
-            if not (yield from self._run_round(Round("lasers", circuits, off))):
+            if not (yield from self._run_round(Round("lasers", circuits, down_nics))):
                 return
-            if 2 * len(off) >= len(self.problem.nics) > 2 and not self.evidence.follows:
+            if 2 * len(down_nics) >= len(self.problem.nics) > 2 and not self.evidence.switched_ports:
                 return
 
     def _knows_few_outputs(self) -> bool:
@@ -128,7 +130,7 @@ class _Search:
 
     def _run_circuit_code(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
         pairs = list(circuits.items())
-        for bit in range(code_length(len(pairs))):
+        for bit in range(compute_code_length(len(pairs))):
             subset = {port: output for number, (port, output) in enumerate(pairs, 1) if number >> bit & 1}
             if subset and not (yield from self._run_round(Round("circuits", subset))):
                 return
@@ -137,13 +139,13 @@ class _Search:
         """Connect open ports to known NICs until nothing new is found. Run the laser code once on silent NICs."""
         idle_rounds, has_run_code = 0, False
         while idle_rounds < _MAX_IDLE_ROUNDS and not self._is_done():
-            previous_results, tried_count = self._get_results(), len(+self.tries)
+            previous_results, tried_count = self._get_results(), len(+self.tries_by_output)
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
             idle_rounds = (
                 0
-                if self._get_results() != previous_results or len(+self.tries) > tried_count
+                if self._get_results() != previous_results or len(+self.tries_by_output) > tried_count
                 else idle_rounds + 1
             )
             if idle_rounds == 1 and not has_run_code and self._can_code_lasers():
@@ -160,16 +162,16 @@ class _Search:
         inputs = {port for nic in self._get_results() for port in nic.transmit.candidates}
         outputs = {port for nic in self._get_results() for port in nic.receive.candidates}
         open_inputs, open_outputs = (
-            sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
+            sorted(ports, key=lambda port: (self.tries_by_output[port], port)) for ports in (inputs, outputs)
         )
         for nic in self._find_unknown_transmitters():
-            builder.light(nic)
+            builder.light_receiver(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):
-            if number < len(open_outputs) and builder.test_output(open_outputs[number]):
-                self.tries[open_outputs[number]] += 1
-            if number < len(open_inputs) and builder.test_input(open_inputs[number]):
-                self.tries[open_inputs[number]] += 1
+            if number < len(open_outputs) and builder.probe_output(open_outputs[number]):
+                self.tries_by_output[open_outputs[number]] += 1
+            if number < len(open_inputs) and builder.probe_input(open_inputs[number]):
+                self.tries_by_output[open_inputs[number]] += 1
         return builder.circuits
 
 
@@ -193,7 +195,7 @@ class _RoundCircuits:
         self._targets.pop(target, None)
         self._unnamed_inputs = [port for port in self._unnamed_inputs if port != source]
 
-    def light(self, nic: NicName) -> bool:
+    def light_receiver(self, nic: NicKey) -> bool:
         """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
         output = self._evidence.find_output(nic)
         if output is None or output in self._used_outputs:
@@ -208,14 +210,14 @@ class _RoundCircuits:
         self._connect(source, output)
         return True
 
-    def test_output(self, output: Port) -> bool:
+    def probe_output(self, output: Port) -> bool:
         """Connect a known NIC, or else any light, to an output of an unknown NIC; return whether that was possible."""
         for source, nic in list(self._sources.items()):
             own_output = self._evidence.find_output(nic)
             if source[0] != output[0] or own_output is None:
                 continue
             self._sources.pop(source)
-            if self.light(nic):
+            if self.light_receiver(nic):
                 self._connect(source, output)
                 return True
             self._sources[source] = nic
@@ -227,7 +229,7 @@ class _RoundCircuits:
             self._connect(light_source, output)
         return light_source is not None
 
-    def test_input(self, source: Port) -> bool:
+    def probe_input(self, source: Port) -> bool:
         """Connect an input of an unknown NIC to a known NIC; return whether its switch has a free known NIC."""
         output = next((port for port in self._targets if port[0] == source[0]), None)
         if output is not None and source not in self.circuits:

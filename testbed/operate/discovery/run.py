@@ -2,8 +2,8 @@
 
 The journal records circuits before they are made, and the observation of every round. After a crash, the next discovery
 of the lab removes the recorded circuits, and continues after the last recorded round. A discovery that failed but
-restored the lab has the state `stopped`, and its rounds are reused too. Rounds older than `ROUNDS_KEPT` are not reused,
-because somebody may have moved fibres since.
+restored the lab has the state `stopped`, and its rounds are reused too. Rounds older than `MAX_ROUND_AGE` are not
+reused, because somebody may have moved fibres since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.operate.discovery.evidence import Evidence
 from testbed.operate.discovery.model import (
     DiscoveryResult,
     History,
-    NicName,
+    NicKey,
     Observation,
     Port,
     Problem,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from testbed.operate.journal import Journal
 
 
-ROUNDS_KEPT = timedelta(hours=1)
-Pair = tuple[Port, Port]
+MAX_ROUND_AGE = timedelta(hours=1)
+Circuit = tuple[Port, Port]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class UnfinishedDiscovery:
 
     id: str
     problem: dict[str, Any]
-    down_nics: frozenset[NicName]
-    states: tuple[frozenset[Pair], frozenset[Pair]]
+    down_nics: frozenset[NicKey]
+    states: tuple[frozenset[Circuit], frozenset[Circuit]]
     rounds: History
     is_restored: bool = False
 
-    def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
+    def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Circuit], bool]:
         """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
         It made them if they are exactly its circuits before or after its last change. Otherwise somebody else has
@@ -64,9 +64,9 @@ class UnfinishedDiscovery:
         circuits = frozenset(pair for pair in circuits_by_input.items() if not ports.isdisjoint(pair))
         return circuits, circuits in self.states
 
-    def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
+    def load_rounds(self, problem: Problem, now: datetime | None = None) -> History:
         """Return its rounds if its problem is the same and its first round is recent, or else ()."""
-        oldest_start = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
+        oldest_start = ((now or datetime.now(UTC)) - MAX_ROUND_AGE).isoformat(timespec="microseconds")
         is_recent = bool(self.rounds) and self.rounds[0][1].time_text >= oldest_start
         return self.rounds if is_recent and self.problem == _render_problem(problem) else ()
 
@@ -78,7 +78,7 @@ class DiscoveryRecord:
         self._journal = journal
         self._lab = lab
         self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        self._circuits: frozenset[Pair] = frozenset()
+        self._circuits: frozenset[Circuit] = frozenset()
         self._rounds: list[Any] = []
 
     def find_unfinished(self) -> tuple[UnfinishedDiscovery, ...]:
@@ -92,7 +92,7 @@ class DiscoveryRecord:
             _parse_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner)
         )
 
-    def begin(self, problem: Problem, down: Collection[NicName]) -> None:
+    def begin(self, problem: Problem, down: Collection[NicKey]) -> None:
         """Store the problem, and the NICs that were down before."""
         values = {
             "id": self._id,
@@ -178,12 +178,12 @@ def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
     }
 
 
-def _make_pair(words: Any) -> Any:
-    return (words[0], words[1])
+def _make_pair(texts: Any) -> Any:
+    return (texts[0], texts[1])
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
-    heard_names: dict[NicName, tuple[NicName, ...]] = {
+    heard_names: dict[NicKey, tuple[NicKey, ...]] = {
         _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
@@ -205,11 +205,15 @@ def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-Note = Callable[[str], None]
+AddNote = Callable[[str], None]
 
 
 def discover(
-    devices: Devices, record: DiscoveryRecord, note: Note = lambda _text: None, *, limit: int | None = None
+    devices: Devices,
+    record: DiscoveryRecord,
+    add_note: AddNote = lambda _text: None,
+    *,
+    limit: int | None = None,
 ) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
@@ -226,14 +230,14 @@ def discover(
         *(unfinished.down_nics for unfinished in killed_discoveries)
     )  # killed discoveries set the other NICs down
     try:
-        devices.set_interfaces(down_now, up=True)
+        devices.set_interfaces(down_now, is_up=True)
         circuits = devices.read_held()
         nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(circuits)
         problem = Problem(nics, inputs, outputs)
-        earlier_rounds = unfinished_discoveries[-1].rounds_for(problem) if unfinished_discoveries else ()
+        earlier_rounds = unfinished_discoveries[-1].load_rounds(problem) if unfinished_discoveries else ()
         record.begin(problem, down_before)
-        result = _search(devices, record, problem, earlier_rounds, note, limit or max_rounds(problem))
+        result = _search(devices, record, problem, earlier_rounds, add_note, limit or max_rounds(problem))
     except BaseException:
         devices.restore(down_before)
         record.stop(killed_discoveries)
@@ -250,7 +254,7 @@ def discover(
     )
 
 
-def _find_nics_without_fibres(lab: Lab) -> tuple[NicName, ...]:
+def _find_nics_without_fibres(lab: Lab) -> tuple[NicKey, ...]:
     return tuple(
         (host.name, nic.name)
         for host in lab.hosts
@@ -283,9 +287,7 @@ def _remove_leftovers(
     return tuple(notes)
 
 
-def _split_busy(
-    devices: Devices, nics: tuple[NicName, ...]
-) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
+def _split_busy(devices: Devices, nics: tuple[NicKey, ...]) -> tuple[tuple[NicKey, ...], tuple[NicKey, ...]]:
     """Return the free NICs and the busy NICs, which already receive light."""
     report = devices.probe()
     busy_nics = {nic for nic, nic_report in report.nics.items() if nic_report.carrier}
@@ -300,14 +302,14 @@ def _search(
     record: DiscoveryRecord,
     problem: Problem,
     history: History,
-    note: Note,
+    add_note: AddNote,
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)
     recorded_rounds = dict(
         enumerate(history)
     )  # reused as long as the same observations lead to the same rounds
-    monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
+    monitored_ports: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:
         round_ = next(rounds)
@@ -318,12 +320,12 @@ def _search(
             else:
                 recorded_rounds = {}
                 record.intend(round_.circuits)
-                observation = devices.run_round(round_, monitored)
+                observation = devices.run_round(round_, monitored_ports)
             record.add_round(round_, observation)
             count += 1
             off_text = f", {count_noun(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
             circuits = count_noun(len(round_.circuits), "circuit")
-            note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
+            add_note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
             round_ = rounds.send(observation)
     except StopIteration as end:
         evidence: Evidence = end.value

@@ -11,7 +11,7 @@ from testbed.errors import ResultsError, StorageError
 from testbed.operate.drift.losses import StretchLoss
 from testbed.storage.address import get_database_address
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import find_hint, get_database_message, is_database_error, read_rows
+from testbed.storage.reading import find_hint, get_database_message, is_database_error, read_rows
 from testbed.storage.schema import losses as losses_table
 
 Series = tuple[tuple[float, ...], tuple[float, ...]]

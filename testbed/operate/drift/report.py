@@ -131,7 +131,7 @@ def read_drift(
     held_circuits = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
     losses = measure_losses(lab, held_circuits, switches, receivers)
     begin_s = taken_s - HISTORY_S if since_s is None else since_s
-    series, not_kept = _store(history, lab.name, taken_s, losses, begin_s)
+    series, storage_error = _store(history, lab.name, taken_s, losses, begin_s)
     stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
     silent_nics = [
         Nic(node, index)
@@ -148,26 +148,26 @@ def read_drift(
         *judge_stretches(stretches),
         *judge_modules(lab, held_circuits, switches, receivers),
     )
-    return DriftReport(taken_s, stretches, findings, not_kept)
+    return DriftReport(taken_s, stretches, findings, storage_error)
 
 
 def _store(
     history: LossHistory, lab: str, taken_s: float, losses: Iterable[StretchLoss], since_s: float
 ) -> tuple[dict[str, Series], str]:
     """Store a reading. Return the series of its places, which end with the reading, and the error of storing it."""
-    not_kept = ""
+    storage_error = ""
     stored_series: dict[str, Series] = {}
     current_losses = {loss.place: loss.loss_db for loss in losses}
     try:
         stored_series = history.series(lab, since_s)
         history.append(lab, taken_s, losses)
     except ResultsError as error:
-        not_kept = str(error)
+        storage_error = str(error)
     series = {}
     for place, loss_db in current_losses.items():
         times, values = stored_series.get(place, ((), ()))
         series[place] = ((*times, taken_s), (*values, loss_db))
-    return series, not_kept
+    return series, storage_error
 
 
 def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]:
@@ -178,16 +178,18 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
         history_text += count_noun(verdict.readings, "reading")
         excess_text = f"{loss.excess_db:.1f} dB more than the lab file says"
         has_excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
-        since = format_time(verdict.since_s)
+        start_text = format_time(verdict.since_s)
         if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
             kind = SLOW_LOSS
             description = (
-                f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({history_text})"
+                f"loses {verdict.slope_db_per_day:.2f} dB more every day since {start_text} ({history_text})"
             )
         elif verdict.kind == "step":
             kind = SUDDEN_LOSS
             sample_note = ", in one reading so far" if verdict.readings_since == 1 else ""
-            description = f"loses {verdict.change_db:.1f} dB more since {since}{sample_note} ({history_text})"
+            description = (
+                f"loses {verdict.change_db:.1f} dB more since {start_text}{sample_note} ({history_text})"
+            )
         elif has_excess:
             yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {excess_text} ({history_text})")
             continue

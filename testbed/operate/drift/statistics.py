@@ -1,8 +1,8 @@
 """Statistics of one series of losses: steady, step or trend, with baseline and noise.
 
 Three models are compared: a constant, a constant that changes once, a straight line. A model with a change is chosen if
-it reduces the sum of squares by `SIGNIFICANT` times the variance of the noise, and if the change is large enough to
-matter. A series with a step is examined again on both sides of it.
+it reduces the sum of squares by `MIN_GAIN_VARIANCES` times the variance of the noise, and if the change is large
+enough to matter. A series with a step is examined again on both sides of it.
 
 The noise is estimated from differences of neighbouring readings, which steps and trends hardly affect. It is mixed with
 the typical noise of monitors, so that a few equal readings do not turn the next reading into an alarm.
@@ -25,13 +25,13 @@ Floats = NDArray[np.float64]
 MIN_READINGS = 12
 MIN_STEP_DB = 0.5
 MIN_TREND_DB = 0.4
-SIGNIFICANT = 30.0
-"""Smallest significant reduction of the sum of squares, in variances: the square of 5.5 standard deviations."""
+MIN_GAIN_VARIANCES = 30.0
+"""Smallest significant reduction of the sum of squares, in variances of the noise: 5.5 standard deviations, squared."""
 TYPICAL_NOISE_DB = 0.2
 _TYPICAL_NOISE_WEIGHT = 10.0
 _RESOLUTION_DB = 0.03
-_DIFFERENCES_SHARE = 0.9
-_SMALL_SAMPLE = 4
+_USED_DIFFERENCES_SHARE = 0.9
+_SMALL_SAMPLE_CORRECTION = 4
 _DAY_S = 86400.0
 
 
@@ -100,15 +100,16 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
 
 
 def estimate_noise(losses_db: Sequence[float] | Floats) -> float:
-    """Return the standard deviation of single readings, from differences of neighbours without the largest tenth.
+    """Return the standard deviation of single readings, from differences of neighbouring readings.
 
+    The largest tenth of the differences is left out, because it may contain steps.
     It is mixed with `TYPICAL_NOISE_DB`, which has the weight of ten readings.
 
     >>> estimate_noise([1.2] * 1000) == 0.03, estimate_noise([1.2, 1.2, 1.2]) > 0.15
     (True, True)
     """
     differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))
-    count = math.floor(len(differences) * _DIFFERENCES_SHARE)
+    count = math.floor(len(differences) * _USED_DIFFERENCES_SHARE)
     measured_db = 0.0
     if count:
         measured_db = (
@@ -127,7 +128,10 @@ def _compute_mean_below(share: float) -> float:
 
 
 def _remove_single_outliers(losses: Floats) -> Floats:
-    """Return the series after a median filter over three readings. The last reading stays, to show a loss at once."""
+    """Return the series after a median filter over three readings.
+
+    The last reading is not filtered, so that a new loss counts at once.
+    """
     smoothed = losses.copy()
     smoothed[1:-1] = np.median(np.stack([losses[:-2], losses[1:-1], losses[2:]]), axis=0)
     smoothed[0] = np.median(losses[:3])
@@ -141,7 +145,7 @@ def _find_stretches(times: Floats, losses: Floats, noise_db: float, begin: int, 
     step_index, step_db, step_gain = _fit_step(losses_db)
     slope, trend_gain = _fit_line(part_times, losses_db)
     # With few readings, the estimate of the noise is bad, and a chance fit is more likely.
-    threshold = SIGNIFICANT * (1 + _SMALL_SAMPLE / len(losses)) * noise_db**2
+    threshold = MIN_GAIN_VARIANCES * (1 + _SMALL_SAMPLE_CORRECTION / len(losses)) * noise_db**2
     growth_db = slope * float(part_times[-1] - part_times[0])
     is_trend = trend_gain >= threshold and abs(growth_db) >= MIN_TREND_DB
     if step_gain >= threshold and abs(step_db) >= MIN_STEP_DB and not (is_trend and trend_gain > step_gain):
@@ -153,24 +157,24 @@ def _find_stretches(times: Floats, losses: Floats, noise_db: float, begin: int, 
     return [_Stretch(begin, end, level, level)]
 
 
-def _fit_step(part: Floats) -> tuple[int, float, float]:
+def _fit_step(part_losses: Floats) -> tuple[int, float, float]:
     """Return the index at which a step fits best, its size, and its reduction of the sum of squares."""
-    size = len(part)
+    size = len(part_losses)
     if size < 2:
         return 0, 0.0, 0.0
     counts = np.arange(1, size)
-    sums = np.cumsum(part)[:-1]
-    means_before, means_after = sums / counts, (part.sum() - sums) / (size - counts)
+    sums = np.cumsum(part_losses)[:-1]
+    means_before, means_after = sums / counts, (part_losses.sum() - sums) / (size - counts)
     gains = (means_after - means_before) ** 2 * counts * (size - counts) / size
     best_index = int(np.argmax(gains))
     return best_index + 1, float(means_after[best_index] - means_before[best_index]), float(gains[best_index])
 
 
-def _fit_line(part_times: Floats, part: Floats) -> tuple[float, float]:
+def _fit_line(part_times: Floats, part_losses: Floats) -> tuple[float, float]:
     """Return the slope of the best line in dB per second, and its reduction of the sum of squares."""
     centred = part_times - part_times.mean()
-    spread = float(centred @ centred)
-    if not spread:
+    times_square_sum = float(centred @ centred)
+    if not times_square_sum:
         return 0.0, 0.0
-    slope = float(centred @ part) / spread
-    return slope, slope**2 * spread
+    slope = float(centred @ part_losses) / times_square_sum
+    return slope, slope**2 * times_square_sum

@@ -17,11 +17,11 @@ from types import FrameType
 from urllib.parse import quote
 
 from testbed.errors import Interrupted
-from testbed.operate.engine.planned import now
+from testbed.operate.engine.planned import format_now
 from testbed.operation_errors import OperationStopped
 from testbed.storage.owner import get_current_person
 
-SendCheck = Callable[[], None]
+CheckSending = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
 
 _interrupt_requested = threading.Event()
@@ -51,7 +51,7 @@ def is_interrupted() -> bool:
 
 
 @contextmanager
-def stoppable() -> Iterator[Callable[[], None]]:
+def allow_stop() -> Iterator[Callable[[], None]]:
     """Provide a function that stops only the changes of this context, before their next step."""
     flag = _StopFlag()
     token = _stop_flag.set(flag)
@@ -78,7 +78,7 @@ def on_stop(callback: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_interrupt(note: Callable[[str], None]) -> Iterator[None]:
+def stop_on_interrupt(add_note: Callable[[str], None]) -> Iterator[None]:
     """Stop a change between two steps at the first Ctrl-C, and raise `KeyboardInterrupt` at the second.
 
     Has no effect outside the main thread, because only that thread receives signals.
@@ -91,7 +91,7 @@ def stop_on_interrupt(note: Callable[[str], None]) -> Iterator[None]:
         if _interrupt_requested.is_set():
             raise KeyboardInterrupt("Ctrl-C was pressed a second time while a step was running")
         _interrupt_requested.set()
-        note("stopping after the current step; press Ctrl-C again to stop without waiting for it")
+        add_note("stopping after the current step; press Ctrl-C again to stop without waiting for it")
 
     previous = signal.signal(signal.SIGINT, handle_interrupt)
     _interrupt_requested.clear()
@@ -118,7 +118,9 @@ class EmergencyStop:
         """Put the stop in force. On a full disk, the file stays empty but still stops all changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()
-        text = json.dumps({"lab": self.lab, "at": now(), "who": get_current_person(), "reason": reason})
+        text = json.dumps(
+            {"lab": self.lab, "at": format_now(), "who": get_current_person(), "reason": reason}
+        )
         try:
             self.path.write_text(f"{text}\n", encoding="utf-8")
         except OSError:

@@ -34,7 +34,7 @@ class PlannedStep:
         )
 
 
-def now() -> str:
+def format_now() -> str:
     """Return the current time in the form of the journal: ISO 8601 in UTC, with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 

@@ -9,16 +9,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
-from testbed.operate.engine.planned import PlannedStep, now, render_circuits
-from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replay_events
+from testbed.operate.engine.planned import PlannedStep, format_now, render_circuits
+from testbed.operate.engine.transitions import OPEN_STATES, StepEvent, StepState, next_state, replay_events
 from testbed.storage.owner import get_current_run
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
-SETTLED_LATER = "judged by a read after the operation had ended"
+SETTLED_LATER_REASON = "judged by a read after the operation had ended"
 """Reason of a step whose outcome was read later, so that its times do not show the speed of the device."""
-Key = tuple[str, int]
+StepKey = tuple[str, int]
 """A step of an operation: device and ordinal."""
 
 _EVENT_OF_STATUS = {
@@ -31,15 +31,15 @@ _EVENT_OF_STATUS = {
 class StepLog:
     """Steps of operations, written in transactions of the journal. All methods raise `JournalError`."""
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+    def __init__(self, open_transaction: Transaction) -> None:
+        self._transaction = open_transaction
 
     def plan(self, operation: str, planned_steps: Iterable[PlannedStep]) -> None:
         """Store planned steps; steps that are already stored are unchanged."""
         with self._transaction() as connection:
-            self.plan_in(connection, operation, planned_steps)
+            self.insert_planned(connection, operation, planned_steps)
 
-    def plan_in(
+    def insert_planned(
         self, connection: sa.Connection, operation: str, planned_steps: Iterable[PlannedStep]
     ) -> None:
         """Store planned steps in an open transaction, see `plan`."""
@@ -71,7 +71,7 @@ class StepLog:
     def close(
         self,
         operation: str,
-        outcomes: Mapping[Key, tuple[Status, str | None]],
+        outcomes: Mapping[StepKey, tuple[Status, str | None]],
         *,
         is_refused: bool = False,
         reason: str = "",
@@ -92,10 +92,12 @@ class StepLog:
     def give_up(self, operation: str, reason: str) -> None:
         """Store the outcome of all open steps of an operation as unknown."""
         with self._transaction() as connection:
-            open_keys = _select_keys(connection, operation, OPEN)
+            open_keys = _select_keys(connection, operation, OPEN_STATES)
             _close(connection, operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
-    def for_all(self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = "") -> int:
+    def apply_event(
+        self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = ""
+    ) -> int:
         """Apply an event to all steps of an operation in these states, in one commit; return their number."""
         with self._transaction() as connection:
             keys = _select_keys(connection, operation, states)
@@ -107,10 +109,10 @@ class StepLog:
                     )
         return len(keys)
 
-    def replay(self, operation: str) -> dict[Key, StepState]:
+    def replay(self, operation: str) -> dict[StepKey, StepState]:
         """Return the state of each step by replaying the stored events. Raises `TransitionError` if one is invalid."""
         query = sa.select(transitions).where(transitions.c.operation == operation).order_by("number")
-        events_by_step: dict[Key, list[StepEvent]] = {}
+        events_by_step: dict[StepKey, list[StepEvent]] = {}
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
                 events_by_step.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
@@ -122,7 +124,7 @@ class StepLog:
 def _close(
     connection: sa.Connection,
     operation: str,
-    outcomes: Mapping[Key, tuple[Status, str | None]],
+    outcomes: Mapping[StepKey, tuple[Status, str | None]],
     *,
     is_refused: bool = False,
     reason: str = "",
@@ -135,7 +137,7 @@ def _close(
         if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
             continue
         _advance(connection, operation, key, events)
-        values = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
+        values = {"outcome": status.value, "outcome_at": format_now(), "read_back": read_back}
         if reason:
             values["reason"] = reason
         connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
@@ -161,23 +163,29 @@ def _insert(connection: sa.Connection, operation: str, step: PlannedStep) -> Non
     connection.execute(sa.insert(steps).values(values))
 
 
-def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterable[StepEvent]) -> None:
+def _advance(connection: sa.Connection, operation: str, key: StepKey, events: Iterable[StepEvent]) -> None:
     state = _read_state(connection, operation, key)
     for event in events:
         state = next_state(state, event)
-        row = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
+        row = {
+            "operation": operation,
+            "switch": key[0],
+            "ordinal": key[1],
+            "event": event.name,
+            "at": format_now(),
+        }
         connection.execute(sa.insert(transitions).values(row | {"run": get_current_run()}))
-    values = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
+    values = {"state": state.value} | ({"intent_at": format_now()} if state is StepState.INTENT else {})
     connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 
 
-def _read_state(connection: sa.Connection, operation: str, key: Key) -> StepState:
+def _read_state(connection: sa.Connection, operation: str, key: StepKey) -> StepState:
     return StepState(
         connection.execute(sa.select(steps.c.state).where(_match_step(operation, key))).scalar_one()
     )
 
 
-def _select_keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:
+def _select_keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[StepKey]:
     names = [state.value for state in states]
     query = (
         sa.select(steps.c.switch, steps.c.ordinal)
@@ -187,5 +195,5 @@ def _select_keys(connection: sa.Connection, operation: str, states: Iterable[Ste
     return [(row.switch, row.ordinal) for row in connection.execute(query)]
 
 
-def _match_step(operation: str, key: Key) -> sa.ColumnElement[bool]:
+def _match_step(operation: str, key: StepKey) -> sa.ColumnElement[bool]:
     return (steps.c.operation == operation) & (steps.c.switch == key[0]) & (steps.c.ordinal == key[1])

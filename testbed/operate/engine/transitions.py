@@ -51,7 +51,7 @@ class StepEvent(Enum):
 
 _S, _E = StepState, StepEvent
 
-_READ_RESULTS = {
+_STATE_BY_READ = {
     _E.READ_AS_WANTED: _S.OBSERVED,
     _E.READ_OTHERWISE: _S.FAILED,
     _E.UNREADABLE: _S.UNKNOWN,
@@ -63,9 +63,9 @@ TRANSITIONS: Mapping[tuple[StepState, StepEvent], StepState] = {
     (_S.INTENT, _E.SEND): _S.STARTED,
     (_S.INTENT, _E.REFUSE): _S.FAILED,
     **{
-        (state, event): to
+        (state, event): next_state
         for state in (_S.INTENT, _S.STARTED, _S.UNKNOWN)
-        for event, to in _READ_RESULTS.items()
+        for event, next_state in _STATE_BY_READ.items()
     },
     (_S.OBSERVED, _E.PROVE): _S.VERIFIED,
     (_S.OBSERVED, _E.READ_OTHERWISE): _S.FAILED,
@@ -73,7 +73,7 @@ TRANSITIONS: Mapping[tuple[StepState, StepEvent], StepState] = {
 }
 """Next state by state and event. Missing pairs are invalid."""
 
-OPEN = frozenset({_S.INTENT, _S.STARTED})
+OPEN_STATES = frozenset({_S.INTENT, _S.STARTED})
 """States without a known outcome: the device must be read before anything is sent again."""
 
 

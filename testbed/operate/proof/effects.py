@@ -50,7 +50,7 @@ class InterruptedState:
 
 
 @dataclass(frozen=True)
-class Effects:
+class StoredEffects:
     """Unfinished operations, compared with the evidence of one proof.
 
     An apply explains differences only if its topology is being verified. A discovery explains its circuits.
@@ -81,7 +81,7 @@ class Effects:
         )
 
     @cached_property
-    def before(self) -> tuple[tuple[Lab, Intent], ...]:
+    def replaced_intents(self) -> tuple[tuple[Lab, Intent], ...]:
         """Epochs that the apply replaces, each with its shard. Epochs that no longer fit the lab file are left out."""
         epochs = []
         for intent in self.apply.replaced if self.apply else ():
@@ -104,27 +104,27 @@ class Effects:
         )
 
     @cached_property
-    def planned(self) -> frozenset[SwitchCircuit]:
+    def planned_circuits(self) -> frozenset[SwitchCircuit]:
         """Circuits of the plan, as triples of switch, input and output."""
         return frozenset(map(_make_key, self.plan.circuits))
 
     @cached_property
-    def epochs_before(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
+    def replaced_epochs(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
         """Replaced epochs with their circuits, or none if the switches were done when the apply ended."""
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(
             (intent, frozenset(map(_make_key, list_circuits(job_lab, intent.wiring))))
-            for job_lab, intent in self.before
+            for job_lab, intent in self.replaced_intents
         )
 
     @cached_property
-    def circuits_before(self) -> frozenset[SwitchCircuit]:
+    def replaced_circuits(self) -> frozenset[SwitchCircuit]:
         """Circuits of all replaced epochs."""
-        return frozenset().union(*(circuits for _, circuits in self.epochs_before))
+        return frozenset().union(*(circuits for _, circuits in self.replaced_epochs))
 
     @cached_property
-    def missing(self) -> frozenset[str]:
+    def missing_circuits(self) -> frozenset[str]:
         """Labels of planned circuits that the apply has not made yet: their ports are free or hold earlier circuits."""
         if self.apply is None or self.apply.circuits_stood:
             return frozenset()
@@ -138,13 +138,13 @@ class Effects:
                 circuits_by_input.get(_make_key(circuit)[:2]),
                 circuits_by_output.get((circuit.switch, circuit.output_port)),
             }
-            <= {None, *self.circuits_before}
+            <= {None, *self.replaced_circuits}
         )
 
     def _was_never_missing(self, circuit: Circuit) -> bool:
         """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
         host, key = self.lab.hosts[circuit.link.source.node].name, _make_key(circuit)
-        was_present = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
+        was_present = [key in circuits for intent, circuits in self.replaced_epochs if host in intent.hosts]
         return key in self.current_circuits or (bool(was_present) and all(was_present))
 
     @cached_property
@@ -152,7 +152,7 @@ class Effects:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
         lab_ports, old_circuits = (
             list_lab_ports(self.lab),
-            (self.current_circuits & self.circuits_before) - self.planned,
+            (self.current_circuits & self.replaced_circuits) - self.planned_circuits,
         )
         return self._label_circuits(
             circuit
@@ -162,7 +162,7 @@ class Effects:
 
     def circuits_of_discovery(self, discovery: IncompleteOperation) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
-        return self._label_circuits((self.current_circuits & discovery.circuits) - self.planned)
+        return self._label_circuits((self.current_circuits & discovery.circuits) - self.planned_circuits)
 
     def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
         owners = find_port_owners(self.lab)
@@ -172,18 +172,20 @@ class Effects:
     def explained(self) -> dict[str, frozenset[str]]:
         """Labels of circuits that these operations explain, by kind of finding."""
         extra = self.extra.union(*map(self.circuits_of_discovery, self.unfinished))
-        return {"missing_circuit": self.missing, "extra_circuit": extra}
+        return {"missing_circuit": self.missing_circuits, "extra_circuit": extra}
 
     @cached_property
-    def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
+    def replaced_parts(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Host configurations of each replaced epoch."""
         return tuple(
-            (intent, forwarding_plan(job_lab, intent.wiring, routes, self.macs, further))
-            for job_lab, intent in self.before
-            for routes, *further in [_load_routes(intent)]
+            (intent, forwarding_plan(job_lab, intent.wiring, routes, self.macs, further_routes))
+            for job_lab, intent in self.replaced_intents
+            for routes, *further_routes in [_load_routes(intent)]
         )
 
-    def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> InterruptedState | None:
+    def find_interrupted_state(
+        self, host: LabHost, part: HostForwarding, state: KernelState
+    ) -> InterruptedState | None:
         """Return the most likely state in which the apply has left a host.
 
         This is the state with the fewest deviations from the kernel. Return None if no state has fewer than the plan,
@@ -205,7 +207,7 @@ class Effects:
         """Yield the states before the apply and during its installation. The last state, the plan, is left out."""
         earlier_states = [
             (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
-            for intent, parts in self.parts_before
+            for intent, parts in self.replaced_parts
             if host.name in parts
         ]
         for state, description in earlier_states or [(NOTHING, "not configured")]:
@@ -215,11 +217,11 @@ class Effects:
                 InterruptedState(partial_state, "partly configured") for partial_state in partial_states
             )
 
-    def findings(self, half_way: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
-        """Yield a finding for each operation with what it explains. `half_way` is the state of hosts by name."""
+    def findings(self, interrupted_states: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
+        """Yield a finding for each operation with what it explains. `interrupted_states` are states by host."""
         for unfinished in self.unfinished:
             is_apply = unfinished is self.apply
-            effects = [*self._describe_circuits(), *_describe_hosts(half_way)] if is_apply else []
+            effects = [*self._describe_circuits(), *_describe_hosts(interrupted_states)] if is_apply else []
             existing_circuits = self.circuits_of_discovery(unfinished)
             effects += (
                 [
@@ -229,12 +231,13 @@ class Effects:
                 else []
             )
             detail = f"{unfinished.detail}: {'; '.join(effects)}" if effects else unfinished.detail
-            circuits = existing_circuits | (self.missing | self.extra if is_apply else frozenset())
+            circuits = existing_circuits | (self.missing_circuits | self.extra if is_apply else frozenset())
             yield UNFINISHED.report(unfinished.operation, detail, unfinished.hint, tuple(sorted(circuits)))
 
     def _describe_circuits(self) -> Iterator[str]:
-        if self.missing:
-            yield f"{len(self.missing)} planned circuits are missing ({list_some(sorted(self.missing))})"
+        if self.missing_circuits:
+            labels = list_some(sorted(self.missing_circuits))
+            yield f"{len(self.missing_circuits)} planned circuits are missing ({labels})"
         if self.extra:
             yield f"{len(self.extra)} circuits of the earlier topology remain ({list_some(sorted(self.extra))})"
 
@@ -252,7 +255,7 @@ def _make_key(circuit: Circuit) -> SwitchCircuit:
     return circuit.switch, circuit.input_port, circuit.output_port
 
 
-def _describe_hosts(half_way: Mapping[str, InterruptedState]) -> Iterator[str]:
-    for description in dict.fromkeys(host_state.words for host_state in half_way.values()):
-        hosts = [host for host, host_state in half_way.items() if host_state.words == description]
+def _describe_hosts(interrupted_states: Mapping[str, InterruptedState]) -> Iterator[str]:
+    for description in dict.fromkeys(host_state.words for host_state in interrupted_states.values()):
+        hosts = [host for host, host_state in interrupted_states.items() if host_state.words == description]
         yield f"{len(hosts)} hosts are {description} ({', '.join(hosts)})"

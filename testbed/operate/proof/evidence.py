@@ -20,13 +20,13 @@ from testbed.operate.light import SwitchReading, read_ports
 from testbed.operate.model import Circuit, LabPlan
 from testbed.operate.plan import list_board_ports, list_used_ports
 from testbed.operate.proof.reach_findings import RoundTrip
-from testbed.operate.proof.receivers import Readings
+from testbed.operate.proof.receivers import ReadingByReceiver
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 LINKS, KERNELS, RECEIVERS, PINGS = "link probe", "kernel state", "receivers", "pings"
 """Parts of a proof that run on hosts."""
 WINDOW_S = 0.25
@@ -47,7 +47,7 @@ class Evidence:
     unreachable: Mapping[str, str] = field(default_factory=dict)
     probe: ProbeReport | None = None
     kernels: Mapping[str, KernelState] = field(default_factory=dict)
-    received: Readings = field(default_factory=dict)
+    received: ReadingByReceiver = field(default_factory=dict)
     reached: tuple[Reachability, ...] = ()
     changing: tuple[str, ...] = ()
     failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -72,12 +72,12 @@ def gather(
     """Read switches and hosts and return the evidence. Nothing is changed.
 
     `pings` is the number of pings for each way. Without it, kernels, receivers and packets are left out. If circuits
-    change between the read of a switch and the end of the hosts' parts, everything is read again, up to `ATTEMPTS`
+    change between the read of a switch and the end of the hosts' parts, everything is read again, up to `MAX_ATTEMPTS`
     times in all. A host that cannot run a part is left out of that part alone. A host that can run none of several
     parts counts as off.
     """
     evidence = Evidence({})
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         readings, silent_switches = _read_switches(lab, plan.circuits, switches)
         all_unreachable = {**unreachable, **silent_switches}
         if fleet is None:

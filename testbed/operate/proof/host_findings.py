@@ -98,7 +98,7 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
     explains missing routes with this source. A host that holds nothing of the plan, or another plan, is one finding.
     """
     comparison = _Comparison(lab, host, planned, state)
-    checks = (check for check in CHECKS if check.of_bare_hosts or not comparison.is_bare)
+    checks = (check for check in HOST_CHECKS if check.covers_bare_hosts or not comparison.is_bare)
     return tuple(finding for check in checks for finding in check.judge(comparison))
 
 
@@ -467,23 +467,23 @@ class HostCheck:
 
     judge: Callable[[_Comparison], Iterator[LinkFinding]]
     kinds: tuple[FindingKind, ...] = ()
-    of_bare_hosts: bool = False
+    covers_bare_hosts: bool = False
 
 
-CHECKS = (
+HOST_CHECKS = (
     HostCheck(
         _judge_interfaces,
         (MISSING_INTERFACE, INTERFACE_DOWN, WRONG_MASTER, WRONG_MTU, WRONG_RATE),
-        of_bare_hosts=True,
+        covers_bare_hosts=True,
     ),
-    HostCheck(_judge_packet_rules, (WRONG_QUEUE, PACKET_FILTER, WRONG_RULE), of_bare_hosts=True),
+    HostCheck(_judge_packet_rules, (WRONG_QUEUE, PACKET_FILTER, WRONG_RULE), covers_bare_hosts=True),
     HostCheck(_judge_addresses, (WRONG_ADDRESS,)),
     HostCheck(_judge_foreign_addresses),
     HostCheck(_judge_sysctls, (FORWARDING_OFF, WRONG_SYSCTL)),
     HostCheck(_judge_routes, (WRONG_NEIGHBOUR, MISSING_ROUTE, WRONG_ROUTE, EXTRA_ROUTE)),
-    HostCheck(_judge_bare_host, (NOT_CONFIGURED,), of_bare_hosts=True),
+    HostCheck(_judge_bare_host, (NOT_CONFIGURED,), covers_bare_hosts=True),
     HostCheck(_judge_topology, (OTHER_TOPOLOGY,)),
 )
 """Every check of a host, in the order of its findings."""
 
-KINDS = tuple(kind for check in CHECKS for kind in check.kinds)
+KINDS = tuple(kind for check in HOST_CHECKS for kind in check.kinds)

@@ -17,11 +17,11 @@ from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, r
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import compare, count_received_links, find_silent_links
 from testbed.operate.proof.board_findings import judge_boards
-from testbed.operate.proof.effects import Effects, InterruptedState
+from testbed.operate.proof.effects import InterruptedState, StoredEffects
 from testbed.operate.proof.evidence import Evidence, gather
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
 from testbed.operate.proof.reach_findings import (
-    Blame,
+    BlamedParts,
     RoundTrip,
     count_pings,
     find_loss_floor,
@@ -50,7 +50,7 @@ NOT_PROBED = FindingKind(
     "the proof needs root, Python 3, `ip`, `tc` and `ethtool` on the host: the detail says what failed",
     stops_packets=False,
 )
-CHANGING = FindingKind(
+UNDER_CHANGE = FindingKind(
     "changing",
     "a switch changes while it is being read",
     "wait until the other operation has ended, then run `testbed verify` again",
@@ -124,28 +124,30 @@ def judge(
     """
     macs = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip
-    case = _Case(lab, plan, evidence, Effects(lab, plan, evidence, macs, unfinished))
+    case = _Judgement(lab, plan, evidence, StoredEffects(lab, plan, evidence, macs, unfinished))
     if evidence.changing:
         return (*case.effects.findings({}), *_judge_devices(case))
     findings_of_hosts, interrupted_states = _judge_hosts(case, routes, further_routes) if routes else ({}, {})
     findings = [*case.effects.findings(interrupted_states), *_judge_devices(case), *_judge_light(case)]
     sets = (routes, *further_routes) if routes else ()
-    blame = Blame(case.silent_links, case.nodes_that_fail(findings_of_hosts, interrupted_states))
+    blamed_parts = BlamedParts(
+        case.silent_links, case.find_failed_nodes(findings_of_hosts, interrupted_states)
+    )
     findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
     packets = judge_reachability(
-        lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, findings_of_hosts)
+        lab, sets, evidence.reached, blamed_parts, case.select_nodes(WRONG_MTU, findings_of_hosts)
     )
     return (*findings, *_merge_host_findings(findings_of_hosts), *packets)
 
 
 @dataclass(frozen=True)
-class _Case:
+class _Judgement:
     """A plan and the evidence about it, with conclusions from both."""
 
     lab: Lab
     plan: LabPlan
     evidence: Evidence
-    effects: Effects
+    effects: StoredEffects
 
     @cached_property
     def silent_nics(self) -> frozenset[Nic]:
@@ -239,7 +241,7 @@ class _Case:
         silent = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
 
-    def nodes_with(
+    def select_nodes(
         self, kind: FindingKind, findings_of_hosts: Mapping[str, Iterable[LinkFinding]]
     ) -> frozenset[int]:
         """Return the nodes that have a finding of this kind."""
@@ -249,7 +251,7 @@ class _Case:
             if any(finding.kind == kind.name for finding in findings_of_hosts.get(host.name, ()))
         )
 
-    def nodes_that_fail(
+    def find_failed_nodes(
         self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
@@ -261,7 +263,7 @@ class _Case:
         return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing_hosts)
 
 
-def _judge_devices(case: _Case) -> Iterator[LinkFinding]:
+def _judge_devices(case: _Judgement) -> Iterator[LinkFinding]:
     """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
     switches = {switch.name for switch in case.lab.switches}
     for name, reason in case.evidence.unreachable.items():
@@ -270,10 +272,10 @@ def _judge_devices(case: _Case) -> Iterator[LinkFinding]:
         detail = "; ".join(f"{part}: {reason}" for part, reason in parts.items())
         yield NOT_PROBED.report(host, detail)
     for name in case.evidence.changing:
-        yield CHANGING.report(name, f"the circuits of {name} changed during every reading")
+        yield UNDER_CHANGE.report(name, f"the circuits of {name} changed during every reading")
 
 
-def _judge_light(case: _Case) -> Iterator[LinkFinding]:
+def _judge_light(case: _Judgement) -> Iterator[LinkFinding]:
     """Yield findings about circuits, light and fibres."""
     lab, plan, evidence = case.lab, case.plan, case.evidence
     explained_labels = case.effects.explained
@@ -287,7 +289,7 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
 
 
 def _judge_hosts(
-    case: _Case, routes: Routes, further_routes: tuple[Routes, ...]
+    case: _Judgement, routes: Routes, further_routes: tuple[Routes, ...]
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, InterruptedState]]:
     """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
     lab, kernels = case.lab, case.evidence.kernels
@@ -297,7 +299,7 @@ def _judge_hosts(
         if host.name in kernels and host.name in forwarding:
             part, state = forwarding[host.name], kernels[host.name]
             planned_state = plan_state(part)
-            interrupted_state = case.effects.half_way(host, part, state)
+            interrupted_state = case.effects.find_interrupted_state(host, part, state)
             if interrupted_state:
                 interrupted_states[host.name] = interrupted_state
                 planned_state = interrupted_state.state

@@ -50,10 +50,10 @@ WRONG_PATH = FindingKind(
 
 KINDS = (UNREACHABLE, NO_LARGE_PACKETS, NO_TCP, LOSSY_PATH, WRONG_PATH)
 
-Links = tuple[Link, ...]
-MIN_LOST = 3
+LinkPath = tuple[Link, ...]
+MIN_LOST_PINGS = 3
 """Smallest number of lost pings on one link that counts. A burst of a job or a stall may lose one or two."""
-MIN_RATE = 0.01
+MIN_LOSS_RATE = 0.01
 """Smallest share of the pings over a link that must be lost, if there are many."""
 CONFIDENCE = 0.99
 DETECTABLE_LOSS = 0.04
@@ -69,7 +69,7 @@ class RoundTrip(NamedTuple):
     target: int
 
 
-def trace_round_trips(sets: Sequence[Routes]) -> dict[RoundTrip, Links]:
+def trace_round_trips(sets: Sequence[Routes]) -> dict[RoundTrip, LinkPath]:
     """Return the links that a packet and its answer pass, for every way of these sets of routes.
 
     A pair with a path in only one direction is left out. A set has such a path if a longer path contains it.
@@ -83,13 +83,13 @@ def trace_round_trips(sets: Sequence[Routes]) -> dict[RoundTrip, Links]:
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class BlamedParts:
     """Links and nodes that other findings blame for lost packets."""
 
     links: frozenset[Link]
     nodes: frozenset[int]
 
-    def explains(self, links: Links) -> bool:
+    def explains(self, links: LinkPath) -> bool:
         """Return whether any of these links, or a node on them, is blamed."""
         return not (self.nodes.isdisjoint(_find_nodes_on(links)) and self.links.isdisjoint(links))
 
@@ -97,19 +97,19 @@ class Blame:
 def judge_reachability(
     lab: Lab,
     sets: Sequence[Routes],
-    reached: Sequence[Reachability],
-    blame: Blame,
+    reachabilities: Sequence[Reachability],
+    blame: BlamedParts,
     narrow: frozenset[int] = frozenset(),
 ) -> Iterator[LinkFinding]:
     """Yield findings from pings and TCP exchanges that `blame` does not explain.
 
-    Pairs that have a host in common are one finding. `reached` holds the results for each of the `sets` of routes.
+    Pairs that have a host in common are one finding. `reachabilities` holds the results for each of `sets`.
     `narrow` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not pass.
     """
     traces = trace_round_trips(sets)
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
-    def find_unexplained(pairs_by_set: Iterable[Iterable[tuple[str, str]]]) -> dict[RoundTrip, Links]:
+    def find_unexplained(pairs_by_set: Iterable[Iterable[tuple[str, str]]]) -> dict[RoundTrip, LinkPath]:
         round_trips = [
             RoundTrip(number, nodes[a], nodes[b])
             for number, pairs in enumerate(pairs_by_set)
@@ -123,33 +123,35 @@ def judge_reachability(
         }
 
     yield from _report_stopped(
-        lab, find_unexplained(reachability.missing for reachability in reached), UNREACHABLE
+        lab, find_unexplained(reachability.missing for reachability in reachabilities), UNREACHABLE
     )
     counts = {
         RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(reached)
+        for number, reachability in enumerate(reachabilities)
         for (a, b), count in reachability.lost.items()
     }
-    traces_with_counts = find_unexplained(reachability.lost for reachability in reached)
+    traces_with_counts = find_unexplained(reachability.lost for reachability in reachabilities)
     lossy = _find_lossy(
         traces_with_counts, {round_trip: counts[round_trip] for round_trip in traces_with_counts}
     )
     yield from _report_lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
     yield from _report_stopped(
-        lab, find_unexplained(sorted(reachability.small_only) for reachability in reached), NO_LARGE_PACKETS
+        lab,
+        find_unexplained(sorted(reachability.small_only) for reachability in reachabilities),
+        NO_LARGE_PACKETS,
     )
     without_tcp = [
-        reachability.without_tcp - reachability.small_only for reachability in reached
+        reachability.without_tcp - reachability.small_only for reachability in reachabilities
     ]  # TCP segments are full-size packets
     yield from _report_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
         RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(reached)
+        for number, reachability in enumerate(reachabilities)
         for (a, b), count in reachability.hops.items()
         if a in nodes and b in nodes
     }
-    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reached)
+    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reachabilities)
     planned_hops = {
         round_trip: sets[round_trip.set].hops(round_trip.source, round_trip.target)
         for round_trip in unexplained
@@ -157,7 +159,7 @@ def judge_reachability(
     yield from _report_detours(lab, planned_hops, hops)
 
 
-def _find_nodes_on(links: Links) -> frozenset[int]:
+def _find_nodes_on(links: LinkPath) -> frozenset[int]:
     return frozenset(nic.node for link in links for nic in link)
 
 
@@ -166,24 +168,28 @@ def _label_round_trip(lab: Lab, round_trip: RoundTrip) -> str:
     return f"{label} (set {round_trip.set} of routes)" if round_trip.set else label
 
 
-def _report_stopped(lab: Lab, traces: Mapping[RoundTrip, Links], kind: FindingKind) -> Iterator[LinkFinding]:
+def _report_stopped(
+    lab: Lab, traces: Mapping[RoundTrip, LinkPath], kind: FindingKind
+) -> Iterator[LinkFinding]:
     """Yield a finding for each of a few hosts that together lie on all these ways. A single pair is named as a pair.
 
     Greedy: the host on most of the remaining ways comes first, and its ways are removed.
     """
-    remaining = {round_trip: _find_nodes_on(links) for round_trip, links in traces.items()}
-    while remaining:
-        counts = Counter(node for nodes in remaining.values() for node in nodes)
+    nodes_by_trip = {round_trip: _find_nodes_on(links) for round_trip, links in traces.items()}
+    while nodes_by_trip:
+        counts = Counter(node for nodes in nodes_by_trip.values() for node in nodes)
         endpoint_counts = Counter(
-            node for round_trip in remaining for node in (round_trip.source, round_trip.target)
+            node for round_trip in nodes_by_trip for node in (round_trip.source, round_trip.target)
         )
         node = max(counts, key=lambda candidate: (counts[candidate], endpoint_counts[candidate], -candidate))
-        host_ways = [round_trip for round_trip, nodes in remaining.items() if node in nodes]
-        remaining = {round_trip: nodes for round_trip, nodes in remaining.items() if node not in nodes}
+        host_ways = [round_trip for round_trip, nodes in nodes_by_trip.items() if node in nodes]
+        nodes_by_trip = {
+            round_trip: nodes for round_trip, nodes in nodes_by_trip.items() if node not in nodes
+        }
         yield _report_common(lab, node, host_ways, kind)
 
 
-_WORDS = {
+_FINDING_WORDS = {
     UNREACHABLE: ("{b} does not answer {a}", "get no answer"),
     NO_LARGE_PACKETS: (
         "pings of the full size from {a} do not come back from {b}",
@@ -196,7 +202,7 @@ _WORDS = {
 
 def _report_common(lab: Lab, node: int, round_trips: list[RoundTrip], kind: FindingKind) -> LinkFinding:
     names = tuple(_label_round_trip(lab, round_trip) for round_trip in round_trips)
-    single_text, plural_text = _WORDS[kind]
+    single_text, plural_text = _FINDING_WORDS[kind]
     if len({(round_trip.set, *sorted(round_trip[1:])) for round_trip in round_trips}) == 1:
         a, b = (lab.hosts[node].name for node in round_trips[0][1:])
         return kind.report(names[0], single_text.format(a=a, b=b))
@@ -213,7 +219,8 @@ def count_pings(sets: Sequence[Routes]) -> dict[RoundTrip, int]:
     traces = trace_round_trips(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
     pings_by_link = {
-        link: math.ceil(find_mean(MIN_LOST) / DETECTABLE_LOSS / count) for link, count in crossings.items()
+        link: math.ceil(find_mean(MIN_LOST_PINGS) / DETECTABLE_LOSS / count)
+        for link, count in crossings.items()
     }
     min_pings = math.ceil(MIN_PINGS / max(len(sets), 1))
     return {
@@ -236,7 +243,7 @@ def find_loss_floor(sets: Sequence[Routes], pings: Mapping[RoundTrip, int]) -> f
 
 def _compute_min_lost(count: int) -> int:
     """Return how many of `count` pings must be lost for a finding."""
-    return max(MIN_LOST, math.ceil(MIN_RATE * count))
+    return max(MIN_LOST_PINGS, math.ceil(MIN_LOSS_RATE * count))
 
 
 @cache
@@ -256,7 +263,7 @@ def find_mean(min_events: int) -> float:
     return upper
 
 
-def _count_crossings(traces: Mapping[RoundTrip, Links], pings: Mapping[RoundTrip, int]) -> Counter[Link]:
+def _count_crossings(traces: Mapping[RoundTrip, LinkPath], pings: Mapping[RoundTrip, int]) -> Counter[Link]:
     """Count the pings that cross each link, there or back."""
     crossings: Counter[Link] = Counter()
     for round_trip, count in pings.items():
@@ -266,20 +273,20 @@ def _count_crossings(traces: Mapping[RoundTrip, Links], pings: Mapping[RoundTrip
 
 
 def _find_lossy(
-    traces: Mapping[RoundTrip, Links], counts: Mapping[RoundTrip, tuple[int, int]]
-) -> dict[Links, tuple[int, int]]:
+    traces: Mapping[RoundTrip, LinkPath], counts: Mapping[RoundTrip, tuple[int, int]]
+) -> dict[LinkPath, tuple[int, int]]:
     """Return a few links that explain the lost pings, each with the number of pings lost and sent over it.
 
     `counts` holds the lost and sent pings of each way. Greedy: the link with most losses comes first, and its ways are
     removed. Links that the same pings cross cannot be distinguished, and form one key.
     """
-    remaining, lossy = dict(counts), dict[Links, tuple[int, int]]()
+    remaining_counts, lossy = dict(counts), dict[LinkPath, tuple[int, int]]()
     while True:
         lost_counts = _count_crossings(
-            traces, {round_trip: count for round_trip, (count, _) in remaining.items()}
+            traces, {round_trip: count for round_trip, (count, _) in remaining_counts.items()}
         )
         sent_counts = _count_crossings(
-            traces, {round_trip: count for round_trip, (_, count) in remaining.items()}
+            traces, {round_trip: count for round_trip, (_, count) in remaining_counts.items()}
         )
         lossy_links = [
             link for link, count in sent_counts.items() if lost_counts[link] >= _compute_min_lost(count)
@@ -291,19 +298,19 @@ def _find_lossy(
         )
         if worst_link is None:
             return lossy
-        affected = {round_trip for round_trip in remaining if worst_link in traces[round_trip]}
+        affected = {round_trip for round_trip in remaining_counts if worst_link in traces[round_trip]}
         common_links = [
             link
             for link in sent_counts
-            if {round_trip for round_trip in remaining if link in traces[round_trip]} == affected
+            if {round_trip for round_trip in remaining_counts if link in traces[round_trip]} == affected
         ]
         lossy[tuple(sorted(common_links))] = (lost_counts[worst_link], sent_counts[worst_link])
-        remaining = {
-            round_trip: count for round_trip, count in remaining.items() if round_trip not in affected
+        remaining_counts = {
+            round_trip: count for round_trip, count in remaining_counts.items() if round_trip not in affected
         }
 
 
-def _report_lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
+def _report_lossy(lab: Lab, lossy: Mapping[LinkPath, tuple[int, int]]) -> Iterator[LinkFinding]:
     """Yield findings about lossy links, or one finding about a host that all of them have in common."""
     labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
     descriptions = {

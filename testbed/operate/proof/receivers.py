@@ -12,7 +12,7 @@ from ocs_drivers.model import Power
 from testbed.design.model import Link, Nic
 from testbed.lab.hosts.receivers import ReceiverReading, describe_bad_lane
 from testbed.lab.model import Lab
-from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, compute_budget
+from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, PowerBudget, SwitchReading, compute_budget
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
 
 POWER_OUT_OF_WINDOW = FindingKind(
@@ -36,7 +36,7 @@ DARK_CABLE = FindingKind(
 
 RESOLUTION_DB = 0.05
 """Modules report power in steps of 0.1 uW, so that a loss of 1 dB may read a little less."""
-Readings = Mapping[tuple[str, str], ReceiverReading]
+ReadingByReceiver = Mapping[tuple[str, str], ReceiverReading]
 """Readings by host and NIC; NICs that were not read are missing."""
 
 
@@ -44,7 +44,7 @@ def judge_receivers(
     lab: Lab,
     circuits: Iterable[Circuit],
     readings: Mapping[str, SwitchReading],
-    receiver_readings: Readings,
+    receiver_readings: ReadingByReceiver,
     dark_links: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
     """Yield findings about receive fibres that lose too much and receivers outside their window.
@@ -89,7 +89,7 @@ def _judge_receiver(
         yield POWER_OUT_OF_WINDOW.report(subject, f"{receiver}: {bad_lane}")
 
 
-def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
+def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: PowerBudget) -> tuple[float, str]:
     """Return the excess loss in dB at the last monitor with light, and the name of the section after that monitor."""
     output_power, input_power = (
         _drop_if_dark(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
@@ -138,13 +138,13 @@ def merge_cable_findings(
     return (*other_findings, *_report_cables(lab, cables, circuits_by_link))
 
 
-Ends = tuple[Nic, ...]
+NicGroup = tuple[Nic, ...]
 """One NIC, or both ends of a link if it is unknown at which end the cable is dark."""
 
 
 def _find_dark_nics(
     circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
-) -> dict[Ends, tuple[Link, Link]]:
+) -> dict[NicGroup, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
     incoming_without_carrier = {link.target: link for link in no_carrier}
     dark_links = {
@@ -158,9 +158,9 @@ def _find_dark_nics(
 
 def _find_dark_ends(
     circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
-) -> dict[Ends, tuple[Link, Link]]:
+) -> dict[NicGroup, tuple[Link, Link]]:
     """Return both ends of links that carry nothing in either direction, if no monitor shows which cable is dark."""
-    links_by_end: dict[Ends, tuple[Link, Link]] = {}
+    links_by_end: dict[NicGroup, tuple[Link, Link]] = {}
     for link in sorted(no_carrier):
         reverse_link = Link(link.target, link.source)
         if (
@@ -186,7 +186,7 @@ def _is_input_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> b
 
 
 def _report_cables(
-    lab: Lab, cables: Mapping[Ends, object], planned_links: Iterable[Link]
+    lab: Lab, cables: Mapping[NicGroup, object], planned_links: Iterable[Link]
 ) -> Iterator[LinkFinding]:
     """Yield one finding for each cable. A host whose NICs are all dark is one finding."""
     used_nics = {nic for link in planned_links for nic in link}

@@ -14,7 +14,7 @@ from testbed.operate.intent import Intent, load_intents, read_journal
 from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
-_DONE = (StepState.OBSERVED, StepState.VERIFIED, StepState.COMPENSATED)
+_DONE_STATES = (StepState.OBSERVED, StepState.VERIFIED, StepState.COMPENSATED)
 _STEPS = (
     "select s.* from steps s join operations o on o.id = s.operation where o.lab = ? "
     "order by s.operation, s.switch, s.ordinal"
@@ -153,7 +153,7 @@ def _render_epoch(intent: Intent, operation: OperationRecord | None) -> dict[str
         "verified": intent.state == "verified",
         "at": intent.intended_at,
         "who": row.get("who") or "",
-        "why": row.get("why") or intent.stated.words or intent.name,
+        "why": row.get("why") or intent.topology_source.words or intent.name,
         "changes": list(list_changes(operation)) if operation else [],
     }
 
@@ -164,7 +164,7 @@ def list_changes(operation: OperationRecord) -> Iterator[dict[str, Any]]:
     Only steps that are done count. Circuits are compared before the first and after the last of these steps.
     """
     for device in dict.fromkeys(step.device for step in operation.steps):
-        steps = [step for step in operation.steps_on(device) if step.state in _DONE]
+        steps = [step for step in operation.steps_on(device) if step.state in _DONE_STATES]
         if not steps:
             continue
         if steps[0].change != "circuits":

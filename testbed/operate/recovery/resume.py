@@ -10,8 +10,8 @@ Nothing is sent again blindly. The circuits of a switch decide:
 
 The last case means that somebody else changed the switch, that it restarted, or that a robot dropped a fibre.
 
-A repair that changes no circuit has no goal in the journal, because detours around fibres that were lost an hour ago
-are useless if other fibres are lost by now. Such a repair checks again which fibres are lost.
+A repair that only installs detours has no goal in the journal. Its resume checks again which fibres are lost, because
+other fibres may be lost by now.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.order import order_steps
 from testbed.operate.engine.planned import SwitchGoal, render_circuits
-from testbed.operate.engine.step_log import SETTLED_LATER
-from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
+from testbed.operate.engine.step_log import SETTLED_LATER_REASON
+from testbed.operate.engine.transitions import OPEN_STATES, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import list_circuits
 from testbed.operate.recovery.records import OperationRecord, StepRecord, find_operation, load_operations
 from testbed.operate.repair import LabRepair, carry_out_detours, describe_unexpected_circuits
-from testbed.operate.session import Change, LabSession, Note
+from testbed.operate.session import AddNote, Change, LabSession
 from testbed.operate.unfinished import IncompleteOperation, find_unfinished_operations
 from testbed.operation_errors import NoSuchOperation, OperationRunning, OperationSuperseded
 
 _NO_WIRING = Wiring(0, 0, simplex=True, links=())
-_UNDECIDED = OPEN | {StepState.UNKNOWN}
+_UNSETTLED_STATES = OPEN_STATES | {StepState.UNKNOWN}
 Pair = tuple[int, int]
-POLL_S = (0.05, 1.0)
+POLL_PAUSES_S = (0.05, 1.0)
 """First and longest pause in seconds between two reads of a robot that has pending moves."""
 
 
@@ -66,22 +66,23 @@ class ResumeResult:
 
 
 def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> IncompleteOperation | None:
-    """Return the unfinished operation with this id, or the newest without an id, or None if there is none.
+    """Return the unfinished operation with this id, or None if it is finished.
 
-    Without an id, an epoch that awaits confirmation comes last. Raises `NoSuchOperation`, `OperationRunning`,
+    If `operation` is None, return the newest unfinished operation, or None. An operation whose epoch awaits
+    confirmation is returned only if there is no other. Raises `NoSuchOperation`, `OperationRunning`,
     `OperationSuperseded` and `JournalError`.
     """
     candidates = find_unfinished_operations(runs_dir, lab)
     if operation is None:
         unfinished = max(
             candidates,
-            key=lambda candidate: (not candidate.is_for_a_person, candidate.operation),
+            key=lambda candidate: (not candidate.awaits_confirmation, candidate.operation),
             default=None,
         )
     else:
         unfinished = next((candidate for candidate in candidates if candidate.operation == operation), None)
         if unfinished is None:
-            _check_finished(load_operations(runs_dir, lab.name), operation, lab.name)
+            _check_has_ended(load_operations(runs_dir, lab.name), operation, lab.name)
     if unfinished and unfinished.is_superseded:
         raise OperationSuperseded(
             f"{unfinished.operation} cannot be resumed: {unfinished.detail}; {unfinished.hint}"
@@ -89,7 +90,7 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> In
     return unfinished
 
 
-def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: str) -> None:
+def _check_has_ended(records: tuple[OperationRecord, ...], operation: str, lab: str) -> None:
     record = find_operation(records, operation)
     if record is None:
         raise NoSuchOperation(f"lab '{lab}' has no operation {operation}; see `testbed journal`")
@@ -101,26 +102,26 @@ def resume(
     session: LabSession,
     unfinished: IncompleteOperation,
     design: Design | None,
-    note: Note = lambda _text: None,
+    add_note: AddNote = lambda _text: None,
 ) -> ResumeResult:
     """Resume an operation. `design` is the design of its epoch, or None without an epoch.
 
     Raises the switches' errors and `HostError` if devices do not answer. The operation then stays as it was.
     """
-    journal, lab = session.writable, session.lab
+    journal, lab = session.writable_journal, session.lab
     record = find_operation(load_operations(journal.directory, lab.name), unfinished.operation)
     has_goal = record is not None and bool(record.goal) and record.kind != "repair"
-    if unfinished.is_for_a_person or record is None or (design is None and not has_goal):
+    if unfinished.awaits_confirmation or record is None or (design is None and not has_goal):
         return _refuse(unfinished, record)
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
-    snapshots = {name: _wait_for_moves(session.switches[name], note) for name in devices}
+    snapshots = {name: _wait_for_moves(session.switches[name], add_note) for name in devices}
     doubts = [doubt for name in devices for doubt in find_doubts(record, name, snapshots[name])]
     doubts += [
         f"{name} is still executing {count_noun(len(s.pending), 'move')}"
         for name, s in snapshots.items()
         if s.pending
     ]
-    _settle(session, record, snapshots, in_doubt=bool(doubts))
+    _settle(session, record, snapshots, is_in_doubt=bool(doubts))
     if doubts:
         hint = "Find out who changed it, then run `testbed apply` or `testbed rollback`"
         return conclude(session, unfinished, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
@@ -130,11 +131,15 @@ def resume(
             return _reach_goal(session, unfinished, record, change)
         change = replace(change, epoch=unfinished.intent.epoch)
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
-        outcome = session.carry_out(design, plan, note, stated=unfinished.intent.stated, change=change)
+        outcome = session.carry_out(
+            design, plan, add_note, topology_source=unfinished.intent.topology_source, change=change
+        )
     except ApplyFailed as error:
         reports = getattr(error.result, "reports", {}).values()
-        is_known = Status.UNKNOWN not in {status for report in reports for status in report.pairs.values()}
-        return conclude(session, unfinished, "failed" if is_known else "unknown", str(error))
+        is_outcome_known = Status.UNKNOWN not in {
+            status for report in reports for status in report.pairs.values()
+        }
+        return conclude(session, unfinished, "failed" if is_outcome_known else "unknown", str(error))
     if outcome.verified.ok:
         return conclude(session, unfinished, "verified", "finished and verified")
     return report_findings(session, unfinished, outcome.verified)
@@ -152,36 +157,38 @@ def report_findings(
 
 def _refuse(unfinished: IncompleteOperation, record: OperationRecord | None) -> ResumeResult:
     """Return the result of an operation that cannot be resumed: it sent nothing, has no goal, or needs a decision."""
-    if record and record.has_sent_nothing and not unfinished.is_for_a_person:
+    if record and record.has_sent_nothing and not unfinished.awaits_confirmation:
         return ResumeResult(unfinished.operation, "none", "it had sent nothing: run its command again")
     return ResumeResult(unfinished.operation, "unknown", f"{unfinished.detail}; {unfinished.hint}")
 
 
-def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
+def _wait_for_moves(switch: OpticalSwitch, add_note: Callable[[str], object]) -> Snapshot:
     """Read a switch until it has no pending moves, or their time limit has passed; return the last snapshot."""
     snapshot = switch.read()
     deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
-    pause_s = POLL_S[0]
+    pause_s = POLL_PAUSES_S[0]
     while snapshot.pending and time.monotonic() < deadline:
-        note(f"{switch.address} is executing {count_noun(len(snapshot.pending), 'move')}: waiting")
+        add_note(f"{switch.address} is executing {count_noun(len(snapshot.pending), 'move')}: waiting")
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, POLL_S[1])
+        pause_s = min(2 * pause_s, POLL_PAUSES_S[1])
         snapshot = switch.read()
     return snapshot
 
 
 def _settle(
-    session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, in_doubt: bool
+    session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, is_in_doubt: bool
 ) -> None:
     """Store the outcome of open steps from `snapshots`. Unless in doubt, withdraw the steps that never started."""
-    log = session.writable.steps
+    log = session.writable_journal.steps
     for step in record.steps:
-        if step.change == "circuits" and is_open(step):
-            status = judge_step(step, snapshots[step.device], in_doubt=in_doubt)
+        if step.change == "circuits" and is_unsettled(step):
+            status = judge_step(step, snapshots[step.device], is_in_doubt=is_in_doubt)
             read_back = render_circuits(snapshots[step.device].connections)
-            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER)
-    if not in_doubt:
-        log.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
+            log.close(
+                record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER_REASON
+            )
+    if not is_in_doubt:
+        log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "lab_repair again")
 
 
 def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPlan:
@@ -208,24 +215,24 @@ def _reach_goal(
 def conclude(session: LabSession, unfinished: IncompleteOperation, state: str, reason: str) -> ResumeResult:
     """Return the result of a resume, with the current steps. If `state` is `unknown`, journal the reason."""
     record = find_operation(
-        load_operations(session.writable.directory, session.lab.name), unfinished.operation
+        load_operations(session.writable_journal.directory, session.lab.name), unfinished.operation
     )
     steps = tuple(step.json() for step in record.steps) if record else ()
     if state == "unknown":
-        session.writable.note(unfinished.operation, reason=reason)
+        session.writable_journal.update_operation(unfinished.operation, reason=reason)
     return ResumeResult(
         unfinished.operation, state, reason, unfinished.intent.epoch if unfinished.intent else None, steps
     )
 
 
-def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
-    """Return the circuits of a switch before its first open step, and the planned circuits after that step.
+def find_open_step_circuits(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
+    """Return the circuits of a switch before its first open step, and the lab_repair circuits after that step.
 
     Without an open step, both are the circuits after the last step that was done.
     """
     circuits_before = steps[0].before
     for step in steps:
-        if step.state in _UNDECIDED:
+        if step.state in _UNSETTLED_STATES:
             return circuits_before, step.after
         if step.state in (StepState.OBSERVED, StepState.VERIFIED):
             circuits_before = step.after
@@ -238,7 +245,7 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return
-    circuits_before, circuits_after = circuits_around_open_step(steps)
+    circuits_before, circuits_after = find_open_step_circuits(steps)
     current_pairs = _select_in_scope(goal, snapshot.connections)
     foreign_pairs = current_pairs - circuits_before.pairs - circuits_after.pairs - goal.target.pairs
     lost_pairs = (
@@ -251,20 +258,20 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
         yield f"{device} no longer holds {describe_pairs(sorted(lost_pairs))}, which the operation was to keep"
 
 
-def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Status:
+def judge_step(step: StepRecord, snapshot: Snapshot, *, is_in_doubt: bool) -> Status:
     """Return the outcome of a step from a read: `DONE` if its result is there, else `FAILED`, or `UNKNOWN` in doubt.
 
-    A step that is partly done has failed, and the rest is planned again.
+    A step that is partly done has failed, and the rest is lab_repair again.
     """
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
     if snapshot.connections.touching(ports) == step.after.touching(ports):
         return Status.DONE
-    return Status.UNKNOWN if in_doubt else Status.FAILED
+    return Status.UNKNOWN if is_in_doubt else Status.FAILED
 
 
-def is_open(step: StepRecord) -> bool:
+def is_unsettled(step: StepRecord) -> bool:
     """Return whether the outcome of a step is not known."""
-    return step.state in _UNDECIDED
+    return step.state in _UNSETTLED_STATES
 
 
 def _select_in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
@@ -277,31 +284,33 @@ def _select_in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[
 def resume_detours(
     session: LabSession,
     unfinished: IncompleteOperation,
-    planned: LabRepair | None,
-    note: Note = lambda _text: None,
+    lab_repair: LabRepair | None,
+    add_note: AddNote = lambda _text: None,
 ) -> ResumeResult:
-    """Resume a repair that only installs detours. `planned` is the repair of the current losses.
+    """Resume a repair that only installs detours. `lab_repair` is the plan for the fibres that are lost now, or None.
 
     Routes are installed on hosts that do not hold them yet, and the links that carry data are verified. The result is
     `unknown` if no fibre is lost any more, or if the current losses need other circuits.
     Raises `HostError`, and the switches' errors.
     """
     record = find_operation(
-        load_operations(session.writable.directory, session.lab.name), unfinished.operation
+        load_operations(session.writable_journal.directory, session.lab.name), unfinished.operation
     )
     if record and record.has_sent_nothing:
         return ResumeResult(unfinished.operation, "none", "it had sent nothing: run its command again")
-    if planned is None:
+    if lab_repair is None:
         reason = "no fibre is lost any more: run `testbed apply` to install the routes of the topology again"
-    elif planned.unexpected_circuits:
-        reason = describe_unexpected_circuits(planned.unexpected_circuits)
-    elif planned.repatched is not None or planned.rerouted is None:
+    elif lab_repair.unexpected_circuits:
+        reason = describe_unexpected_circuits(lab_repair.unexpected_circuits)
+    elif lab_repair.repatched_design is not None or lab_repair.detour_design is None:
         reason = (
             "the current losses need another repair: see `testbed repair`, then run `testbed repair --apply`"
         )
     else:
-        plan = session.plan(planned.rerouted)
-        result = carry_out_detours(session, planned, plan, note, resumed_operation=unfinished.operation)
+        plan = session.plan(lab_repair.detour_design)
+        result = carry_out_detours(
+            session, lab_repair, plan, add_note, resumed_operation=unfinished.operation
+        )
         if result.verified.ok:
             return conclude(session, unfinished, "verified", "finished and verified")
         return report_findings(session, unfinished, result.verified)

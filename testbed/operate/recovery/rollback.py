@@ -8,10 +8,10 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents
-from testbed.operate.session import BringUpReport, Change, LabSession, Note
+from testbed.operate.session import AddNote, BringUpReport, Change, LabSession
 from testbed.operation_errors import NoEarlierEpoch
 
-_REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState.UNKNOWN)
+_REPLACED_STATES = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState.UNKNOWN)
 
 
 def find_rollback_target(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
@@ -47,7 +47,7 @@ def roll_back(
     target: Intent,
     current: Intent,
     design: Design,
-    note: Note = lambda _text: None,
+    add_note: AddNote = lambda _text: None,
     *,
     take_over: bool = False,
 ) -> BringUpReport:
@@ -57,18 +57,18 @@ def roll_back(
     """
     change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
     plan = session.plan(design, take_over=take_over)
-    report = session.carry_out(design, plan, note, stated=target.stated, change=change)
+    report = session.carry_out(design, plan, add_note, topology_source=target.topology_source, change=change)
     if report.verified.ok:
         _compensate(session, target, report)
     return report
 
 
 def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> None:
-    journal = session.writable
+    journal = session.writable_journal
     for intent in load_intents(journal.directory, session.lab.name):
         is_between = report.epoch is not None and target.epoch < intent.epoch < report.epoch
         if is_between and set(intent.hosts) <= set(target.hosts):
-            journal.steps.for_all(intent.operation, StepEvent.COMPENSATE, _REPLACED)
+            journal.steps.apply_event(intent.operation, StepEvent.COMPENSATE, _REPLACED_STATES)
 
 
 def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:

@@ -21,7 +21,7 @@ from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
 from testbed.measure.program import ranks as ranks_module
 from testbed.measure.program.ranks import LOST_EXIT_CODE, Program, Ranks, make_rank_variables, start_guards
-from testbed.operate.engine.consent import stoppable
+from testbed.operate.engine.consent import allow_stop
 
 pytestmark = pytest.mark.process
 LAB = Path(__file__).parents[3] / "labs" / "testbed12.yaml"
@@ -200,7 +200,7 @@ def test_a_problem_such_as_a_lost_lease_stops_the_program(run):
 
 
 def test_a_program_whose_caller_is_cancelled_is_stopped(run):
-    with stoppable() as stop:
+    with allow_stop() as stop:
         threading.Timer(0.5, stop).start()
         # The timer's thread has a context of its own; the switch is shared.
         with pytest.raises(Interrupted):

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.measure.trends.change_points import (
-    MAX_VALUES,
-    MIN_SIDE,
-    MIN_VALUES,
+    MAX_SERIES_LENGTH,
+    MIN_SERIES_LENGTH,
+    MIN_SIDE_LENGTH,
     change_points,
     find_best_segment,
 )
@@ -92,7 +92,7 @@ def test_units_and_offsets_change_nothing():
 
     @settings(max_examples=100)
     @given(
-        st.lists(st.sampled_from([0, 1, 2, 40, 41, 42]), min_size=MIN_VALUES, max_size=20),
+        st.lists(st.sampled_from([0, 1, 2, 40, 41, 42]), min_size=MIN_SERIES_LENGTH, max_size=20),
         st.booleans(),
         st.floats(0.5, 100),
         st.floats(-1000, 1000),
@@ -113,7 +113,7 @@ def test_units_and_offsets_change_nothing():
     assert 0 in changes
 
 
-@given(st.lists(st.integers(-3, 3), min_size=MIN_VALUES, max_size=12))
+@given(st.lists(st.integers(-3, 3), min_size=MIN_SERIES_LENGTH, max_size=12))
 def test_the_best_segment_is_the_best_of_all(values):
     series, size = np.array(values, float), len(values)
 
@@ -125,10 +125,10 @@ def test_the_best_segment_is_the_best_of_all(values):
     segments = [
         (begin, end)
         for begin in range(size)
-        for end in range(begin + MIN_SIDE, size + 1)
-        if end - begin <= size - MIN_SIDE
-        and (begin == 0 or begin >= MIN_SIDE)
-        and (end == size or size - end >= MIN_SIDE)
+        for end in range(begin + MIN_SIDE_LENGTH, size + 1)
+        if end - begin <= size - MIN_SIDE_LENGTH
+        and (begin == 0 or begin >= MIN_SIDE_LENGTH)
+        and (end == size or size - end >= MIN_SIDE_LENGTH)
     ]
     assert ends in segments
     assert left(*ends) == pytest.approx(min(left(*segment) for segment in segments))
@@ -147,6 +147,6 @@ def test_a_loss_that_was_repaired_is_two_changes():
 
 def test_of_a_long_series_the_newest_values_are_judged():
     old = [90.0] * 100
-    assert change_points([*old, *([50.0] * MAX_VALUES)]) == ()
-    (point,) = change_points([*old, *([50.0] * (MAX_VALUES - 10))])
+    assert change_points([*old, *([50.0] * MAX_SERIES_LENGTH)]) == ()
+    (point,) = change_points([*old, *([50.0] * (MAX_SERIES_LENGTH - 10))])
     assert (point.index, point.before, point.after) == (100, 90.0, 50.0)

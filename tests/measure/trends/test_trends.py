@@ -73,7 +73,7 @@ def test_steady_runs_of_two_labs_have_no_change_and_few_runs_are_not_judged(labo
     report = trends(laboratory)
 
     assert report.changes == ()
-    assert (len(report.series), report.short) == (2, 1)
+    assert (len(report.series), report.short_count) == (2, 1)
     assert len(select_series(report.series, "other", None)) == 1
     assert select_series(report.series, "", "power") == ()
 
@@ -210,6 +210,6 @@ def test_a_damaged_file_is_named(laboratory):
 def test_a_statement_that_takes_too_much_is_ended(laboratory, monkeypatch, statement, message):
     laboratory.run(0, mbps=90)
     monkeypatch.setattr(sql, "MAX_MEMORY_MB", 64)
-    monkeypatch.setattr(sql, "MAX_SECONDS", 0.2 if "0.2" in message else 60.0)
+    monkeypatch.setattr(sql, "MAX_QUERY_S", 0.2 if "0.2" in message else 60.0)
     with pytest.raises(ResultsError, match=message):
         sql.query_runs(laboratory.runs_dir, statement)

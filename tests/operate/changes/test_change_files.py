@@ -28,7 +28,7 @@ from testbed.operate.durations import Durations
 from testbed.operate.intent import TopologySource
 from testbed.operate.plan import plan_lab
 from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched_elements
-from testbed.operate.session import READING, make_read_only
+from testbed.operate.session import READING_METHODS, make_read_only
 
 STATED = TopologySource("--simplex")
 
@@ -66,7 +66,7 @@ def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, sim
         simplex.routes,
     )
     assert [host.name for host in lab.hosts] == [host.name for host in testbed12.hosts]
-    assert change.intent.stated == STATED
+    assert change.intent.topology_source == STATED
     now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     assert change.observed == now
     change.check_current(planned, now)
@@ -223,8 +223,8 @@ def test_a_reader_has_no_method_that_writes(switch):
 
     writing = {"execute", "apply", "connect", "disconnect", "set_attenuation", "shutter", "open", "close"}
     contract = {name for name, _ in getmembers(OpticalSwitch) if not name.startswith("_")}
-    assert contract == writing | set(READING)
-    for name in set(READING) - {"address", "capabilities"}:
+    assert contract == writing | set(READING_METHODS)
+    for name in set(READING_METHODS) - {"address", "capabilities"}:
         if not hasattr(switch, name):
             setattr(switch, name, len)
     reader = make_read_only(switch)

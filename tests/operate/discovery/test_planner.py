@@ -8,7 +8,7 @@ import pytest
 from random_labs import RandomLab
 
 from testbed.operate.discovery.model import Problem
-from testbed.operate.discovery.planner import code_length, max_rounds, plan_rounds
+from testbed.operate.discovery.planner import compute_code_length, max_rounds, plan_rounds
 
 SEEDS = 4
 # name: the labs, and the most rounds that they may take
@@ -99,7 +99,7 @@ def test_the_code_of_lasers_leaves_the_circuits_as_they_are():
             seen.append(round_)
             round_ = rounds.send(lab.show(round_))
     coded = [one for one in seen if one.purpose == "lasers"]
-    assert len(coded) == code_length(48) == 6
+    assert len(coded) == compute_code_length(48) == 6
     assert {tuple(one.circuits.items()) for one in coded} == {tuple(seen[0].circuits.items())}
 
 

@@ -38,9 +38,9 @@ class Laboratory(Devices):
     def find_down_interfaces(self):
         return frozenset(self.down)
 
-    def set_interfaces(self, nics, *, up):
-        self.down = self.down - set(nics) if up else self.down | set(nics)
-        self._down_nics = self._down_nics - set(nics) if up else self._down_nics | set(nics)
+    def set_interfaces(self, nics, *, is_up):
+        self.down = self.down - set(nics) if is_up else self.down | set(nics)
+        self._down_nics = self._down_nics - set(nics) if is_up else self._down_nics | set(nics)
 
     def restore(self, down):
         if self.killed:

@@ -168,7 +168,7 @@ def test_no_host_of_a_stopped_lab_is_configured(testbed12, journal, tmp_path, mo
 def test_the_events_of_an_operation_give_its_states_again(testbed12, two_steps, journal, tmp_path):
     switch, plan = two_steps()
     result = apply_plan(testbed12, plan, {"ocs1": switch}, journal)
-    journal.prove(result.operation, is_proven=True)
+    journal.record_proof(result.operation, is_proven=True)
     (operation,) = load_operations(tmp_path, testbed12.name)
     held = {(step.device, step.ordinal): step.state for step in operation.steps}
     assert journal.steps.replay(result.operation) == held

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.operate.engine.transitions import (
-    OPEN,
+    OPEN_STATES,
     TRANSITIONS,
     StepEvent,
     StepState,
@@ -29,8 +29,10 @@ def test_the_way_of_a_step_that_works():
 
 
 def test_only_a_read_says_what_became_of_an_open_step():
-    for state in OPEN:
-        ends = {event: to for (one, event), to in TRANSITIONS.items() if one is state and to not in OPEN}
+    for state in OPEN_STATES:
+        ends = {
+            event: to for (one, event), to in TRANSITIONS.items() if one is state and to not in OPEN_STATES
+        }
         assert ends.keys() - {StepEvent.REFUSE} == READ
         assert ends[StepEvent.READ_AS_WANTED] is StepState.OBSERVED
         assert ends.get(StepEvent.REFUSE, StepState.FAILED) is StepState.FAILED

@@ -153,7 +153,7 @@ class World:
             wiring=wiring,
             hosts=hosts,
             nics={host.name: tuple(nic.name for nic in host.nics) for host in self.lab.hosts},
-            stated=TopologySource(),
+            topology_source=TopologySource(),
             intended_at=moment,
             applied_at=moment if stood else None,
             error="",

@@ -69,7 +69,7 @@ def test_a_switch_that_never_holds_still_is_said_to_change(proof):
     states = iter(range(53, 60))
     found = proof(lambda switch: setattr(switch, "held", CrossConnects({1: next(states)})))
     assert found.changing == ("ocs1",)
-    assert next(states) == 53 + evidence.ATTEMPTS
+    assert next(states) == 53 + evidence.MAX_ATTEMPTS
 
 
 def test_a_switch_that_does_not_answer_is_one_finding_and_no_error(proof):

@@ -322,7 +322,7 @@ def test_an_epoch_whose_stored_plan_cannot_be_read_explains_with_shortest_routes
     before = over_other_nics(world.wiring)
     world.leave_unfinished(before)
     (one,) = world.left
-    stored = replace(one.replaced[0], stated=TopologySource("--plan old.json", plan_text="{}"))
+    stored = replace(one.replaced[0], topology_source=TopologySource("--plan old.json", plan_text="{}"))
     world.left = (replace(one, replaced=(stored,)),)
     before_anything(world, before)
     assert world.told() == [("unfinished", "op")]

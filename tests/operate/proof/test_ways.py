@@ -19,7 +19,7 @@ from testbed.operate.proof.judge import judge
 from testbed.operate.proof.reach_findings import (
     MAX_PINGS,
     MIN_PINGS,
-    Blame,
+    BlamedParts,
     count_pings,
     find_loss_floor,
     judge_reachability,
@@ -135,7 +135,7 @@ def test_each_set_of_routes_is_judged_by_its_own_paths(world):
 
     def told(second, blamed=()):
         reached = (*world.evidence().reached, second)
-        blame = Blame(frozenset(blamed), frozenset())
+        blame = BlamedParts(frozenset(blamed), frozenset())
         found = judge_reachability(world.lab, (routes, further), reached, blame)
         return [(one.kind, one.subject) for one in found]
 

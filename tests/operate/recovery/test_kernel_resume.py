@@ -115,7 +115,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
             assert session.bring_up(ring()).verified.ok
             send_request(up.control["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
             planned = lost(session, ring())
-            assert planned.repatched is None, "no circuit can help where every NIC is in use"
+            assert planned.repatched_design is None, "no circuit can help where every NIC is in use"
             with killed_after_two_hosts(monkeypatch):
                 carry_out(session, planned)
         (left,) = find_unfinished_operations(tmp_path, up.lab)

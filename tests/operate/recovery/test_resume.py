@@ -65,7 +65,7 @@ elif what == "repair":
     session.carry_out(
         other,
         session.plan(other),
-        stated=TopologySource("repair of epoch 1", None, 1),
+        topology_source=TopologySource("repair of epoch 1", None, 1),
         change=Change("repair", detour=design),
     )
 """
@@ -119,7 +119,7 @@ def test_a_repair_that_was_killed_after_its_detours_is_named_and_finished(
     held = killed("repair")
     (left,) = find_unfinished_operations(tmp_path, testbed12)
     assert "the apply of epoch 2" in left.detail
-    assert (left.intent.stated.repairs, left.circuits_stood) == (1, False)
+    assert (left.intent.topology_source.repairs, left.circuits_stood) == (1, False)
     switch = memory_switch(held=held)
     with open_journal(tmp_path) as journal:
         session = LabSession(testbed12, {"ocs1": switch}, None, journal)

@@ -102,9 +102,9 @@ def _notice(session: LabSession, design: Design, *, until: float) -> LabRepair:
 
 
 def _repatch(session: LabSession, planned: LabRepair) -> BringUpReport:
-    if planned.repatched is None:
+    if planned.repatched_design is None:
         raise VerifyFailed(f"there is nothing to re-patch: {planned.repair.reason}")
-    return session.bring_up(planned.repatched)
+    return session.bring_up(planned.repatched_design)
 
 
 class AllReduceLoop:

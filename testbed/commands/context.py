@@ -80,7 +80,7 @@ class CommandContext:
         console.print(title, style="italic", highlight=False, soft_wrap=True)
         console.print(table)
 
-    def tell(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         """Print a line on standard error immediately."""
         print(text, file=sys.stderr, flush=True)
 

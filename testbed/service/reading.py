@@ -10,17 +10,17 @@ from starlette.responses import Response
 from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import load_history, load_operations
-from testbed.service.context import Caller, answer
-from testbed.service.labs import load_topology_document, make_tag, topology_json
+from testbed.service.context import CallerContext, answer
+from testbed.service.labs import load_topology_document, make_tag, make_topology_json
 from testbed.service.metrics import count_findings
 from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
 from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit, verify
-from testbed.storage.looking import read_rows
+from testbed.storage.reading import read_rows
 
 Name = Annotated[str, Path(max_length=200)]
-Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
+EpochNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
@@ -29,8 +29,8 @@ def health() -> Response:
     return answer({"status": "ok"})
 
 
-def readiness(context: Caller) -> Response:
-    """Return the state of every lab. It is a problem (503) if a lab does not answer or the database is unreadable."""
+def readiness(context: CallerContext) -> Response:
+    """Return the state of every lab. If a lab does not answer or the database is unreadable, the answer is a 503."""
     service = context.service
     reasons = {view.lab.name: view.explain_outage() for view in service.labs}
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
@@ -44,7 +44,7 @@ def readiness(context: Caller) -> Response:
     return answer({"status": "ok", "labs": labs})
 
 
-def metrics(context: Caller) -> Response:
+def metrics(context: CallerContext) -> Response:
     """Return metrics of the database and of the labs' switches, in the text format of Prometheus."""
     service = context.service
     switches = [
@@ -57,97 +57,95 @@ def metrics(context: Caller) -> Response:
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def document(context: Caller) -> Response:
+def document(context: CallerContext) -> Response:
     """Return this interface as an OpenAPI document."""
     return answer(context.request.app.openapi())
 
 
-def labs(context: Caller) -> Response:
+def labs(context: CallerContext) -> Response:
     """List the labs."""
     visible = [view for view in context.service.labs if context.identity.may_see(view.lab.name)]
     return answer({"labs": [view.get_fresh("lab", view.json) for view in visible]})
 
 
-def lab(context: Caller, lab: Name) -> Response:
+def lab(context: CallerContext, lab: Name) -> Response:
     """Return a lab and its current state."""
     view = context.lab(lab)
     return answer(view.get_fresh("lab", view.json))
 
 
-def hosts(context: Caller, lab: Name) -> Response:
+def hosts(context: CallerContext, lab: Name) -> Response:
     """List the hosts of a lab."""
     return answer({"lab": lab, "hosts": context.lab(lab).hosts()})
 
 
-def host(context: Caller, lab: Name, host: Name) -> Response:
+def host(context: CallerContext, lab: Name, host: Name) -> Response:
     """Return a host."""
     return answer(_find_named(context.lab(lab).hosts(), host, "host"))
 
 
-def switches(context: Caller, lab: Name) -> Response:
+def switches(context: CallerContext, lab: Name) -> Response:
     """List the switches of a lab with circuits and ports, at their last reading."""
     view = context.lab(lab)
     return answer({"lab": lab, "switches": view.get_fresh("switches", view.switches)})
 
 
-def switch(context: Caller, lab: Name, switch: Name) -> Response:
+def switch(context: CallerContext, lab: Name, switch: Name) -> Response:
     """Return a switch with circuits and ports, at their last reading."""
     view = context.lab(lab)
     return answer(_find_named(view.get_fresh("switches", view.switches), switch, "switch"))
 
 
 def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
-    one = next((part for part in parts if part["name"] == name), None)
-    if one is None:
+    named_part = next((part for part in parts if part["name"] == name), None)
+    if named_part is None:
         raise NotFound(f"the lab has no {kind} {name!r}; it has {', '.join(part['name'] for part in parts)}")
-    return one
+    return named_part
 
 
-def topologies(context: Caller, lab: Name) -> Response:
+def topologies(context: CallerContext, lab: Name) -> Response:
     """List the topologies that were applied to a lab, newest first."""
     return answer(
-        {"lab": lab, "topologies": [topology_json(intent) for intent in context.lab(lab).topologies()]}
+        {"lab": lab, "topologies": [make_topology_json(intent) for intent in context.lab(lab).topologies()]}
     )
 
 
-def topology(context: Caller, lab: Name, epoch: Number) -> Response:
+def topology(context: CallerContext, lab: Name, epoch: EpochNumber) -> Response:
     """Return a topology by its epoch."""
     intent = next(
         (candidate for candidate in context.lab(lab).topologies() if candidate.epoch == epoch), None
     )
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
-    document = topology_json(intent, links=True)
+    document = make_topology_json(intent, links=True)
     return answer(document, tag=make_tag(document))
 
 
-def current_topology(context: Caller, lab: Name) -> Response:
-    """Return the topology in force. To change it, name its ETag in If-Match."""
+def current_topology(context: CallerContext, lab: Name) -> Response:
+    """Return the topology in force. A request that changes it must send its ETag in If-Match."""
     view = context.lab(lab)
     document = load_topology_document(view.runs_dir, lab)
-    current_intent, tag = (
-        view.current(),
-        make_tag(document),
-    )  # the tag comes before the last check is added, because a check must not change the ETag
+    current_intent = view.current()
+    tag = make_tag(document)  # without the last check, which must not change the ETag
     if current_intent is not None and current_intent.epoch == document["epoch"]:
         document = view.add_last_check(document, current_intent, view.find_last_check())
     return answer(document, tag=tag)
 
 
-def history(context: Caller, lab: Name) -> Response:
+def history(context: CallerContext, lab: Name) -> Response:
     """List the epochs of a lab: when, by whom, why, and the changes of each."""
     view = context.lab(lab)
     return answer({"lab": lab, "epochs": load_history(context.service.runs_dir, view.lab.name)})
 
 
-def operations(context: Caller, lab: Name, limit: Limit = 100) -> Response:
+def operations(context: CallerContext, lab: Name, limit: Limit = 100) -> Response:
     """List the operations of a lab with their steps, newest last."""
     view = context.lab(lab)
     records = load_operations(context.service.runs_dir, view.lab.name)[-limit:]
     return answer({"lab": lab, "operations": [record.json() for record in records]})
 
 
-def findings(context: Caller, lab: Name) -> Response:
+def findings(context: CallerContext, lab: Name) -> Response:
     """List the findings of the newest check of the topology in force, with its time and command."""
     view = context.lab(lab)
     check = view.find_last_check()
@@ -155,12 +153,12 @@ def findings(context: Caller, lab: Name) -> Response:
     return answer({"lab": lab, "seen": source, "findings": check.findings if check else []})
 
 
-def drift(context: Caller, lab: Name) -> Response:
+def drift(context: CallerContext, lab: Name) -> Response:
     """List the last loss of every fibre section, as stored by `testbed drift`."""
     return answer({"lab": lab, "places": context.lab(lab).drift()})
 
 
-def results(context: Caller, limit: Limit = 100) -> Response:
+def results(context: CallerContext, limit: Limit = 100) -> Response:
     """List the stored runs of measurements, newest first."""
     query = (
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
@@ -170,7 +168,7 @@ def results(context: Caller, limit: Limit = 100) -> Response:
     return answer({"runs": visible[:limit]})
 
 
-def audit(context: Caller, limit: Limit = 100) -> Response:
+def audit(context: CallerContext, limit: Limit = 100) -> Response:
     """Return the newest lines of the audit log, and whether the whole log is unchanged.
 
     A token that is limited to labs gets only their lines.

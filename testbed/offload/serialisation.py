@@ -1,4 +1,4 @@
-"""Serialisation by value, of objects for workers and of steps that are copied for measurements."""
+"""Serialisation by value: objects are sent to workers, and a model's step is copied before it is measured."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from typing import Any
 from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 
-NO_EXTRA = f"sending or copying a pipeline needs cloudpickle: {install_extra('offload')}"
+_MISSING_EXTRA = f"sending or copying a pipeline needs cloudpickle: {install_extra('offload')}"
 OWN_PACKAGE = "testbed"
 _MAX_DEPTH = 12
 _MAX_PARTS = 10_000
-"""Largest number of parts of a value that are searched for a model."""
+"""Largest number of elements or attributes of a value in which a model is searched."""
 
 
 def pack(parts: Mapping[str, Any]) -> bytes:
@@ -45,38 +45,38 @@ def pack(parts: Mapping[str, Any]) -> bytes:
         ) from error
 
 
-class Sources:
+class SourceFinder:
     """Import finder on a worker for the user's modules, which the trainer sends as source code."""
 
-    is_of_trainer = True
+    has_trainer_sources = True
 
-    def __init__(self, texts: Mapping[str, tuple[str, bool]]) -> None:
-        self._texts = texts
+    def __init__(self, sources: Mapping[str, tuple[str, bool]]) -> None:
+        self._sources = sources
 
     def install(self) -> None:
         """Install this finder, and remove the finder and modules of an earlier job, which may be outdated."""
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "is_of_trainer")]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "has_trainer_sources")]
         for name, module in list(sys.modules.items()):
-            if hasattr(getattr(module, "__loader__", None), "is_of_trainer"):
+            if hasattr(getattr(module, "__loader__", None), "has_trainer_sources"):
                 del sys.modules[name]
         sys.meta_path.append(self)  # last, so that packages installed on the worker take precedence
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module that the trainer sent, or None for other modules."""
-        if name not in self._texts:
+        if name not in self._sources:
             return None
-        return ModuleSpec(name, self, is_package=self._texts[name][1])  # type: ignore[arg-type]
+        return ModuleSpec(name, self, is_package=self._sources[name][1])  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Return None, so that Python creates the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the source of a module."""
-        code = compile(self._texts[module.__name__][0], f"<{module.__name__} of the trainer>", "exec")
+        code = compile(self._sources[module.__name__][0], f"<{module.__name__} of the trainer>", "exec")
         exec(code, module.__dict__)  # noqa: S102 - the user's own
 
 
-def collect_sources(parts: Iterable[Any]) -> Sources:
+def collect_sources(parts: Iterable[Any]) -> SourceFinder:
     """Return the sources of the user's modules that the code of these objects imports, directly or indirectly.
 
     Installed packages, packages with compiled modules, and the standard library are left out.
@@ -88,17 +88,17 @@ def collect_sources(parts: Iterable[Any]) -> Sources:
         for module in modules
         if module.__name__ == "__main__" or not is_installed(module)
     ]
-    texts: dict[str, tuple[str, bool]] = {}
+    sources: dict[str, tuple[str, bool]] = {}
     visited = {OWN_PACKAGE, *sys.stdlib_module_names}
     while pending:
         for name in _find_imports(pending.pop()) - visited:
             visited.add(name)
             files = _find_files(name)
-            texts |= {
+            sources |= {
                 module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in files.items()
             }
             pending += files.values()
-    return Sources(texts)
+    return SourceFinder(sources)
 
 
 def _find_imports(file: Path) -> set[str]:
@@ -151,8 +151,8 @@ def copy_step(step: Any) -> Any:
     register_modules()
     shared: list[Any] = []
     try:
-        text = _pack(step, shared)
-        return _Unpacker(io.BytesIO(text), shared).load()
+        pickled_step = _pack(step, shared)
+        return _Unpacker(io.BytesIO(pickled_step), shared).load()
     except OffloadError:
         raise
     except Exception as error:
@@ -186,12 +186,12 @@ def register_modules() -> None:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Return whether workers have a module too: it is built in, or belongs to an installed package other than ours."""
+    """Return whether workers need no copy: the module is built in, `__main__`, or of an installed package but ours."""
     name, file = module.__name__, _get_file(module)
     if name in {"__main__", "__mp_main__"}:
         return True  # cloudpickle sends these by value anyway
-    is_there = not file or file.startswith(_list_installed_folders())
-    return is_there and name.partition(".")[0] != OWN_PACKAGE
+    is_on_workers = not file or file.startswith(_list_installed_folders())
+    return is_on_workers and name.partition(".")[0] != OWN_PACKAGE
 
 
 @cache
@@ -214,12 +214,12 @@ def _import_cloudpickle() -> Any:
     try:
         import cloudpickle
     except ImportError as error:
-        raise OffloadError(NO_EXTRA) from error
+        raise OffloadError(_MISSING_EXTRA) from error
     return cloudpickle
 
 
 def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
-    """Pickle an object. With `shared`, append classes to that list and refer to them by index, for the same process."""
+    """Pickle an object. For the same process, pass `shared`: classes are appended to it and pickled as indices."""
     guard = _Guard()
 
     class Packer(_import_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
@@ -234,7 +234,7 @@ def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
 
         def reducer_override(self, part: Any) -> Any:
             if part is random.seed.__self__:  # type: ignore[attr-defined]
-                return getattr, (random, "_inst")  # a copy of the generator would not be seeded
+                return getattr, (random, "_inst")  # `random.seed` would not seed a copy
             if isinstance(part, ModuleType) and sys.modules.get(part.__name__) is not part:
                 home = _find_home(part)
                 if home is not None:
@@ -269,16 +269,16 @@ def _find_home(module: ModuleType) -> tuple[ModuleType, str] | None:
 
 
 class _Guard:
-    """Check that shared code (which is not copied with a step) reaches no model or optimiser by a global name."""
+    """Check that code that is not copied with a step (shared code) uses no model or optimiser by a global name."""
 
     def __init__(self) -> None:
         self._checked: set[tuple[Any, bool]] = set()
 
     def check(self, code: FunctionType | type) -> None:
-        """Raise `OffloadError` if a class, or a function and the code that it calls, reaches a model that is shared.
+        """Raise `OffloadError` if a class or function, or the code that it calls, uses a model that is not copied.
 
-        Classes and functions of installed packages are shared, with the globals that they name. Other functions are
-        copied, with the globals that they name.
+        Classes, functions of installed packages, and the globals that they name are not copied. Other functions are
+        copied with the globals that they name.
         """
         pending = [(code, isinstance(code, type) or _is_shared(code))]
         while pending:
@@ -308,7 +308,7 @@ class _Guard:
             if is_installed(module) and not _is_library(module.__name__):
                 shared |= {name: vars(module)[name] for name in names & vars(module).keys()}
         for name, value in shared.items():
-            if _reaches_trained(value):
+            if _contains_model(value):
                 raise OffloadError(
                     f"the step cannot be copied: {function_path} takes `{name}` from its module, and a measurement "
                     "must not train it; keep it as an attribute, or pass a step made for measuring: tune(other_step, "
@@ -317,7 +317,7 @@ class _Guard:
         named_code = [
             candidate for candidate in values.values() if isinstance(candidate, FunctionType | type)
         ]
-        code_by_name = [
+        shared_named_code = [
             code_object
             for code_object in named_code
             if isinstance(code_object, type) or _is_shared(code_object)
@@ -325,7 +325,7 @@ class _Guard:
         shared_code = [
             candidate for candidate in shared.values() if isinstance(candidate, FunctionType | type)
         ]
-        return [(code_object, True) for code_object in (*code_by_name, *shared_code)]
+        return [(code_object, True) for code_object in (*shared_named_code, *shared_code)]
 
 
 def _yield_functions(kind: type) -> Iterator[FunctionType]:
@@ -366,7 +366,7 @@ def _is_library(module: str | None) -> bool:
     return top in sys.stdlib_module_names or top in {"numpy", "torch", "torchvision"}
 
 
-def _reaches_trained(value: Any, depth: int = 3) -> bool:
+def _contains_model(value: Any, depth: int = 3) -> bool:
     """Return whether a value is or contains a model, an optimiser or a tensor with a gradient."""
     torch: Any = sys.modules.get("torch")
     if torch is None or depth == 0 or isinstance(value, type | ModuleType | FunctionType):
@@ -384,7 +384,7 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
             parts = object.__getattribute__(value, "__dict__").values()
         except (AttributeError, TypeError):
             return False
-    return any(_reaches_trained(part, depth - 1) for part in list(islice(parts, _MAX_PARTS)))
+    return any(_contains_model(part, depth - 1) for part in list(islice(parts, _MAX_PARTS)))
 
 
 def _find_names(code: CodeType) -> set[str]:

@@ -14,20 +14,23 @@ from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password
 
 CONNECT_TIMEOUT_S = 10
-_READ_ONLY = ("readonly database", "Read-only file system", "unable to open database file")
+_READ_ONLY_PHRASES = ("readonly database", "Read-only file system", "unable to open database file")
 """SQLite's errors on a read-only file system, with WAL and without."""
-_DAMAGED = ("not a database", "malformed", "disk image")
+_DAMAGE_PHRASES = ("not a database", "malformed", "disk image")
 _HINTS = (
-    *((word, "move it away and put a backup back (`testbed restore FILE`)") for word in _DAMAGED),
+    *((word, "move it away and put a backup back (`testbed restore FILE`)") for word in _DAMAGE_PHRASES),
     ("permission denied", "give yourself the right to it, or choose another directory for runs (--runs-dir)"),
     ("locked", "another program writes to it: wait until that ends, or find it with `fuser`"),
     ("lock timeout", "another program writes to it: wait until that ends, or find it in pg_stat_activity"),
-    *((word, "make it writable, or choose another directory for runs (--runs-dir)") for word in _READ_ONLY),
+    *(
+        (word, "make it writable, or choose another directory for runs (--runs-dir)")
+        for word in _READ_ONLY_PHRASES
+    ),
     ("connection", "start the server, or correct its address (--database)"),
     ("authentication", "correct user and password of the address (--database)"),
     ("btree_gist", "install PostgreSQL's contributed extensions, or let its administrator create btree_gist"),
 )
-_DISK = "free disk space, or choose another directory for runs (--runs-dir)"
+_DISK_HINT = "free disk space, or choose another directory for runs (--runs-dir)"
 
 
 def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
@@ -90,4 +93,4 @@ def find_hint(error: BaseException) -> str:
     'move it away and put a backup back (`testbed restore FILE`)'
     """
     reason = get_database_message(error).lower()
-    return next((hint for pattern, hint in _HINTS if pattern.lower() in reason), _DISK)
+    return next((hint for pattern, hint in _HINTS if pattern.lower() in reason), _DISK_HINT)
