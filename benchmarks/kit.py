@@ -200,7 +200,7 @@ def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
     for shots in (1, 4, 16):
         results: list[float] = []
         times = timed(
-            lambda pair, n=shots, to=results: to.append(core.analogue(*pair, shots=n).item()), pairs
+            lambda pair, n=shots, to=results: to.append(core.analogue_dot(*pair, shots=n).item()), pairs
         )
         report[f"dot_784_shots_{shots}"] = {"ms": times.milliseconds()} | dot_errors(
             np.array(results) - truth

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, ERROR, describe_error, list_written, print_document
+from lightning.cli.output import DONE, ERROR, describe_error, list_file_names, print_document
 from lightning.load.targets import CONNECTIONS
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def load(
     if as_json:
         settings = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**settings, "seed": seed, "seconds": seconds}, outcomes, png)
-    _print_outcomes(outcomes, summary, list_written((png,)))
+    _print_outcomes(outcomes, summary, list_file_names((png,)))
     if (failure := describe_failure(outcomes)) is not None:
         raise failure
     return DONE
@@ -135,7 +135,7 @@ def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path
     from lightning.load.outcome import describe_failure
 
     failure = describe_failure(outcomes)
-    results = {"results": [outcome.figures() for outcome in outcomes], "written": list_written((png,))}
+    results = {"results": [outcome.figures() for outcome in outcomes], "written": list_file_names((png,))}
     error = {} if failure is None else {"error": describe_error(failure)}
     print_document(None, {"version": toolkit_version(), **settings, **results, **error}, ok=failure is None)
     return ERROR if failure else DONE

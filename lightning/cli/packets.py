@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lightning.cli import noise_options as how
+from lightning.cli import noise_options
 from lightning.cli.output import DONE
 from lightning.errors import InputError
 
@@ -31,7 +31,11 @@ def register(app: typer.Typer) -> None:
 
 
 def packets(
-    model: how.Model, number: Number = 0, requests: Requests = 100, data: Data = "random", seed: Seed = 0
+    model: noise_options.Model,
+    number: Number = 0,
+    requests: Requests = 100,
+    data: Data = "random",
+    seed: Seed = 0,
 ) -> int:
     """Print request packets for a model with the exact answers, a JSON line each.
 

@@ -13,7 +13,7 @@ from lightning.cli.options import TWIN, AsJson, Csv, Device
 from lightning.cli.output import (
     DONE,
     collect_saturation,
-    list_written,
+    list_file_names,
     mark_simulated,
     print_document,
     write_csv,
@@ -71,7 +71,7 @@ def scope(
     with collect_saturation() as too_bright:
         result, reason = decode_waveform(waveform)
     draw_waveform(waveform, result, png)
-    files = list_written((png, csv, record))
+    files = list_file_names((png, csv, record))
     if csv is not None:
         write_csv(csv, *_make_table(waveform), waveform.device)
     if as_json:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import noise_options as how
+from lightning.cli import noise_options
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE
 from lightning.errors import ConfigError
@@ -77,20 +77,20 @@ def serve(
     port: Port = 8080,
     udp: Udp = None,
     name: Name = None,
-    fidelity: how.Fidelities = None,
-    noise: how.Places = None,
-    sigma: how.Sigma = None,
-    mean: how.Mean = None,
-    average: how.Average = 1,
-    seed: how.Seed = 0,
-    device: how.MaybeDevice = None,
-    bus: how.Bus = None,
+    fidelity: noise_options.FidelityName = None,
+    noise: noise_options.NoisePlace = None,
+    sigma: noise_options.Sigma = None,
+    mean: noise_options.Mean = None,
+    average: noise_options.Average = 1,
+    seed: noise_options.Seed = 0,
+    device: noise_options.MaybeDevice = None,
+    bus: noise_options.Bus = None,
     max_body: MaxBody = 64,
     nic: Nic = None,
     namespace: Namespace = None,
     *,
     realtime: Realtime = False,
-    calibrated: how.Calibrated = False,
+    calibrated: noise_options.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
     """Serve models over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.
@@ -104,7 +104,7 @@ def serve(
         raise ConfigError("a namespace is given, but no smartNIC", hint="Add --nic, or leave --namespace out")
     if realtime and udp is None:
         raise ConfigError("--realtime applies to packets, but no UDP port is open", hint="Add --udp PORT")
-    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    run = noise_options.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     from lightning.optional import require
 
     # The server is imported below, after this check of its libraries.

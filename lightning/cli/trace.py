@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, list_written, print_document
+from lightning.cli.output import DONE, list_file_names, print_document
 
 if TYPE_CHECKING:
     from fpga.smartnic.request_trace import RequestTrace
@@ -68,7 +68,7 @@ def trace(
     for name, entry in document["counts"].items():
         targets = ", ".join(f"{target:,}" for target in entry["targets"])
         print(f"  {name:<22} {entry['fires']:>6} times at {targets}")
-    print("\n".join(list_written([png])))
+    print("\n".join(list_file_names([png])))
     return DONE
 
 

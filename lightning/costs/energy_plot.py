@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lightning.canvas import (
     FAINT,
     INK,
-    LIGHT,
+    OPTICS_COLOUR,
     SERIES,
     SHADE,
     Plot,
@@ -22,7 +22,7 @@ from lightning.costs.shot_noise import MIN_NORMAL_PHOTONS, ShotPoint
 
 GROUPS: tuple[tuple[Group, str], ...] = (
     ("converters", SERIES[0]),
-    ("optics", LIGHT),
+    ("optics", OPTICS_COLOUR),
     ("receiver", SERIES[3]),
     ("digital", SERIES[1]),
     ("memory", SERIES[2]),

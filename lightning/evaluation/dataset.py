@@ -46,7 +46,7 @@ class Dataset:
         """Return the data with the first `count` test images, or all test images if `count` is None."""
         return self if count is None else replace(self, x=self.x[:count], y=self.y[:count])
 
-    def of_training(self) -> Dataset:
+    def select_training(self) -> Dataset:
         """Return the data with the training part as the test part. Raise `DatasetError` without a training part."""
         if not len(self.train_x):
             raise DatasetError(

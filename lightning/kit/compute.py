@@ -54,7 +54,7 @@ class LightningCompute:
     ) -> None:
         self.device = _connect(device)
         check_is_calibration(calibration)
-        self.calibration = store.get_fitting(self.device, calibration)
+        self.calibration = store.choose_calibration(self.device, calibration)
         self.shots = shots
         self.rows = rows or _make_reader(self.device, self.calibration, window)
         self._vectors: VectorCore | None = None

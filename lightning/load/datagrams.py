@@ -205,7 +205,7 @@ class _LoadRun:
             received = self._receive(start)
             if elapsed_ns > end or self.answered == len(self.due):
                 return make_traces(self.due, self.latency, self.lag, self.refusal)
-            if self.inbox.unreachable and not self.answered:
+            if self.inbox.is_peer_unreachable and not self.answered:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
                 )

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Protocol, Self, TypeVar
 from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, make_lock_names
-from ocs_drivers.engine.step_execution import Progress, StepExecution, StepHooks
+from ocs_drivers.engine.step_execution import ProgressLog, StepExecution, StepHooks
 from ocs_drivers.errors import (
     AddressError,
     AnotherDevice,
@@ -149,7 +149,7 @@ class SwitchDriver(ABC):
         self._counts_at_read = (0, 0)
         self._claimed_pairs: set[tuple[int, int]] = set()
         self._silence = Silence(max(SILENCE_S, timeout_s), clock)
-        self._progress = Progress(None, address, clock, self._silence)
+        self._progress = ProgressLog(None, address, clock, self._silence)
 
     # -- parts that a vendor adds
 
@@ -334,7 +334,7 @@ class SwitchDriver(ABC):
             )  # unknown until the step is verified
             self._claimed_pairs = set()
             self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
-            self._progress = Progress(step, self._address, self._clock, self._silence)
+            self._progress = ProgressLog(step, self._address, self._clock, self._silence)
             outcome = StepExecution(
                 step, guard, self._make_hooks(), device=self._address, clock=self._clock
             ).run()
@@ -347,14 +347,14 @@ class SwitchDriver(ABC):
     def _make_hooks(self) -> StepHooks:
         return StepHooks(
             perform=self._perform,
-            read_back=self._read_back,
+            read_configuration=self._read_back,
             read_again=self._read_again,
             is_moving=self._is_moving,
-            explain=self._explain,
-            longest_s=self._longest_s,
+            explain_error=self._explain,
+            find_timeout_s=self._longest_s,
             pauses_s=self._yield_pauses(),
             settle_s=self.capabilities.switch_time_s[1] if self.after_loss == "settle" else 0.0,
-            watches_after_failure=self.after_loss == "watch",
+            is_watched_after_failure=self.after_loss == "watch",
             silence=self._silence,
             progress=self._progress,
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import LoginFailed, ProtocolDesync, Unsupported
 
@@ -228,7 +228,7 @@ def _import_h11() -> Any:
     try:
         import h11
     except ImportError as error:
-        raise Unsupported("h11 is not installed", hint=f"To use it, {install_extra('rest')}.") from error
+        raise Unsupported("h11 is not installed", hint=f"To use it, {describe_extra('rest')}.") from error
     return h11
 
 

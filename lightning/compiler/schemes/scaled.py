@@ -145,7 +145,7 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
         np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
         fit.outputs,
-        observed.signed,
+        observed.is_signed,
         observed.layer.geometry,
         observed.layer.vectors,
     )
@@ -153,7 +153,7 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
 
 def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _Fit:
     input_scale = largest / FULL
-    integers = quantise(observed.vectors, input_scale, signed=observed.signed)
+    integers = quantise(observed.vectors, input_scale, signed=observed.is_signed)
     scales = _choose_scales(observed, input_scale, options)
     weights = _round(observed.layer.weights, scales, integers, options)
     outputs = compute_output_scales(input_scale, scales)
@@ -174,9 +174,9 @@ def _compute_noise(
     If only rectifiers read an output, its noise is weighted by the share of vectors with a positive output. Clipping
     errors have no weight, because they recur with every similar image.
     """
-    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.signed else 1)
+    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.is_signed else 1)
     bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
-    passed = (exact + bias > 0).mean(axis=1) if observed.rectified else 1.0
+    passed = (exact + bias > 0).mean(axis=1) if observed.is_rectified else 1.0
     return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 

@@ -100,7 +100,7 @@ class DeviceMultiplier:
     def _sum_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
         """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
-        light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)
+        light = self.core.analogue_dot(weights[None], vectors[:, None, :], shots=self._average)
         mean_losses = np.sign(weights) * compute_mean_loss()[np.abs(weights)]
         sums: npt.NDArray[np.float64] = (
             light * (FULL / 256) - np.sign(vectors).astype(np.float32) @ mean_losses.T
@@ -172,7 +172,7 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     for shorter tiles. It excludes the small common error of the dark tiles that are subtracted in each run.
     """
     tuning, rng = core.tuning, np.random.default_rng(seed)
-    values = training_values(rng, min(FIT_SYMBOLS, core.tile_reader.most_symbols(core.symbol)))
+    values = training_values(rng, min(FIT_SYMBOLS, core.tile_reader.count_max_symbols(core.symbol)))
     words = tuning.coding.words(values)
     played = play(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
     steps = FULL_STEPS / tuning.decoder.unit

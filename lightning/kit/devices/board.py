@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning.errors import AddressError, DeviceGone
-from lightning.kit.devices.deadline import COMPUTING, SIMULATED, Patience
+from lightning.kit.devices.deadline import COMPUTING, SIMULATED_PATIENCE, Patience
 from lightning.kit.devices.identity import board_name
 from lightning.optional import require
 
@@ -121,7 +121,7 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
             hint="Start QICK's nameserver and server on it, and check the name",
         ) from error
     device = _RemoteSoc(soc, soccfg)
-    patience = patience or (SIMULATED if device.simulated else Patience())
+    patience = patience or (SIMULATED_PATIENCE if device.simulated else Patience())
     device.limit_calls(patience)
     return GuardedSoc(
         device,

@@ -39,7 +39,7 @@ class Patience:
 COMPUTING = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
 """Calls in which a twin simulates light and samples. All others return at once."""
 
-SIMULATED = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
+SIMULATED_PATIENCE = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
 """Limits for a twin. Its speed depends on the computer that runs it."""
 
 
@@ -58,7 +58,7 @@ class Progress:
         """True if the run waits for an external trigger."""
 
     @property
-    def reached(self) -> str:
+    def progress_text(self) -> str:
         """The last known progress of the device, in words."""
         return f"in run {self._runs}, after {self._count} shots" if self._runs else "before the first run"
 
@@ -82,15 +82,15 @@ class Progress:
             self._started = self._moved if first_from_outside else self._started
             elapsed_s = self._moved - self._started
             if self._limit_s is not None and elapsed_s > self._limit_s:
-                raise self._make_stuck(
+                raise self._make_stuck_error(
                     f"the run has taken {elapsed_s:.1f} s; the limit is {self._limit_s:.1f} s"
                 )
             return
         silent_s = self._clock() - self._moved
         if silent_s > self.patience.progress_s:
-            raise self._make_stuck(f"its shot counter has not moved for {silent_s:.1f} s")
+            raise self._make_stuck_error(f"its shot counter has not moved for {silent_s:.1f} s")
 
-    def _make_stuck(self, problem: str) -> DeviceStuck:
+    def _make_stuck_error(self, problem: str) -> DeviceStuck:
         waiting = self.external and self._count == 0
         hint = (
             'Send the external trigger that start_src("external") waits for'
@@ -98,4 +98,4 @@ class Progress:
             else "Load its firmware again (or restart the server of the board), then try again; no data was kept. If"
             " one shot takes that long, connect with patience=Patience(progress_s=...)"
         )
-        return DeviceStuck(f"{problem}, {self.reached}", device=self._device, hint=hint)
+        return DeviceStuck(f"{problem}, {self.progress_text}", device=self._device, hint=hint)

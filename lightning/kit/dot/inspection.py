@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.packing import PAIRS, operands
+from lightning.kit.dot.packing import PAIRS, check_operands
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, envelopes
 
@@ -53,7 +53,7 @@ def inspect(
     Raise `OutOfRange` for a vector longer than `capacity`, and the errors of `TileReader`.
     """
     reader = TileReader(device, calibration)
-    left, right = operands(weights, inputs)
+    left, right = check_operands(weights, inputs)
     room = capacity(reader)
     if left.ndim != 1 or left.size > room:
         raise OutOfRange(

@@ -32,7 +32,7 @@ class PackedRows:
     """(tiles,) 1 for positive products, -1 for negative ones."""
 
 
-def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
+def check_operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
     """Return both operands as integers of one shape (..., n). Leading axes broadcast.
 
     Raise `OutOfRange` unless all are integers from -255 to 255, for vectors of unequal length, and for leading axes

@@ -71,7 +71,7 @@ class TileReader:
         """Return the dimensions of a tile with this number of symbols on this device."""
         return Tile(symbols, symbol, self.samples_per_tick)
 
-    def most_symbols(self, symbol: Symbol) -> int:
+    def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
         edges = self.tile(0, symbol).ticks

@@ -43,7 +43,7 @@ WORST_RESIDUAL = 0.6
 does not."""
 
 
-class Tiles(Protocol):
+class TileMeter(Protocol):
     """Measurement of tiles, such as `program.TileReader`."""
 
     wiring: Wiring
@@ -52,7 +52,7 @@ class Tiles(Protocol):
         """Return the dimensions of a tile."""
         ...
 
-    def most_symbols(self, symbol: Symbol) -> int:
+    def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile."""
         ...
 
@@ -90,7 +90,7 @@ class Tuning:
     decoder: TileDecoder
 
 
-def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
+def play(tiles: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tiles.tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
@@ -99,7 +99,7 @@ def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *
     return tiles.sums(samples, tile, envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
 
 
-def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
+def tune(tiles: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
     """Sweep both gates, fit the decoder to random tiles, and return the tuning.
 
     Raise `CalibrationError` if the device does not agree with its calibration: there is too little light, or the
@@ -115,7 +115,7 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
 
 
 def _measure_gate(
-    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
+    tiles: TileMeter, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
 ) -> Fringe:
     """Measure and return the curve of a gate's pulses, with its partner open and the other pair dark.
 
@@ -145,13 +145,13 @@ def _measure_gate(
     return fit(sweep_words, levels)
 
 
-def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
+def _open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
     """Return the total open time of the gate in a tile of a sweep, in ticks."""
     return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
 
 
-def _train_decoder(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
-    length = min(TRAINING_SYMBOLS, tiles.most_symbols(symbol))
+def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
+    length = min(TRAINING_SYMBOLS, tiles.count_max_symbols(symbol))
     values = training_values(rng, length)
     levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOTS).mean(axis=1)
     operands = coding.operands(values)

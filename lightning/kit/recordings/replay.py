@@ -126,7 +126,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.simulated = bool(recording.device["simulated"])
         self.made = recording.made
         """Date of the recording, at which the age of a calibration is computed."""
-        self.about = f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
+        self.description = (
+            f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
+        )
         self.autoproxy: list[Any] = []
         self._recording = recording
         self._acquisitions = _group_by_program(recording.events)

@@ -16,7 +16,7 @@ from lightning.serving.http.asgi import (
     Reply,
     check_content_length,
     make_error_reply,
-    make_refusal,
+    make_error_response,
     read_body,
 )
 from lightning.serving.http.fast_path import Infer
@@ -214,7 +214,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, LightningError)
-    return _make_response(make_refusal(error, request.scope["headers"]))
+    return _make_response(make_error_response(error, request.scope["headers"]))
 
 
 async def _refuse_for_framework(request: Request, error: Exception) -> Response:

@@ -22,13 +22,13 @@ from lightning.serving.http.asgi import (
     Scope,
     check_content_length,
     make_error_reply,
-    make_refusal,
+    make_error_response,
     read_body,
-    read_header_length,
+    read_json_length,
 )
 from lightning.serving.http.binary import Array
 from lightning.serving.http.metrics import Counts
-from lightning.serving.http.v2 import HEADER_LENGTH, Body, InferRequest, decode_request, encode_answer
+from lightning.serving.http.v2 import JSON_LENGTH_HEADER, Body, InferRequest, decode_request, encode_answer
 from lightning.serving.model_instance import MAX_INLINE_S, ModelInstance
 from lightning.serving.repository import Repository
 
@@ -232,7 +232,7 @@ class Infer:
                 return await self._answer(instance, scope, receive, arrival_s)
         except LightningError as error:
             self._count_failure(label, arrival_s, error.code)
-            return make_refusal(error, scope["headers"])
+            return make_error_response(error, scope["headers"])
         except ClientDisconnected:
             self._count_failure(label, arrival_s, ClientDisconnected.code)
             raise
@@ -260,7 +260,7 @@ class Infer:
         try:
             limit = check_content_length(scope["headers"], self.limits.body_bytes)
             body = await read_body(scope["headers"], receive, limit, take)
-            return await self._answer_body(instance, body, read_header_length(scope["headers"]), arrival_s)
+            return await self._answer_body(instance, body, read_json_length(scope["headers"]), arrival_s)
         finally:
             self.reserved_bytes -= own_bytes
 
@@ -287,5 +287,5 @@ class Infer:
 def _make_reply(answer: Body) -> Reply:
     if answer.header_length is None:
         return Reply(answer.content)
-    length = (HEADER_LENGTH, b"%d" % answer.header_length)
+    length = (JSON_LENGTH_HEADER, b"%d" % answer.header_length)
     return Reply(answer.content, headers=((b"content-type", b"application/octet-stream"), length))

@@ -48,7 +48,7 @@ def test_arrays_with_a_training_part(tmp_path, arrays):
     path = kept(tmp_path / "own.npz", x_train=x[:15], y_train=y[:15], x_test=x[15:], y_test=y[15:])
     found = load_dataset(str(path))
     assert (len(found.x), len(found.train_x)) == (5, 15)
-    assert found.of_training().y.tolist() == y[:15].tolist()
+    assert found.select_training().y.tolist() == y[:15].tolist()
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_samples_are_put_aside_from_all_over():
 def test_there_is_no_training_part_to_test_on(arrays):
     empty = Dataset("own", arrays["x"], arrays["y"], arrays["x"][:0], arrays["y"][:0])
     with pytest.raises(DatasetError, match="no training part"):
-        empty.of_training()
+        empty.select_training()
     assert len(empty.first(7).x) == 7
