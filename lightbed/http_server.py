@@ -414,14 +414,16 @@ def _group_address(text: str) -> str:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server with limits per client. It calls `ready` once it listens."""
+    """Uvicorn's server with limits per client. It calls `report_ready` once it listens."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], limits: Limits = Limits()) -> None:
+    def __init__(
+        self, config: uvicorn.Config, report_ready: Callable[[], None], limits: Limits = Limits()
+    ) -> None:
         super().__init__(config)
-        self._ready, self._limits = ready, limits
+        self._ready, self._limits = report_ready, limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start accepting connections at these sockets, then call `ready`."""
+        """Start accepting connections at these sockets, then call `report_ready`."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise SystemExit(FAILED_STARTUP)

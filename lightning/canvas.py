@@ -19,7 +19,7 @@ GRID = "#e4e7eb"
 SHADE = "#eef3fb"
 OPTICS_COLOUR = "#d9480f"
 """Orange, for the SIMULATED mark and for optics."""
-SERIES = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
+SERIES_COLOURS = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
 """Colours of series, such as readouts and modulators, by number."""
 DPI = 144
 

@@ -274,7 +274,7 @@ def inspect_exposure(address: str) -> Finding:
         url = parse(address)
     except LightningError as error:
         return make_finding(error, "network")
-    if url.loopback:
+    if url.is_loopback:
         return Finding("network", "ok", f"{address} stays on this machine")
     return Finding(
         "network",
@@ -302,7 +302,7 @@ def inspect_firmware(soc: Any) -> Finding:
         "firmware",
         "warning",
         f"no profile for the board {board!r}",
-        f"known are {', '.join(profiles.NAMES)}; clocks and coupling of others are not checked",
+        f"known are {', '.join(profiles.PROFILE_NAMES)}; clocks and coupling of others are not checked",
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
-from lightning.cli.output import DONE, ERROR, print_document
+from lightning.cli.output import EXIT_ERROR, EXIT_OK, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def calibrate(
         )
     saved = _save_results(run, png, device_identity)
     (_print_document if as_json else _print_end)(run, device_identity, saved, png)
-    return DONE if run.passed else ERROR
+    return EXIT_OK if run.passed else EXIT_ERROR
 
 
 def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:

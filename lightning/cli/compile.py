@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lightning.cli.options import AsJson, Shapes, Values
-from lightning.cli.output import DONE, print_document, warn
+from lightning.cli.output import EXIT_OK, print_document, warn
 from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
@@ -162,7 +162,7 @@ def compile_file(
                 ]
             )
         )
-    return DONE
+    return EXIT_OK
 
 
 def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:

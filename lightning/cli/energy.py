@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, print_document
+from lightning.cli.output import EXIT_OK, print_document
 from lightning.costs import PRESETS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def energy(
     """
     from lightning.compiler import load_or_compile
     from lightning.costs import estimate_costs
-    from lightning.costs.shot_noise import SEEDS
+    from lightning.costs.shot_noise import SEED_COUNT
 
     compiled = load_or_compile(model)
     costs = [estimate_costs(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
@@ -64,16 +64,18 @@ def energy(
         name = Path(model).stem
         save(plot_shot_noise(points, name, exact) if points else plot_energy(costs, name), png)
     if as_json:
-        settings = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
+        settings = (
+            {"data": shot_limit, "images": limit, "seeds": SEED_COUNT, "exact": exact} if points else {}
+        )
         light = {**settings, "points": [asdict(point) for point in points]}
         print_document(None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": light})
-        return DONE
+        return EXIT_OK
     for cost in costs:
         print("\n".join(_format_table(cost)))
     print("\n".join(_format_baselines(costs[0].work.macs)))
     if points:
         print("\n".join(_format_shot_points(points, exact)))
-    return DONE
+    return EXIT_OK
 
 
 def _describe_origin(compiled: CompiledModel) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import typer
 
 from lightning.cli import noise_options
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, collect_saturation, print_document, warn
+from lightning.cli.output import EXIT_OK, collect_saturation, print_document, warn
 from lightning.errors import ConfigError, OutOfRange
-from lightning.evaluation.sources import NAMES
+from lightning.evaluation.sources import NAMES_HELP
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
     from lightning.execution.noise import Noise
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES_HELP}.")]
 Seeds = Annotated[
     int | None,
     typer.Option(
@@ -109,7 +109,7 @@ def evaluate_command(
         if Path(model).suffix != ".lng":
             print(f"compiled for this run, {describe_preprocessing(compiled.network.preprocessing)}")
         _print_table(rows, run.noise or Noise(), noise_seeds)
-    return DONE
+    return EXIT_OK
 
 
 def _choose_seeds(

@@ -10,7 +10,7 @@ import typer
 
 from lightning.cli import noise_options
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, collect_saturation, print_document, warn
+from lightning.cli.output import EXIT_OK, collect_saturation, print_document, warn
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -80,7 +80,7 @@ def infer(
         mark = "  SIMULATED" if provenance.device.simulated else ""
         print(f"class {answers.classes[0]} ({provenance.description}){mark}")
         print("\n".join(f"  {entry['class']:>5}  {entry['score']:g}" for entry in list_best(answers)))
-    return DONE
+    return EXIT_OK
 
 
 def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:

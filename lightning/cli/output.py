@@ -18,8 +18,8 @@ from lightning.errors import DarkWarning, LightningError, SaturationWarning
 if TYPE_CHECKING:
     from lightning.kit.devices.identity import DeviceIdentity
 
-DONE = 0
-ERROR = 1
+EXIT_OK = 0
+EXIT_ERROR = 1
 
 
 class FileError(LightningError, code="file"):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lightning.cli import noise_options
-from lightning.cli.output import DONE
+from lightning.cli.output import EXIT_OK
 from lightning.errors import InputError
 
 Number = Annotated[
@@ -60,4 +60,4 @@ def packets(
         datagram = serialise(Packet(Kind.REQUEST, number, request, image.tobytes()))
         answer = struct.pack(">II", int(winner), row.size) + row.astype(">f4").tobytes()
         print(json.dumps({"number": request, "request": datagram.hex(), "answer": answer.hex()}))
-    return DONE
+    return EXIT_OK

@@ -11,7 +11,7 @@ import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
 from lightning.cli.output import (
-    DONE,
+    EXIT_OK,
     collect_saturation,
     list_file_names,
     mark_simulated,
@@ -84,7 +84,7 @@ def scope(
         )
         for name in files:
             print(f"written: {name}")
-    return DONE
+    return EXIT_OK
 
 
 def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:

@@ -11,7 +11,7 @@ import typer
 from lightning.cli import noise_options
 from lightning.cli.evaluate import Data, Limit, Part, select_part
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, list_file_names, print_document
+from lightning.cli.output import EXIT_OK, list_file_names, print_document
 
 if TYPE_CHECKING:
     from lightning.evaluation.dataset import Dataset
@@ -66,9 +66,9 @@ def sensitivity(
         from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
 
-        save(plot_layer_losses(result, compiled.network.name, short_name(dataset)), png)
+        save(plot_layer_losses(result, compiled.network.name, shorten_name(dataset)), png)
     (_print_document if as_json else _print_lines)(result, origin, dataset, list_file_names((png,)))
-    return DONE
+    return EXIT_OK
 
 
 def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
@@ -115,7 +115,7 @@ def make_document(result: Sensitivity) -> dict[str, Any]:
     }
 
 
-def short_name(dataset: Dataset) -> str:
+def shorten_name(dataset: Dataset) -> str:
     """Return the name of the data set without its folder."""
     return dataset.name.partition(":")[0]
 

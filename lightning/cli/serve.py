@@ -17,7 +17,7 @@ import typer
 
 from lightning.cli import noise_options
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE
+from lightning.cli.output import EXIT_OK
 from lightning.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def serve(
         lambda model: _describe_origin(run.provenance(model, (seed,))),
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
-    ready = partial(_print_ready, seed=seed, as_json=as_json)
+    report_ready = partial(_print_ready, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as server_socket:
         _warn_if_reachable(host)
         for model_name, path in model_files.items():
             repository.load(model_name, path)
-        server.serve(Infer(repository, limits), server_socket, udp, ready, realtime=realtime)
-    return DONE
+        server.serve(Infer(repository, limits), server_socket, udp, report_ready, realtime=realtime)
+    return EXIT_OK
 
 
 def _refuse_options(context: typer.Context) -> None:
@@ -165,16 +165,16 @@ def _serve_on_nic(
     nic_address = parse_address(address, seed)
     noise = _choose_noise(fidelity, nic_address.noise)
     program, models = load_program(files)
-    ready = partial(_print_nic_ready, nic_address, models, as_json=as_json)
+    report_ready = partial(_print_nic_ready, nic_address, models, as_json=as_json)
     with interrupt_on_sigterm():
         nic = make_nic(program, nic_address, noise=noise)
     with contextlib.closing(nic), stop_on_signals() as stop:
-        counters = serve_nic(nic, nic_address, namespace, ready, stop)
+        counters = serve_nic(nic, nic_address, namespace, report_ready, stop)
     if as_json:
         print(json.dumps({"counters": counters}), flush=True)
     else:
         print("counters: " + ", ".join(f"{name} {count}" for name, count in counters.items()), flush=True)
-    return DONE
+    return EXIT_OK
 
 
 def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:

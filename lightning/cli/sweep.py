@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device, Png, Shots
-from lightning.cli.output import DONE, list_file_names, mark_simulated, print_document, write_csv
+from lightning.cli.output import EXIT_OK, list_file_names, mark_simulated, print_document, write_csv
 from lightning.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def sweep(
         )
         for name in list_file_names((png, csv)):
             print(f"written: {name}")
-    return DONE
+    return EXIT_OK
 
 
 def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.lng_file import load_model
-from lightning.compiler.lowering import photonic_nodes
+from lightning.compiler.lowering import list_photonic_nodes
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
 from lightning.compiler.schemes.published import compile_published
@@ -138,5 +138,7 @@ def load_or_compile(
 
 
 def _has_no_bias(network: Network) -> bool:
-    biases = [network.constants[node.inputs[2]] for node in photonic_nodes(network) if len(node.inputs) > 2]
+    biases = [
+        network.constants[node.inputs[2]] for node in list_photonic_nodes(network) if len(node.inputs) > 2
+    ]
     return not any(np.any(bias) for bias in biases)

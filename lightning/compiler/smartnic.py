@@ -10,7 +10,7 @@ from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
 from lightning.compiler.chain import SHAPE_ONLY, DenseChain, compute_byte_activations, find_dense_chain
-from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
+from lightning.compiler.model import FULL_VALUE, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
 
 _HINT = "Serve it in software, or compile a network of dense layers with ReLUs between them"
@@ -42,7 +42,7 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
             )
         )
         look_up = np.asarray(
-            np.clip(compute_byte_activations(compiled, dense_chain.layers[0])[0], 0, FULL), np.uint8
+            np.clip(compute_byte_activations(compiled, dense_chain.layers[0])[0], 0, FULL_VALUE), np.uint8
         )
         return NicModel(
             name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling

@@ -16,7 +16,7 @@ from lightning.errors import DatasetError
 Raw = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 
-SAMPLES = 500
+SAMPLE_COUNT = 500
 """Number of images that determine activation ranges: enough for stable ranges, and few enough to be fast."""
 
 
@@ -54,7 +54,7 @@ class Dataset:
             )
         return replace(self, x=self.train_x, y=self.train_y)
 
-    def with_samples(self, count: int = SAMPLES) -> Dataset:
+    def with_samples(self, count: int = SAMPLE_COUNT) -> Dataset:
         """Return the data with a training part: its own, or else `count` images moved out of the test part.
 
         Activation ranges come from these samples, never from images that measure the accuracy. Raise `DatasetError` if

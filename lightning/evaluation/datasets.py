@@ -29,10 +29,10 @@ import numpy.typing as npt
 from lightning.errors import DatasetError
 from lightning.evaluation.dataset import Classes, Dataset, Raw, hash_content, read_content
 from lightning.evaluation.nsl_kdd import load_nsl_kdd
-from lightning.evaluation.sources import NAMES
+from lightning.evaluation.sources import NAMES_HELP
 from lightning.optional import require
 
-TRAINING_DIGITS = 1297
+TRAINING_DIGIT_COUNT = 1297
 
 _EXPECTED_ARRAYS = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train if there are any"
 Bytes = npt.NDArray[np.uint8]
@@ -53,7 +53,7 @@ def load_dataset(name: str | os.PathLike[str]) -> Dataset:
         return load_nsl_kdd(Path(folder).expanduser())
     if text.endswith(".npz"):
         return _load_arrays(Path(text).expanduser())
-    raise DatasetError(f"{text!r} is not a known dataset", hint=f"Use {NAMES}")
+    raise DatasetError(f"{text!r} is not a known dataset", hint=f"Use {NAMES_HELP}")
 
 
 def _load_digits() -> Dataset:
@@ -63,7 +63,7 @@ def _load_digits() -> Dataset:
     # + 8 rounds to the nearest level.
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
-    train, test = slice(None, TRAINING_DIGITS), slice(TRAINING_DIGITS, None)
+    train, test = slice(None, TRAINING_DIGIT_COUNT), slice(TRAINING_DIGIT_COUNT, None)
     origin = {"scikit-learn": str(sklearn.__version__), "digits": hash_content(x.tobytes() + y.tobytes())}
     return Dataset("digits", x[test], y[test], x[train], y[train], origin)
 

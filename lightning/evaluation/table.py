@@ -15,7 +15,7 @@ import numpy as np
 from lightning.compiler import CompiledModel
 from lightning.costs import estimate_costs
 from lightning.costs.presets import format_joules
-from lightning.evaluation.accuracy import BATCH, evaluate, measure_throughput
+from lightning.evaluation.accuracy import BATCH_SIZE, evaluate, measure_throughput
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fit_axes
 from lightning.evaluation.onnx_runtime import open_float32_session, open_int8_session, split_samples
@@ -46,7 +46,7 @@ def compare(
     seeds: Sequence[int],
     *,
     preset: str = "chip",
-    batch: int = BATCH,
+    batch: int = BATCH_SIZE,
     seconds: float,
 ) -> list[Row]:
     """Return the four rows of the comparison. Each is timed on one batch for at least `seconds`.

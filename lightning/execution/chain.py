@@ -31,7 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 COUNTERS = ("clipped_activations", "wrapped_sums")
 MIN_LANE_IMAGES = 32
 """Fewest images for which lanes are faster. A vector costs the same for any number of images in it."""
-SPARSE_BELOW = 0.25
+SPARSE_DENSITY = 0.25
 """Lanes are faster than one image at a time below this share of nonzero weights."""
 _WEIGHTS_PER_PASS = 4
 
@@ -227,7 +227,7 @@ def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
     if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
         return False
     lit = sum(np.count_nonzero(layer.weights) for layer in layers)
-    return bool(lit < SPARSE_BELOW * sum(layer.weights.size for layer in layers))
+    return bool(lit < SPARSE_DENSITY * sum(layer.weights.size for layer in layers))
 
 
 def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:

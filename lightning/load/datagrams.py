@@ -14,7 +14,7 @@ import numpy as np
 
 from lightning.load.inputs import Rows, load_rows, make_random_rows
 from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
-from lightning.load.schedule import Times, poisson_schedule
+from lightning.load.schedule import Times, draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import (
     DTYPES,
@@ -138,7 +138,7 @@ def drive_datagrams(
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
-    due = poisson_schedule(rate, seconds, seed)
+    due = draw_schedule(rate, seconds, seed)
     rows = make_random_rows((size,), seed) if data == "random" else load_rows(data)
     traces = exchange(
         target, model, rows, due, first_request=compute_first_number(seed), deadline_us=deadline_us

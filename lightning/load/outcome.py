@@ -54,7 +54,7 @@ class Outcome:
     seed: int
     traces: Traces = field(repr=False)
     deadline_us: int = 0
-    """Answers that take longer count as `late`; 0 for no deadline."""
+    """Answers that take longer count as `late_count`; 0 for no deadline."""
     names: Mapping[int, str] = field(default_factory=dict, repr=False)
     """Names of refusals by code."""
 
@@ -104,7 +104,7 @@ class Outcome:
         return self.answered / self.traces.elapsed_s if self.traces.elapsed_s else 0.0
 
     @property
-    def late(self) -> int:
+    def late_count(self) -> int:
         """Number of answers that took longer than the deadline."""
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
 
@@ -132,7 +132,7 @@ class Outcome:
             "refused": self.refused,
             "lost": self.lost,
             "loss": round(self.loss, 6),
-            "late": self.late,
+            "late": self.late_count,
             "p50_us": _round_number(self.percentile_us(50)),
             "p99_us": _round_number(self.percentile_us(99)),
             "p999_us": _round_number(self.percentile_us(99.9)),

@@ -195,17 +195,21 @@ def make_nic(program: NicProgram, nic_address: NicAddress, *, noise: bool = Fals
 
 
 def serve_nic(
-    nic: SmartNic, nic_address: NicAddress, namespace: str | None, ready: Callable[[], None], stop: Stop
+    nic: SmartNic,
+    nic_address: NicAddress,
+    namespace: str | None,
+    report_ready: Callable[[], None],
+    stop: Stop,
 ) -> dict[str, int]:
     """Serve on a simulated NIC until `stop` is readable, and return its counters.
 
-    Call `ready` when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
+    Call `report_ready` when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
     """
     from fpga.smartnic.tap import open_tap, serve_tap
 
     with _translate_errors():
         with open_tap(nic_address.interface, nic_address.address, namespace) as tap:
-            ready()
+            report_ready()
             serve_tap(nic, tap, stop)
         return nic.counters()
 

@@ -131,7 +131,7 @@ class Repository:
         """End a lease."""
         with self._fields_lock:
             instance.users -= 1
-            is_idle = instance.retired and instance.users == 0
+            is_idle = instance.is_retired and instance.users == 0
         if is_idle:
             instance.close()
 
@@ -140,7 +140,7 @@ class Repository:
         with self._fields_lock:
             return tuple(self._serving.values())
 
-    def numbers(self) -> Mapping[str, int]:
+    def get_numbers(self) -> Mapping[str, int]:
         """Return the number of every name that was ever loaded."""
         with self._fields_lock:
             return dict(self._numbers)
@@ -178,7 +178,7 @@ class Repository:
         if instance is None:
             return
         with self._fields_lock:
-            instance.retired = True
+            instance.is_retired = True
             is_idle = instance.users == 0
         if is_idle:
             instance.close()

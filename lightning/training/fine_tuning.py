@@ -13,7 +13,7 @@ from lightning.evaluation.accuracy import count_correct
 from lightning.execution import open_executor
 from lightning.execution.noise import Noise
 from lightning.networks import Network, Preprocessing, from_torch, preprocess, run_float
-from lightning.training.curve import mean_accuracy
+from lightning.training.curve import measure_mean_accuracy
 from lightning.training.emulation import Emulation
 from lightning.training.fitting import Schedule, fit
 
@@ -130,4 +130,4 @@ def measure(
     scores = run_float(network, preprocess(network, dataset.x))
     float32 = count_correct(scores, dataset.y) / len(dataset.y)
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
-    return Outcome(module, model, float32, exact, mean_accuracy(model, dataset, noise, seed_count))
+    return Outcome(module, model, float32, exact, measure_mean_accuracy(model, dataset, noise, seed_count))

@@ -67,8 +67,10 @@ FIRST_POLL_S = 0.02
 
 
 CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
-ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of switch may answer there."
-SESSIONS = "It may have no free session: close other clients, or wait until the device ends idle ones."
+OTHER_MAKE_HINT = "Or check the port and the scheme of the address: another make of switch may answer there."
+FREE_SESSION_HINT = (
+    "It may have no free session: close other clients, or wait until the device ends idle ones."
+)
 
 _CLOSED_BY_PEER = re.compile("closed|reset|lost", re.IGNORECASE)
 """Matches the reason of a `ConnectError` if a peer accepted the connection and then closed it."""
@@ -98,7 +100,7 @@ class Session(Protocol):
         """Drop the connection; the next exchange makes a new one."""
 
     @property
-    def in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """True from `open` to `close`."""
 
     @property
@@ -115,7 +117,7 @@ class Session(Protocol):
     def lock(self) -> AbstractContextManager[object]:
         """Return a re-entrant lock that excludes other threads over several exchanges."""
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         """Ensure a live connection with a login, and read pending input. Raise `ConnectionLost` after `close`."""
 
 
@@ -209,7 +211,7 @@ class SwitchDriver(ABC):
 
     def open(self) -> None:
         """Connect, log in and read the capabilities. Do nothing on an open switch."""
-        if self._session.in_use:
+        if self._session.is_in_use:
             return
         try:
             self._session.open()
@@ -305,7 +307,7 @@ class SwitchDriver(ABC):
             try:
                 return query()
             except (ConnectionLost, ConnectError, ProtocolDesync) as error:
-                if isinstance(error, AnotherDevice) or not self._session.in_use:
+                if isinstance(error, AnotherDevice) or not self._session.is_in_use:
                     raise
                 self._clock.sleep(pause_s)
         return query()
@@ -364,7 +366,7 @@ class SwitchDriver(ABC):
 
         The check uses the last read; the device is read again only if `_needs_read` returns True.
         """
-        self._session.ready()
+        self._session.make_ready()
         if self._last_snapshot is None or self._needs_read(step):
             self.read()
         if self._last_snapshot is not None:
@@ -504,20 +506,20 @@ def _find_hints(error: OcsError) -> list[str]:
     text = f"{error.problem} {error.received}"
     is_refusal = isinstance(error, DeviceError | AuthError)
     if is_refusal and (_SESSION_LIMIT.search(text) or _TOO_MANY.search(text)):  # the device itself says so
-        return [SESSIONS]
+        return [FREE_SESSION_HINT]
     if isinstance(error, TransportError):
         is_closed = isinstance(error, ConnectionLost) or (
             isinstance(error, ConnectError) and _CLOSED_BY_PEER.search(error.problem)
         )
-        return [SESSIONS, CHECK_PORT] if is_closed else [CHECK_PORT]
+        return [FREE_SESSION_HINT, CHECK_PORT] if is_closed else [CHECK_PORT]
     if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:
         return [CHECK_PORT]
     is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.problem)
     if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
-        return [ANOTHER_MAKE]
+        return [OTHER_MAKE_HINT]
     return []
 
 
 def _has_hint(text: str, hint: str) -> bool:
-    keyword = "session" if hint is SESSIONS else "check the port"
+    keyword = "session" if hint is FREE_SESSION_HINT else "check the port"
     return keyword in text.lower()

@@ -237,7 +237,7 @@ class StepExecution:
             pause_s = next(self._hooks.pauses_s)
         except OcsError as fault:
             return self._judge_fault(fault)
-        if self._deadline.passed:
+        if self._deadline.is_over:
             timeout = Timeout(
                 f"the device is still moving after {self._deadline.timeout_s:.3g} s",
                 device=self._device,

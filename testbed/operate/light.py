@@ -205,7 +205,7 @@ def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
 def _describe_missing(circuit: Circuit, snapshot: Snapshot) -> str:
     """Return the detail of a `missing_circuit` finding, with the circuits that hold its ports."""
     held_output = snapshot.connections.get(circuit.input_port)
-    held_input = snapshot.connections.inputs_of.get(circuit.output_port)
+    held_input = snapshot.connections.inputs_by_output.get(circuit.output_port)
     detail = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
     if held_output is not None:
         detail += f"; input {circuit.input_port} goes to output {held_output}"

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import LoweredNode, lower, make_vectors, photonic_nodes
-from lightning.compiler.model import FULL
+from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower, make_vectors
+from lightning.compiler.model import FULL_VALUE
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
@@ -55,7 +55,7 @@ RANGE_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 _EQUAL_FACTOR = 1.5
 """Errors up to this factor above the smallest are treated as equal, because few samples show the extremes."""
 _BINS = 2048
-_LEVELS = FULL + 1
+_LEVELS = FULL_VALUE + 1
 _STEP = 16
 
 
@@ -95,7 +95,7 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
                 " on these samples",
                 hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
             )
-        is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
+        is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL_VALUE > magnitudes.max(initial=0.0)
         is_signed = bool(is_below_zero) and node.inputs[0] not in nonnegative
         yield LayerObservation(layer, magnitudes, vectors, is_signed, node.output in rectified)
 
@@ -137,7 +137,7 @@ def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Nod
     from lightning.networks.operations.operation_list import compute_node
     from lightning.networks.preprocess import preprocess
 
-    photonic = {node.name for node in photonic_nodes(network)}
+    photonic = {node.name for node in list_photonic_nodes(network)}
     tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
     for node, unused_tensors in network.last_uses():
         if node.name in photonic:

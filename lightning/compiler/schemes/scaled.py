@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from lightning.compiler.datapath.schedule import count_weight_readouts
 from lightning.compiler.lowering import compute_integer_sums
-from lightning.compiler.model import FULL, PhotonicLayer
+from lightning.compiler.model import FULL_VALUE, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.compiler.schemes.ranges import LayerObservation, find_best, find_candidates, observe_layers
 from lightning.networks.network import Network
@@ -45,13 +45,13 @@ _LARGEST_BIAS = 2**22
 def make_rounding_table(activations: Small) -> Small:
     """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), for these activations."""
     magnitudes = np.abs(activations).ravel()
-    share = np.bincount(magnitudes, minlength=FULL + 1) / max(magnitudes.size, 1)
-    values = np.arange(FULL + 1, dtype=np.float64)
+    share = np.bincount(magnitudes, minlength=FULL_VALUE + 1) / max(magnitudes.size, 1)
+    values = np.arange(FULL_VALUE + 1, dtype=np.float64)
     products = np.floor(np.outer(values, values) / 256)  # [w', a]
     means = products @ share
     variance = products**2 @ share - means**2
     covariance = (products * values) @ share / 256 - means * (values @ share) / 256
-    targets = np.arange(FULL * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
+    targets = np.arange(FULL_VALUE * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
     loss = variance - 2 * targets[:, None] * covariance
     loss[np.abs(targets[:, None] - values) > _MAX_ROUNDING_DISTANCE] = np.inf
     nearest = np.rint(targets).astype(np.int64)
@@ -63,7 +63,7 @@ def make_rounding_table(activations: Small) -> Small:
 
 def round_weights(table: Small, steps: Doubles) -> Small:
     """Round weights by the table. `steps` are in steps of their scales, with any sign, up to 255."""
-    indices = np.rint(np.minimum(np.abs(steps), FULL) * _STEP_DIVISIONS).astype(np.int64)
+    indices = np.rint(np.minimum(np.abs(steps), FULL_VALUE) * _STEP_DIVISIONS).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
 
 
@@ -73,8 +73,8 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
     >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
     [0, 60, 255]
     """
-    lowest = -FULL if signed else 0
-    return np.asarray(np.clip(np.rint(values / scale), lowest, FULL).astype(np.int16))
+    lowest = -FULL_VALUE if signed else 0
+    return np.asarray(np.clip(np.rint(values / scale), lowest, FULL_VALUE).astype(np.int16))
 
 
 def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
@@ -90,12 +90,12 @@ def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     rows = (
         np.where(largest > 0, largest, layer_largest) if per_channel else np.full_like(largest, layer_largest)
     )
-    return np.asarray(rows / FULL)
+    return np.asarray(rows / FULL_VALUE)
 
 
 def quantise_weights(weights: Floats, scales: Doubles) -> Small:
     """Return the weights in steps of their scales, -255 .. 255, (groups, rows, terms)."""
-    return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL, FULL).astype(np.int16))
+    return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL_VALUE, FULL_VALUE).astype(np.int16))
 
 
 def compute_output_scales(input_scale: float, scales: Doubles) -> Floats:
@@ -152,7 +152,7 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
 
 
 def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _Fit:
-    input_scale = largest / FULL
+    input_scale = largest / FULL_VALUE
     integers = quantise(observed.vectors, input_scale, signed=observed.is_signed)
     scales = _choose_scales(observed, input_scale, options)
     weights = _round(observed.layer.weights, scales, integers, options)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-GRID = 240
+GRID_POINTS = 240
 """Number of periods tried to start a fit."""
 MIN_HALF_WAVE, MAX_HALF_WAVE = 0.25, 4.0
 """Range of half-wave settings that the fit searches, as shares of the swept range."""
@@ -121,7 +121,7 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
     For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
     """
     best_fit = (np.inf, np.zeros(4))
-    for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID):
+    for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID_POINTS):
         design = np.column_stack(
             [np.ones_like(unit), np.cos(np.pi / half * unit), np.sin(np.pi / half * unit)]
         )

@@ -43,7 +43,7 @@ class BoardAddress:
     name: str
 
     @property
-    def loopback(self) -> bool:
+    def is_loopback(self) -> bool:
         """True if the host is this machine."""
         if self.host == "localhost":
             return True
@@ -103,7 +103,7 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
     pyro4 = require("Pyro4", "to reach a board in the network")
     from lightning.kit.devices.guard import GuardedSoc
 
-    if not address.loopback:
+    if not address.is_loopback:
         sys.stderr.write(_WARNING.format(host=address.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:

@@ -148,7 +148,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def start_src(self, src: str) -> None:
         """Set the start source. A device that waits for an external start does not count as stuck."""
-        self._progress.external = src == "external"
+        self._progress.is_external = src == "external"
         self._forward("start_src", src)
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from lightning.errors import OutOfRange, warn_of_darkness
 from lightning.kit.calibration import store
-from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.packing import Integers, PackedRows, pack
+from lightning.kit.dot.packing import Integers, PackedRows, check_operands, pack
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import Symbol
 from lightning.kit.dot.tuning import WORST_RESIDUAL, TileMeter, Tuning, play, tune
 
-SHOTS = 4
+SHOT_COUNT = 4
 LENGTH_STEP = 4
 """Tile lengths are multiples of this number of symbols, so that fewer programs must be compiled."""
 MIN_LIGHT_SHARE = 0.1
@@ -60,7 +60,7 @@ class VectorCore:
         self._tuning = tune(self.tile_reader, self.calibration, self.symbol, self._rng)
         return self._tuning
 
-    def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Any:
+    def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOT_COUNT) -> Any:
         """Return dot products of the last axes, divided by 255 and rounded: an int for two vectors, else an array.
 
         Values are integers from -255 to 255. Leading axes broadcast. The result is the mean of `shots` measurements.
@@ -70,7 +70,7 @@ class VectorCore:
         results = np.rint(self.analogue_dot(weights, inputs, shots=shots)).astype(np.int64)
         return results if results.ndim else int(results)
 
-    def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
+    def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOT_COUNT) -> Integers:
         """Return the dot products (m,) of an (m, n) matrix's rows with an (n,) vector. Raise the errors of `dot`."""
         rows, column = np.asarray(matrix), np.asarray(vector)
         if rows.ndim != 2 or column.ndim != 1:
@@ -78,7 +78,7 @@ class VectorCore:
         products: Integers = self.dot(rows, column[None, :], shots=shots)
         return products
 
-    def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
+    def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOT_COUNT) -> Integers:
         """Return the product (m, p) of (m, n) and (n, p) matrices, divided by 255. Raise the errors of `dot`."""
         left_array, right_array = np.asarray(left), np.asarray(right)
         if left_array.ndim != 2 or right_array.ndim != 2:
@@ -86,7 +86,9 @@ class VectorCore:
         products: Integers = self.dot(left_array[:, None, :], right_array.T[None, :, :], shots=shots)
         return products
 
-    def analogue_dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Floats:
+    def analogue_dot(
+        self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOT_COUNT
+    ) -> Floats:
         """Return the result of `dot` before rounding."""
         weight_array, input_array = check_operands(weights, inputs)
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
@@ -115,7 +117,7 @@ class VectorCore:
 
 def _find_unlit(sums: Floats, values: Integers) -> npt.NDArray[np.bool_]:
     """Return a mask (tiles,) of the tiles with far less light than expected for their values (tiles, symbols, 4)."""
-    expected_sums = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
+    expected_sums = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL_VALUE
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
     unlit: npt.NDArray[np.bool_] = (expected_sums >= 10 * noise) & (sums <= MIN_LIGHT_SHARE * expected_sums)
     return unlit

@@ -19,9 +19,9 @@ from typing import Protocol
 import numpy as np
 
 from lightning.errors import CalibrationError
-from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
-from lightning.kit.calibration.encoder import LEVELS, Encoder, make_encoder
+from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, make_encoder
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.dot.program import Wiring
 from lightning.kit.dot.symbol import GATES, Coding, Integers, Samples, Symbol, Tile, envelopes
@@ -34,7 +34,7 @@ RANGE_MARGIN = 0.08
 """A gate's sweep starts this share of the half-wave word below the null and ends as far above the peak."""
 TRAINING_TILES = 64
 TRAINING_SYMBOLS = 128
-SHOTS = 8
+SHOT_COUNT = 8
 WORD_LIMIT = 32_760
 MIN_PEAK = 0.3
 """Least measured light, as a share of the light that the calibration predicts."""
@@ -76,7 +76,7 @@ class TileDecoder:
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
         """Return the sums of products (tiles,), in units of 1/255, for levels (tiles,) and operand sums (tiles, 4)."""
-        analogue: Floats = FULL * (levels - sums @ np.array(self.leak)) / self.unit
+        analogue: Floats = FULL_VALUE * (levels - sums @ np.array(self.leak)) / self.unit
         return analogue
 
 
@@ -130,7 +130,7 @@ def _measure_gate(
     words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOLS, 1))
     words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
-    levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
+    levels = play(tiles, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
     swing = float(np.ptp(levels))
     if swing < MIN_PEAK * expected:
@@ -152,8 +152,8 @@ def _open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
 
 def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
     length = min(TRAINING_SYMBOLS, tiles.count_max_symbols(symbol))
-    values = training_values(rng, length)
-    levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOTS).mean(axis=1)
+    values = draw_training_values(rng, length)
+    levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     operands = coding.operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
@@ -162,7 +162,7 @@ def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.ran
     w = [float(weight) for weight in weights]
     gain = (w[MODULATORS], w[MODULATORS + 1])
     unit = float(np.mean(np.array(gain) * coding.fullest))
-    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL / unit
+    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / unit
     if not rms <= WORST_RESIDUAL:
         raise CalibrationError(
             (
@@ -177,11 +177,11 @@ def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.ran
     return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
 
 
-def training_values(rng: np.random.Generator, length: int) -> Integers:
+def draw_training_values(rng: np.random.Generator, length: int) -> Integers:
     """Return random values, (tiles, length, 4).
 
     Each modulator of each tile has its own range, so that the regression can separate operand sums from product sums.
     """
-    top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
+    top = rng.integers(0, LEVEL_COUNT, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)
     return rng.integers(base, top + 1, (TRAINING_TILES, length, MODULATORS))

@@ -17,7 +17,7 @@ from lightning.errors import UnknownProfile
 from lightning.optional import require
 
 Coupling = Literal["AC", "DC"]
-NAMES = ("lightning-zcu111", "rfsoc4x2", "zcu111", "zcu216")
+PROFILE_NAMES = ("lightning-zcu111", "rfsoc4x2", "zcu111", "zcu216")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Profile:
 @lru_cache
 def load(name: str) -> Profile:
     """Return the profile of this name. Raise `UnknownProfile` if there is none."""
-    if name not in NAMES:
-        raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(NAMES)}")
+    if name not in PROFILE_NAMES:
+        raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(PROFILE_NAMES)}")
     return parse(json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")))
 
 
@@ -71,4 +71,4 @@ def parse(document: dict[str, Any]) -> Profile:
 @lru_cache
 def find_for_board(board: str) -> tuple[Profile, ...]:
     """Return the profiles for this board. The case of its name does not matter."""
-    return tuple(profile for profile in map(load, NAMES) if profile.board.lower() == board.lower())
+    return tuple(profile for profile in map(load, PROFILE_NAMES) if profile.board.lower() == board.lower())

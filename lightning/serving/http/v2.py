@@ -26,7 +26,7 @@ JSON_LENGTH_HEADER = b"inference-header-content-length"
 _NON_JSON_NUMBER = re.compile("NaN|-?Infinity")
 """Python's names for numbers that JSON lacks."""
 
-NAMES = {kind: name for name, kind in DATATYPES.items()}
+DATATYPE_NAMES = {kind: name for name, kind in DATATYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,11 @@ def encode_answer(
 
 
 def _encode_output(requested: RequestedOutput, array: Array, binary_parts: list[bytes]) -> Document:
-    entry: Document = {"name": requested.name, "datatype": NAMES[array.dtype], "shape": list(array.shape)}
+    entry: Document = {
+        "name": requested.name,
+        "datatype": DATATYPE_NAMES[array.dtype],
+        "shape": list(array.shape),
+    }
     if not requested.binary:
         return entry | {"data": array.ravel()}
     binary_parts.append(to_bytes(array))

@@ -217,7 +217,7 @@ class PacketLoop:
         if code is not None:
             outcome = OUTCOMES[code]
         else:
-            is_replay = self.replay_cache.check_replay(int.from_bytes(read_peer(job.sender)), job.request)
+            is_replay = self.replay_cache.note_request(int.from_bytes(read_peer(job.sender)), job.request)
             outcome = "replayed" if is_replay else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
@@ -230,7 +230,7 @@ class PacketLoop:
         if service_now is not None and service_now.instance is lease.instance:
             return service_now
         instance = lease.instance
-        if not instance.quick or not instance.lock.acquire(timeout=0):
+        if not instance.is_quick or not instance.lock.acquire(timeout=0):
             return None
         try:
             service = self._services[instance.number] = Service(instance)
@@ -245,7 +245,7 @@ class PacketLoop:
         """Send the computed answer and return whether the kernel accepted it."""
         elapsed = measure_elapsed_us(arrival_ns)
         length = service.fill_datagram(request, elapsed)
-        if service.fits:
+        if service.fits_datagram:
             return self._send(slot, service.datagram_address, length)
         model, kind = service.instance.number, Datatype.FLOAT32
         packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)

@@ -57,7 +57,7 @@ class Circuits:
             monotonic_s,
             unfit,
             tied=frozenset(
-                self._pairs_by_circuit[circuit] for circuit in self._by_pair.values() if circuit.two_way
+                self._pairs_by_circuit[circuit] for circuit in self._by_pair.values() if circuit.is_two_way
             ),
             pending=tuple(
                 PendingMove("connect", pair, source="provisioned, not active", request=circuit.name)
@@ -107,7 +107,7 @@ class Circuits:
 
     def is_dark(self, output: int) -> bool:
         """Return True if the device reports that a circuit to this output gets no light."""
-        return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
+        return any(pair[1] == output and not circuit.is_lit for pair, circuit in self._by_pair.items())
 
 
 def _share_port(left_pairs: Collection[Pair], right_pairs: Collection[Pair]) -> bool:

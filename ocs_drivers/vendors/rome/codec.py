@@ -191,13 +191,13 @@ def find_failure(lines: Iterable[str], names: Collection[tuple[str, str]], comma
 class Board:
     """Identity of the device; `east` and `west` are the numbers of rows in its port table for each side.
 
-    `paired` is True if the device reports paired ports: removing a circuit may also remove its mirror.
+    `is_paired` is True if the device reports paired ports: removing a circuit may also remove its mirror.
     """
 
     identity: Identity
     east: int
     west: int
-    paired: bool = False
+    is_paired: bool = False
 
 
 def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:

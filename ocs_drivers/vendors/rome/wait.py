@@ -4,7 +4,7 @@ request                              result
 in the queue                         wait, up to the longest time of this move and the moves ahead of it
 in the queue of a stopped robot      RobotFault if it is in process, Timeout (unknown) if it waits
 no longer in the queue               over; DeviceError if the device reported a failure
-never in the queue, connection lost  Timeout after `POLLS_WHEN_LOST` polls: the device may not have received it
+never in the queue, connection lost  Timeout after `MAX_POLLS_WHEN_LOST` polls: the device may not have received it
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ocs_drivers.vendors.rome import codec
 from ocs_drivers.vendors.rome.codec import Queue, Request
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
-POLLS_WHEN_LOST = 5
+MAX_POLLS_WHEN_LOST = 5
 """Number of polls that wait for a request to appear in the queue if the connection broke while it was sent."""
 
 
@@ -145,7 +145,7 @@ def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
     absent_s = now_s - move.absent_since_s
     if move.was_queued or not move.connection_error:
         return absent_s < poll_s
-    if absent_s < POLLS_WHEN_LOST * poll_s:
+    if absent_s < MAX_POLLS_WHEN_LOST * poll_s:
         return True
     raise Timeout(
         (

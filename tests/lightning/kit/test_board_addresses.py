@@ -95,7 +95,7 @@ def test_others_bring_their_own_schemes(monkeypatch):
 )
 def test_addresses_of_boards(text, expected):
     at = board.parse(text)
-    assert (at.host, at.port, at.name, at.loopback) == expected
+    assert (at.host, at.port, at.name, at.is_loopback) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from lightning.load.echo import ANSWER, echo_datagrams, echo_http
 from lightning.load.http import BROKEN_STATUS, ECHO_INPUT, find_only_model, send_on_time
 from lightning.load.http_messages import find_message_length
 from lightning.load.outcome import WAITING
-from lightning.load.schedule import poisson_schedule
+from lightning.load.schedule import draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
 from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 
 pytestmark = pytest.mark.socket
 
-DUE = poisson_schedule(2000, 0.1, seed=3)
+DUE = draw_schedule(2000, 0.1, seed=3)
 
 
 @contextlib.contextmanager

@@ -134,7 +134,7 @@ def test_an_unloaded_model_is_unknown_and_can_come_back_with_its_number(reposito
         repository.unload("m")
     again = repository.load("m")
     assert (again.version, again.number) == ("2", 1)
-    assert dict(repository.numbers()) == {"m": 1, "n": 2}
+    assert dict(repository.get_numbers()) == {"m": 1, "n": 2}
 
 
 def test_versions_that_are_gone_are_refused(repository, model):
@@ -176,8 +176,8 @@ def test_a_model_that_fails_to_warm_is_closed(double, model):
             repository.load("m", model)
     assert made[0].closed
     assert repository.serving() == ()
-    assert not repository.numbers()
-    assert (repository.load("m", model).version, repository.numbers()) == ("1", {"m": 1})
+    assert not repository.get_numbers()
+    assert (repository.load("m", model).version, repository.get_numbers()) == ("1", {"m": 1})
 
 
 def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp_path):

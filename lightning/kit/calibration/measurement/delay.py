@@ -67,10 +67,10 @@ def locate(received: npt.ArrayLike) -> Arrival:
     sample = int(np.argmax(np.abs(scores)))
     spectrum = np.fft.rfft(centred, _pad_length(trace.size))
 
-    def mismatch(ticks: float) -> float:
+    def compute_mismatch(ticks: float) -> float:
         return -abs(float(_shift_trace(spectrum, ticks, sent_pattern.size) @ shape))
 
-    ticks = _find_minimum(mismatch, sample - 1.0, sample + 1.0)
+    ticks = _find_minimum(compute_mismatch, sample - 1.0, sample + 1.0)
     aligned = _shift_trace(spectrum, ticks, sent_pattern.size)
     product = float((aligned - aligned.mean()) @ shape)
     spread = float(aligned.std()) * sent_pattern.size * float(sent_pattern.std())
