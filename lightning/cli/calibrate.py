@@ -154,12 +154,12 @@ def _confirm(
     typer.confirm(f"These instruments will be switched on and set:\n{listed}\nContinue?", abort=True)
 
 
-def _turn_paddles(brightness: Callable[[], float]) -> None:
+def _turn_paddles(read_brightness: Callable[[], float]) -> None:
     """Ask the user to turn the polarisation controller, and show the brightness until the user stops."""
     print("Turn the paddles of the polarisation controller until the reading is highest.")
     best_reading = 0.0
     while True:
-        reading = brightness()
+        reading = read_brightness()
         best_reading = max(best_reading, reading)
         prompt = f"{INDENT}{reading:6.1%} of the converter (best {best_reading:.1%}). Enter reads again, d is done: "
         try:

@@ -21,7 +21,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, or an .npz 
 Presets = Annotated[
     str, typer.Option("--preset", help=f"Parts of the system: {', '.join(PRESETS)}, or all of them.")
 ]
-Shot = Annotated[
+ShotLimit = Annotated[
     str | None,
     typer.Option(
         "--shot-limit",
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 def energy(
     model: Model,
     preset: Presets = "all",
-    shot_limit: Shot = None,
+    shot_limit: ShotLimit = None,
     limit: Limit = 1000,
     png: Png = None,
     *,
@@ -79,11 +79,11 @@ def energy(
 
 
 def _describe_origin(compiled: CompiledModel) -> dict[str, Any]:
-    from lightning.compiler.compilation import toolkit_version
+    from lightning.compiler.compilation import get_toolkit_version
     from lightning.compiler.lng_file import model_hash
 
     return {
-        "version": toolkit_version(),
+        "version": get_toolkit_version(),
         "model": compiled.network.name,
         "model_hash": model_hash(compiled),
         "scheme": compiled.scheme_in_words,

@@ -131,13 +131,15 @@ def _make_driver(
 
 def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
     """Print the document, and return the exit code: an error if no request was answered."""
-    from lightning.compiler.compilation import toolkit_version
+    from lightning.compiler.compilation import get_toolkit_version
     from lightning.load.outcome import describe_failure
 
     failure = describe_failure(outcomes)
     results = {"results": [outcome.figures() for outcome in outcomes], "written": list_file_names((png,))}
     error = {} if failure is None else {"error": describe_error(failure)}
-    print_document(None, {"version": toolkit_version(), **settings, **results, **error}, ok=failure is None)
+    print_document(
+        None, {"version": get_toolkit_version(), **settings, **results, **error}, ok=failure is None
+    )
     return EXIT_ERROR if failure else EXIT_OK
 
 

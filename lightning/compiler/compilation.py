@@ -49,7 +49,7 @@ def compile_network(
         raw_samples = _require_samples(network, samples)
         layers, sample_origin = compile_scaled(network, raw_samples, options), _describe_samples(raw_samples)
     origin = {
-        "toolkit": toolkit_version(),
+        "toolkit": get_toolkit_version(),
         "source": dict(source or {}),
         "options": dict(options.document),
         "samples": sample_origin,
@@ -59,7 +59,7 @@ def compile_network(
     )
 
 
-def toolkit_version() -> str:
+def get_toolkit_version() -> str:
     """Return the version of the installed distribution, or "unknown" if it is not installed."""
     try:
         return version("lightbed")

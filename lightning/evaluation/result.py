@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightning.compiler import CompiledModel
-from lightning.compiler.compilation import toolkit_version
+from lightning.compiler.compilation import get_toolkit_version
 from lightning.compiler.lng_file import model_hash
 from lightning.execution.interface import Fidelity
 from lightning.execution.noise import Noise
@@ -36,7 +36,7 @@ class Provenance:
     def document(self) -> dict[str, Any]:
         """The provenance as plain values, for JSON."""
         return {
-            "version": toolkit_version(),
+            "version": get_toolkit_version(),
             "model": self.model.network.name,
             "model_hash": model_hash(self.model),
             "scheme": self.model.scheme_in_words,

@@ -13,7 +13,7 @@ from time import perf_counter_ns as clock
 import numpy as np
 
 from lightning.load.inputs import Rows, load_rows, make_random_rows
-from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
+from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import (
@@ -182,7 +182,7 @@ class _LoadRun:
         self.headers = np.ndarray(
             (DATAGRAMS_PER_CALL,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT_BYTES,)
         )
-        self.latency = np.full(len(due), WAITING, dtype=np.int64)
+        self.latency = np.full(len(due), NOT_HAPPENED, dtype=np.int64)
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)
         self.pieces = np.zeros(len(due), dtype=np.int64)
@@ -232,7 +232,7 @@ class _LoadRun:
         np.add.at(self.pieces, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (
-            self.latency[numbers] == WAITING
+            self.latency[numbers] == NOT_HAPPENED
         )
         complete = numbers[is_complete]
         self.latency[complete] = elapsed_ns - self.due[complete]

@@ -22,7 +22,7 @@ import numpy as np
 
 from lightning.load.http_messages import ModelInput, encode_requests, parse_input, parse_reply
 from lightning.load.inputs import make_rows
-from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
+from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, draw_schedule
 from lightning.load.targets import CONNECTION_COUNT, LoadError, Target
 
@@ -221,7 +221,7 @@ def send_on_time(
     grace_s: float = GRACE_S,
 ) -> Traces:
     """Send the requests cyclically at the due times, and return the traces. Raise `LoadError` if no server listens."""
-    waiting = np.full(len(due), WAITING, dtype=np.int64)
+    waiting = np.full(len(due), NOT_HAPPENED, dtype=np.int64)
     load = _Load(address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock())
     try:
         for _ in range(connections):

@@ -97,8 +97,8 @@ def serve(
     """Serve over HTTP and, with a `packets_port`, in packets, until SIGINT or SIGTERM.
 
     Call this in the main thread, because signals arrive only there. Call `report_ready` with the addresses and
-    models when requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a port is in use, or real-time
-    priority is not permitted.
+    models when requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a
+    port is in use, or real-time priority is not permitted.
     """
     address = read_address(listener)
     listen(listener)
@@ -199,5 +199,5 @@ def _describe_models(infer: Infer) -> list[Document]:
             "file": str(instance.source or ""),
             "fidelity": instance.executor.fidelity,
         }
-        for instance in infer.repository.serving()
+        for instance in infer.repository.list_serving()
     ]

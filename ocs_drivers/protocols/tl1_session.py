@@ -38,9 +38,10 @@ CLOSE_TIMEOUT_S = 0.5
 class Dialect:
     """Properties of TL1 that differ between vendors.
 
-    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in.
-    A denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
-    `welcome` ("Already logged in") counts as a success. With `is_short`, commands lack the final colon (see `tl1.Command`).
+    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in. A
+    denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
+    `welcome` ("Already logged in") counts as a success. With `is_short`, commands lack the final colon (see
+    `tl1.Command`).
     """
 
     login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})

@@ -55,8 +55,8 @@ def make_rounding_table(activations: Small) -> Small:
     loss = variance - 2 * targets[:, None] * covariance
     loss[np.abs(targets[:, None] - values) > _MAX_ROUNDING_DISTANCE] = np.inf
     nearest = np.rint(targets).astype(np.int64)
-    worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
-    rounded = np.where(worse, loss.argmin(axis=1), nearest)
+    is_worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
+    rounded = np.where(is_worse, loss.argmin(axis=1), nearest)
     rounded[: _STEP_DIVISIONS // 2 + 1] = 0
     return np.asarray(rounded, np.int16)
 

@@ -30,7 +30,7 @@ Light = Callable[[Whole, Whole], Whole]
 """Returns the detector values (beats, lanes), 0 .. 255, for activations and magnitudes of weights."""
 
 MAX_BEATS = 1 << 15
-"""Most beats in one run of the driver, because it holds them in memory as Python integers."""
+"""Maximum number of beats in one run of the driver, because it holds them in memory as Python integers."""
 _SIMULATORS = ("fastsim", "verilator")
 
 

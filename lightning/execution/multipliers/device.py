@@ -39,11 +39,11 @@ from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.form import to_text
 from lightning.kit.dot.core import VectorCore
 from lightning.kit.dot.symbol import Integers
-from lightning.kit.dot.tuning import draw_training_values, play
+from lightning.kit.dot.tuning import draw_training_values, measure_tiles
 from sim.models.photonics.link import Budget, Link, budget
 
 MAX_PRODUCTS = 1 << 20
-"""Most products in one call of the core, including zeros. They take some tens of megabytes."""
+"""Maximum number of products in one call of the core, including zeros. They take some tens of megabytes."""
 
 Doubles = npt.NDArray[np.float64]
 FULL_STEPS = FULL_VALUE * FULL_VALUE / 256
@@ -174,7 +174,7 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     tuning, rng = core.tuning, np.random.default_rng(seed)
     values = draw_training_values(rng, min(FIT_SYMBOLS, core.tile_reader.count_max_symbols(core.symbol)))
     words = tuning.coding.words(values)
-    played = play(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
+    played = measure_tiles(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
     steps = FULL_STEPS / tuning.decoder.unit
     result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))
     return Noise(

@@ -160,10 +160,10 @@ class Calibration:
         `peaks` (n,) are plateaus in counts, including the idle level. `analogue` (n,) are the decoded results, and
         `values` (n, 4) the values sent.
         """
-        at_end = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
+        is_clipped = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
         products = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
-        beyond = np.asarray(analogue, dtype=float) > products * FULL_VALUE + RANGE_MARGIN
-        too_bright: npt.NDArray[np.bool_] = at_end | beyond
+        is_beyond = np.asarray(analogue, dtype=float) > products * FULL_VALUE + RANGE_MARGIN
+        too_bright: npt.NDArray[np.bool_] = is_clipped | is_beyond
         return too_bright
 
     def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:

@@ -24,7 +24,7 @@ LEVEL_COUNT = 256
 WORD_LIMIT = 32766
 """Greatest magnitude of a gain word that a QICK generator accepts."""
 MIN_RANGE = 0.1
-"""Least share of a modulator's range that the available words must cover."""
+"""Minimum share of a modulator's range that the available words must cover."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,9 @@ def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
             if damping > 1e12:
                 break
             continue
-        settled = rss - trial <= 1e-14 * rss
+        is_converged = rss - trial <= 1e-14 * rss
         p, values, jacobian, rss, damping = p + step, trial_values, trial_jacobian, trial, damping / 10
-        if settled:
+        if is_converged:
             break
     return p
 

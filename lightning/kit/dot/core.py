@@ -15,7 +15,7 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.dot.packing import Integers, PackedRows, check_operands, pack
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import Symbol
-from lightning.kit.dot.tuning import WORST_RESIDUAL, TileMeter, Tuning, play, tune
+from lightning.kit.dot.tuning import WORST_RESIDUAL, TileMeter, Tuning, measure_tiles, tune
 
 SHOT_COUNT = 4
 LENGTH_STEP = 4
@@ -106,7 +106,7 @@ class VectorCore:
         tuning = self.tuning
         # Dark symbols pad the tiles.
         values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % LENGTH_STEP), (0, 0)))
-        levels = play(
+        levels = measure_tiles(
             self.tile_reader, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
         sums = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))

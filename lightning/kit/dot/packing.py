@@ -38,7 +38,7 @@ def check_operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integ
     Raise `OutOfRange` unless all are integers from -255 to 255, for vectors of unequal length, and for leading axes
     that do not broadcast.
     """
-    weight_array, input_array = _check_whole("weights", weights), _check_whole("inputs", inputs)
+    weight_array, input_array = _check_integers("weights", weights), _check_integers("inputs", inputs)
     if weight_array.shape[-1] != input_array.shape[-1]:
         raise OutOfRange(
             f"vectors of {weight_array.shape[-1]} and {input_array.shape[-1]} entries have no dot product",
@@ -85,7 +85,7 @@ def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, 
                 yield row, sign, indices[start : start + limit]
 
 
-def _check_whole(name: str, values: npt.ArrayLike) -> Integers:
+def _check_integers(name: str, values: npt.ArrayLike) -> Integers:
     array = np.asarray(values)
     if array.ndim == 0 or array.size == 0:
         raise OutOfRange(f"{name} are {'empty' if array.ndim else 'a single number'}", hint="Give vectors")

@@ -88,7 +88,8 @@ class TileReader:
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
 
-        `envelopes` are (4, tiles, samples), `dark` (4, samples). More than `count_tiles_per_run` tiles take several runs.
+        `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
+        them.
         """
         step = self.count_tiles_per_run(tile)
         parts = [

@@ -37,7 +37,7 @@ TRAINING_SYMBOLS = 128
 SHOT_COUNT = 8
 WORD_LIMIT = 32_760
 MIN_PEAK = 0.3
-"""Least measured light, as a share of the light that the calibration predicts."""
+"""Minimum of the measured light, as a share of the light that the calibration predicts."""
 WORST_RESIDUAL = 0.6
 """Largest residual, in units of 1/255 of a product per root of the number of symbols. Compression exceeds it; noise
 does not."""
@@ -90,7 +90,9 @@ class Tuning:
     decoder: TileDecoder
 
 
-def play(tiles: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
+def measure_tiles(
+    tiles: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int
+) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tiles.tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
@@ -130,7 +132,7 @@ def _measure_gate(
     words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOLS, 1))
     words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
-    levels = play(tiles, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
+    levels = measure_tiles(tiles, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
     swing = float(np.ptp(levels))
     if swing < MIN_PEAK * expected:
@@ -153,7 +155,7 @@ def _open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
 def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
     length = min(TRAINING_SYMBOLS, tiles.count_max_symbols(symbol))
     values = draw_training_values(rng, length)
-    levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
+    levels = measure_tiles(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     operands = coding.operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
@@ -161,7 +163,7 @@ def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.ran
     residuals = levels - design @ weights
     w = [float(weight) for weight in weights]
     gain = (w[MODULATORS], w[MODULATORS + 1])
-    unit = float(np.mean(np.array(gain) * coding.fullest))
+    unit = float(np.mean(np.array(gain) * coding.full_products))
     rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / unit
     if not rms <= WORST_RESIDUAL:
         raise CalibrationError(

@@ -138,7 +138,7 @@ class _FamilyCollector:
 def _collect_models(repository: Repository) -> Iterator[Any]:
     ready = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
     holders = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
-    serving = {instance.name: instance for instance in repository.serving()}
+    serving = {instance.name: instance for instance in repository.list_serving()}
     for name in repository.get_numbers():
         ready.add_metric([name], int(name in serving))
         holders.add_metric([name], serving[name].users if name in serving else 0)

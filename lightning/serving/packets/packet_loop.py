@@ -75,7 +75,7 @@ class PacketLoop:
 
     def prepare(self) -> None:
         """Prepare the services of newly loaded models, so that the first request does not wait."""
-        for instance in self.repository.serving():
+        for instance in self.repository.list_serving():
             if self._prepared.get(instance.number) is not instance:
                 self._prepared[instance.number] = instance
                 with contextlib.suppress(Exception):  # the first request will report the error
@@ -114,7 +114,7 @@ class PacketLoop:
         """Discard old fragments and unloaded models, and prepare new models. Call this from time to time."""
         self.reassembly.expire(wall_clock())
         self.prepare()
-        numbers = {instance.number for instance in self.repository.serving()}
+        numbers = {instance.number for instance in self.repository.list_serving()}
         self._services = {number: service for number, service in self._services.items() if number in numbers}
         self._prepared = {
             number: instance for number, instance in self._prepared.items() if number in numbers

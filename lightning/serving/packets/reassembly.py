@@ -99,14 +99,14 @@ class Reassembly:
 
 
 class ReplayCache:
-    """A cache of recent requests. Each pair of peer and request is hashed to one of 65,536 places.
+    """A cache of recent requests. Each pair of peer and request is hashed to one of 65,536 slots.
 
-    A pair stays until another pair with the same place replaces it.
+    A pair stays until another pair with the same slot replaces it.
     """
 
     def __init__(self) -> None:
         self.table = np.zeros((1 << SLOTS_LOG2, 2), np.uint64)
-        """(places, 2) peer and request. 0 is not a valid peer, so it marks an empty place."""
+        """(slots, 2) peer and request. 0 is not a valid peer, so it marks an empty slot."""
 
     def note_request(self, peer: int, request: int) -> bool:
         """Return whether the pair is in the cache, and store it.

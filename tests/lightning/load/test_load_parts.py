@@ -17,7 +17,7 @@ from lightning.load.http_messages import (
     parse_reply,
 )
 from lightning.load.inputs import load_rows, make_rows
-from lightning.load.outcome import BUCKETS_PER_DECADE, WAITING, Outcome, make_log_histogram, make_traces
+from lightning.load.outcome import BUCKETS_PER_DECADE, NOT_HAPPENED, Outcome, make_log_histogram, make_traces
 from lightning.load.schedule import draw_schedule
 from lightning.load.targets import LoadError, Target, parse_target
 
@@ -67,12 +67,12 @@ def outcome_of(latency, *, refusal=None, deadline_us=0):
     latency = np.array(latency)
     due = np.arange(len(latency)) * 1_000_000
     refusal = np.zeros(len(latency), np.int32) if refusal is None else np.array(refusal, np.int32)
-    traces = make_traces(due, latency, np.where(latency == WAITING, WAITING, 0), refusal)
+    traces = make_traces(due, latency, np.where(latency == NOT_HAPPENED, NOT_HAPPENED, 0), refusal)
     return Outcome("udp://here:1", 1000.0, 0, traces, deadline_us, {3: "late"})
 
 
 def test_figures_of_a_load():
-    found = outcome_of([10_000, 20_000, WAITING, 30_000, 500], refusal=[0, 0, 0, 0, 3], deadline_us=25)
+    found = outcome_of([10_000, 20_000, NOT_HAPPENED, 30_000, 500], refusal=[0, 0, 0, 0, 3], deadline_us=25)
     assert found.figures() == {
         "rate": 1000.0,
         "scheduled": 5,
@@ -91,7 +91,7 @@ def test_figures_of_a_load():
 
 
 def test_nothing_answered_has_no_percentiles():
-    found = outcome_of([WAITING, WAITING]).figures()
+    found = outcome_of([NOT_HAPPENED, NOT_HAPPENED]).figures()
     assert (found["p50_us"], found["loss"], found["answered_per_s"]) == (None, 1.0, 0.0)
     json.dumps(found, allow_nan=False)
 

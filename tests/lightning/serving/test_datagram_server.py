@@ -332,7 +332,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
 def two(doubles, opened, other_model):
     """Model 1, which somebody has for now, and model 2."""
     doubles.load("other", other_model)
-    instance = doubles.serving()[0]
+    instance = doubles.list_serving()[0]
     instance.lock.acquire()
     yield doubles, instance
     if instance.lock._owner_lock.locked():
@@ -507,7 +507,7 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
     assert set(found) == expected
     assert min(found.values()) >= 90
     assert (server.counts().answered, server.counts().unknown_model) == (200, 1)
-    assert repository.serving() == ()
+    assert repository.list_serving() == ()
 
 
 def test_a_model_that_is_loaded_later_is_served(doubles, other_model, client):

@@ -210,4 +210,4 @@ def test_who_goes_away_in_the_middle_is_counted(doubled, wait_for):
         wait_for(lambda: infer.counts.in_flight == 1)
     wait_for(lambda: infer.counts.in_flight == 0)
     assert infer.counts.get_model_counts("m").failures == {"disconnected": 1}
-    assert infer.repository.serving()[0].users == 0
+    assert infer.repository.list_serving()[0].users == 0

@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.packets.reassembly import FRAGMENT_OVERHEAD, CompleteMessage, Reassembly, ReplayCache
+from lightning.serving.packets.reassembly import (
+    FRAGMENT_OVERHEAD,
+    CompleteMessage,
+    Reassembly,
+    ReplayCache,
+)
 
 
 @given(st.permutations(range(5)))

@@ -29,11 +29,11 @@ from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS
 from lightning.optional import require
 
 MIN_CORRELATION = 0.9
-"""Least correlation at which the received pattern counts as the transmitted one."""
+"""Minimum correlation at which the received pattern counts as the transmitted one."""
 MAX_SPREAD_TICKS = 10 * SETTLE_TICKS
 """Largest spread of arrivals that `Window.for_arrival` may compensate by later starts: 0.6 us, or 125 m of fibre."""
 MIN_VISIBILITY = 20.0
-"""Least ratio of a modulator's swing to the residuals of its curve."""
+"""Minimum ratio of a modulator's swing to the residuals of its curve."""
 BRIGHTNESS_RANGE = (0.4, 0.98)
 """Share of the converter's range that one full product should fill. Below, quantisation is visible; above, noise clips.
 """

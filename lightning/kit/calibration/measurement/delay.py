@@ -88,12 +88,12 @@ def _shift_trace(spectrum: npt.NDArray[np.complex128], ticks: float, count: int)
     return np.fft.irfft(spectrum * phase_factors)[:count]
 
 
-def _find_minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+def _find_minimum(compute_cost: Callable[[float], float], low: float, high: float) -> float:
     """Return the minimum by golden-section search. Within a tick of the true shift, the cost has only one minimum."""
     ratio = (np.sqrt(5) - 1) / 2
     lower, upper = high - ratio * (high - low), low + ratio * (high - low)
     for _ in range(48):
-        if cost(lower) < cost(upper):
+        if compute_cost(lower) < compute_cost(upper):
             high, upper = upper, lower
             lower = high - ratio * (high - low)
         else:

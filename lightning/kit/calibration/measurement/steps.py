@@ -31,7 +31,7 @@ __all__ = ["NEEDED", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
 MAX_SUM_LOSS = 0.01
 """If the sum of two products falls short by more than this share, the converter clips."""
 MIN_ACCURACY_PERCENT = 99.7
-"""Least accuracy on products outside the training data."""
+"""Minimum accuracy on products outside the training data."""
 MAX_NOISE = 4.0
 """Greatest rms noise of one decimated sample, in units of 1/255."""
 
