@@ -16,7 +16,7 @@ from lightning.errors import CompileError
 _HINT = "Serve it in software, or compile a network of dense layers with ReLUs between them"
 
 
-def nic_model(compiled: CompiledModel, name: str) -> NicModel:
+def make_nic_model(compiled: CompiledModel, name: str) -> NicModel:
     """Return the model for the NIC. Its answers equal those of the `exact` executor, bit for bit.
 
     Raise `CompileError` with the network, the node and the reason if the NIC does not support the model.

@@ -44,8 +44,8 @@ def is_supported(model: CompiledModel, noise: Noise | None = None) -> bool:
         return True
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         return False
-    shared = not noise.is_linear and model.hardware.wavelengths > 1 and noise.place_properties.per_readout
-    return not shared and not may_clip(noise, model.hardware)
+    is_coupled = not noise.is_linear and model.hardware.wavelengths > 1 and noise.place_properties.per_readout
+    return not is_coupled and not may_clip(noise, model.hardware)
 
 
 class Chain:
@@ -87,7 +87,7 @@ class Chain:
         )
 
     @property
-    def takes_lanes(self) -> bool:
+    def uses_lanes(self) -> bool:
         """True if large batches are computed with images as lanes; see `kernels.chain`."""
         return self._lanes is not None
 
@@ -226,8 +226,8 @@ def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
     """
     if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
         return False
-    lit = sum(np.count_nonzero(layer.weights) for layer in layers)
-    return bool(lit < SPARSE_DENSITY * sum(layer.weights.size for layer in layers))
+    lit_count = sum(np.count_nonzero(layer.weights) for layer in layers)
+    return bool(lit_count < SPARSE_DENSITY * sum(layer.weights.size for layer in layers))
 
 
 def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
@@ -263,19 +263,21 @@ class FusedExecutor:
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """Return the scores, counters and cycles of `Interpreter.run`, and raise its errors."""
         array = as_array(inputs)
-        if array.dtype != np.uint8 or not self._fits(array.shape):
+        if array.dtype != np.uint8 or not self._has_valid_shape(array.shape):
             return self.interpreter.run(array, keys)
         image_keys = check_keys(keys, len(array))
         scores = np.empty((len(array), self.chain.outputs), np.float32)
         counters = np.zeros(len(COUNTERS), np.int64)
         raw = np.ascontiguousarray(array).reshape(len(array), -1)
         self.chain.answer_many(raw, image_keys, scores, counters)
-        shaped = scores.reshape(len(array), *self.model.network.output_shape)
-        clipped = (
+        shaped_scores = scores.reshape(len(array), *self.model.network.output_shape)
+        clipped_readouts = (
             {"clipped_readouts": 0} if self.fidelity == "noisy" else {}
         )  # `is_supported` rejects noise that may clip
         return Answers(
-            shaped, self.interpreter.cycles, {**name_counters(counters, wrap=self.model.wrap), **clipped}
+            shaped_scores,
+            self.interpreter.cycles,
+            {**name_counters(counters, wrap=self.model.wrap), **clipped_readouts},
         )
 
     def warm(self) -> None:
@@ -286,7 +288,7 @@ class FusedExecutor:
     def close(self) -> None:
         """Do nothing: this executor holds no device."""
 
-    def _fits(self, shape: tuple[int, ...]) -> bool:
+    def _has_valid_shape(self, shape: tuple[int, ...]) -> bool:
         """Return whether inputs have the network's shape, or are images for a network that takes rows."""
         expected = self.model.network.input_shape
         shape_of_one = shape[1:]

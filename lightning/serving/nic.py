@@ -170,12 +170,12 @@ def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFi
     Raise the errors of files and of the compiler, and `ServingError` if the models do not fit in the NIC.
     """
     from fpga.smartnic.program import NicProgram
-    from lightning.compiler.smartnic import nic_model
+    from lightning.compiler.smartnic import make_nic_model
 
     models = []
     for name, path in files.items():
         check_name(name)
-        models.append(nic_model(read_model(path)[0], name))
+        models.append(make_nic_model(read_model(path)[0], name))
     with _translate_errors():
         program = NicProgram(tuple(models))
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
@@ -215,13 +215,13 @@ def serve_nic(
 
 
 def trace_model(compiled: CompiledModel, name: str, image: bytes) -> RequestTrace:
-    """Return the trace of one request on a simulated NIC. Raise the errors of `nic_model`, and `ServingError`."""
+    """Return the trace of one request on a simulated NIC. Raise the errors of `make_nic_model`, and `ServingError`."""
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import trace_request
     from fpga.smartnic.simulator import SmartNic
-    from lightning.compiler.smartnic import nic_model
+    from lightning.compiler.smartnic import make_nic_model
 
-    program = NicProgram((nic_model(compiled, name),))
+    program = NicProgram((make_nic_model(compiled, name),))
     with _translate_errors(), closing(SmartNic()) as nic:
         nic.load(program)
         return trace_request(nic, make_request(nic.settings, image))

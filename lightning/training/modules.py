@@ -284,7 +284,7 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
         with emulate(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
             loss(module(images), labels).backward()
     """
-    layers = photonic_layers(module)
+    layers = find_photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
     common = (
         JointScale(tuple(layers.values()), emulation.raw_level)
@@ -325,7 +325,7 @@ class JointScale:
         return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, shifts=index > 0)
 
 
-def photonic_layers(module: Any) -> dict[str, Any]:
+def find_photonic_layers(module: Any) -> dict[str, Any]:
     """Return the layers that run on light, by name. Raise `CompileError` for a layer that cannot be emulated."""
     layer_of_name = dict(module.named_modules())
     for name, layer in layer_of_name.items():

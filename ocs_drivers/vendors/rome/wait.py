@@ -36,7 +36,7 @@ class Move:
     connection_error: TransportError | None = field(default=None)
     was_queued: bool = False
     absent_since_s: float | None = None
-    allowed_s: float = 0.0
+    time_limit_s: float = 0.0
     halted_request: Request | None = None
     halted_since_s: float | None = None
 
@@ -58,7 +58,7 @@ class Progress:
     reports_queue: bool = True
 
     @property
-    def ahead(self) -> int | None:
+    def moves_ahead(self) -> int | None:
         """Number of moves before the last one of this request; None if it is not in the queue."""
         turns: dict[Pair | None, int] = {}
         for turn, move in enumerate(self.pending):
@@ -114,10 +114,10 @@ def judge_progress(
 
     Raises `RobotFault`, `DeviceError` and `Timeout` as in the table in the module docstring.
     """
-    moves_ahead = progress.ahead
+    moves_ahead = progress.moves_ahead
     move.was_queued = move.was_queued or moves_ahead is not None
     if reason := _explain_stop(move, progress, grace_s):
-        raise _make_stopped(reason, move, progress)
+        raise _make_stop_error(reason, move, progress)
     if moves_ahead is None and (
         failure := codec.find_failure(progress.lines, progress.names, progress.command)
     ):
@@ -126,12 +126,12 @@ def judge_progress(
         return _is_awaited(move, progress.now_s, poll_s)
     move.absent_since_s = None
     move_count = len(progress.pairs) if moves_ahead is None else 1 + moves_ahead
-    move.allowed_s = max(move.allowed_s, longest_s * move_count)
-    if progress.now_s - move.start_s < move.allowed_s:
+    move.time_limit_s = max(move.time_limit_s, longest_s * move_count)
+    if progress.now_s - move.start_s < move.time_limit_s:
         return True
     homing_note = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
-    raise _make_stopped(
-        f"the robot has not finished the move within {move.allowed_s:.3g} s{homing_note}", move, progress
+    raise _make_stop_error(
+        f"the robot has not finished the move within {move.time_limit_s:.3g} s{homing_note}", move, progress
     )
 
 
@@ -173,9 +173,9 @@ def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
     return ""
 
 
-def _make_stopped(reason: str, move: Move, progress: Progress) -> OcsError:
+def _make_stop_error(reason: str, move: Move, progress: Progress) -> OcsError:
     """Return the error for a stopped robot: `RobotFault`, or `Timeout` if our request waits or may not have arrived."""
-    if progress.ahead is not None and not progress.is_running:
+    if progress.moves_ahead is not None and not progress.is_running:
         return Timeout(
             f"{reason}; the request waits in the queue, and will be executed when the robot goes on",
             hint=codec.HOMING_HINT,
