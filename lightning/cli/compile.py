@@ -200,7 +200,7 @@ def load_samples(name: str) -> Any:
         from lightning.evaluation import load_dataset
 
         dataset = load_dataset(name)
-        samples = dataset.with_samples().train_x
+        samples = dataset.separate_samples().train_x
         # Warn the user, because ranges from test images may improve a later evaluation on these images.
         if not len(dataset.train_x):
             sys.stderr.write(

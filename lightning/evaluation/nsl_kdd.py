@@ -74,8 +74,8 @@ def load_nsl_kdd(folder: Path) -> Dataset:
 def parse_rows(content: bytes, name: str = "the file") -> Rows:
     """Split the lines of a file into columns. Raise `DatasetError` with `name` for a malformed line."""
     try:
-        plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-        lines = plain.decode("ascii").splitlines()
+        decompressed = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        lines = decompressed.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DatasetError(f"{name} cannot be read ({error})", hint="Download the file again") from error
     rows = [line.split(",") for line in lines if line]
@@ -95,15 +95,15 @@ def fit_encoding(rows: Rows) -> Encoding:
     columns = list(zip(*rows, strict=False))
     categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORY_COLUMNS)
     largest = np.maximum(_read_numbers(rows).max(axis=0), 1)
-    counted = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
-    return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
+    is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
+    return Encoding(categories, np.where(is_count, largest, 1).astype(np.float32))
 
 
 def encode(rows: Rows, encoding: Encoding) -> Floats:
     """Encode rows as values 0 .. 1, (n, width), with numerical features first, then a column for each category."""
     numbers = _read_numbers(rows)
-    counted = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
-    scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
+    is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
+    scaled = np.where(is_count, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
     columns = [np.clip(scaled, 0, 1)]
     for index, known_values in zip(CATEGORY_COLUMNS, encoding.categories, strict=True):
         values = np.array([row[index] for row in rows])

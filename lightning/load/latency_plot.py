@@ -14,7 +14,7 @@ from lightning.load.outcome import Outcome, make_log_histogram
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 
 
-def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
+def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
     """Plot the histogram of latencies and, below, the share of answers that took longer.
 
     With several rates, add plots of losses and percentiles over the rate on the right. Without any answer, the axes are
@@ -41,7 +41,7 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
         _mark_unanswered(top, bottom)
     if has_rates:
         _draw_over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
-    add_heading(figure, "Latency under open-loop load", about, simulated=False)
+    add_heading(figure, "Latency under open-loop load", description, simulated=False)
     return figure
 
 

@@ -32,13 +32,14 @@ NOISE_LIMIT = 1.3
 """Limit of the rms error of the decoded references, in units of 1/255: an accuracy of 99.5 per cent."""
 INTERVAL_S = 600.0
 SHOT_COUNT = 16
-_VALUES = (0, 64, 128, 192, 255)
+_REFERENCE_VALUES = (0, 64, 128, 192, 255)
 REFERENCES = np.array(
-    [[a, b, 0, 0] for a in _VALUES for b in _VALUES] + [[0, 0, a, b] for a in _VALUES for b in _VALUES]
+    [[a, b, 0, 0] for a in _REFERENCE_VALUES for b in _REFERENCE_VALUES]
+    + [[0, 0, a, b] for a in _REFERENCE_VALUES for b in _REFERENCE_VALUES]
 )
 """(50, 4) values whose products are known."""
 
-BRIGHTEST = np.full((1, 4), 255)
+BRIGHTEST_ROW = np.full((1, 4), 255)
 """The sum of two full products: of all rows it is the first to clip at the converter."""
 
 
@@ -150,8 +151,8 @@ def recalibrate(
     )
     # A reference lights only one pair. The brightest sum, with both pairs lit, shows whether two full products clip.
     deviation = measure_drift(rows, fresh)
-    brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOT_COUNT)
-    missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
+    brightest = rows.read(fresh.word_table(BRIGHTEST_ROW), shots=SHOT_COUNT)
+    missing = float(sum_truth(BRIGHTEST_ROW)[0] - fresh.decode_table(brightest.levels, BRIGHTEST_ROW)[0])
     if deviation.recalibrate or abs(missing) > 2 * deviation.limit:
         raise errors.CalibrationError(
             (

@@ -152,7 +152,7 @@ class RomeCli(SwitchDriver):
             lambda: self._query(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
         self._layout = self._retry(lambda: self._query(codec.SHOW_PORTS, self._decode_any_ports)).layout
-        if self._dialect.logical_requests:
+        if self._dialect.has_logical_ports:
             logical = self._query_optional(codec.SHOW_LOGICAL, decode_logical)
             self._layout = replace(self._layout, logical=logical or {})
         self._reports_queue = self._query_optional(codec.SHOW_QUEUE, decode_queue) is not None
@@ -244,7 +244,7 @@ class RomeCli(SwitchDriver):
         except PortBusy as busy:
             raise explain_tie(busy, current) from None
         check_one_matrix(steps, self._layout, device=self._address)
-        return join_both_ways(steps, self._layout) if self._dialect.logical_requests else steps
+        return join_both_ways(steps, self._layout) if self._dialect.has_logical_ports else steps
 
     # -- moving
 

@@ -98,12 +98,12 @@ def test_an_unknown_name_says_which_there_are(name):
 
 def test_samples_are_put_aside_from_all_over():
     x, y = np.arange(100.0).reshape(50, 2), np.arange(50)
-    found = Dataset("sorted", x, y, x[:0], y[:0]).with_samples(10)
+    found = Dataset("sorted", x, y, x[:0], y[:0]).separate_samples(10)
     assert found.train_y.tolist() == list(range(0, 50, 5))
     assert sorted([*found.y, *found.train_y]) == list(range(50))
-    assert found.with_samples(20) is found
+    assert found.separate_samples(20) is found
     with pytest.raises(DatasetError, match="too few"):
-        Dataset("sorted", x, y, x[:0], y[:0]).with_samples(50)
+        Dataset("sorted", x, y, x[:0], y[:0]).separate_samples(50)
 
 
 def test_there_is_no_training_part_to_test_on(arrays):

@@ -244,11 +244,11 @@ def test_what_a_soc_has_not_the_guard_has_not(guard):
 
 def test_runs_are_counted(clock):
     progress = Progress("x", Patience(), clock)
-    assert progress.reached == "before the first run"
+    assert progress.progress_text == "before the first run"
     for _ in range(3):
         progress.begin(None)
     progress.note_count(2)
-    assert progress.reached == "in run 3, after 2 shots"
+    assert progress.progress_text == "in run 3, after 2 shots"
 
 
 def test_a_call_that_never_returns_is_given_up_and_the_next_gets_through():

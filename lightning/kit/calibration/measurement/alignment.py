@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.calibration.measurement.batch import (
-    CHANNELS,
+    DEFAULT_CHANNELS,
     READOUT,
     SETTLE_TICKS,
     generator_ticks,
@@ -265,7 +265,7 @@ def find_arrival(
     index: int,
     words: tuple[int, int],
     *,
-    channels: tuple[int, int, int, int] = CHANNELS,
+    channels: tuple[int, int, int, int] = DEFAULT_CHANNELS,
     readout: int = READOUT,
 ) -> Arrival:
     """Return the arrival of light through modulator `index`, in ticks after the generator's pulse.

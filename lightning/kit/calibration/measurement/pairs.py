@@ -15,7 +15,7 @@ from lightning.kit.calibration.measurement.transfer import PARTNERS, Rows, Sweep
 
 TRAINING_PAIRS = 160
 """Random pairs of values per product, besides the corners."""
-HEADROOM = 0.96
+MAX_SCALE_SHARE = 0.96
 """Share of the converter's range that the sum of two full products may fill. Noise needs the rest."""
 
 Table = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float
     """
     full = tuple(make_encoder(sweeps[index].curve) for index in range(4))
     strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
-    weight = min(*strength, HEADROOM * (full_scale - idle) / 2)
+    weight = min(*strength, MAX_SCALE_SHARE * (full_scale - idle) / 2)
     factors = (weight / strength[0], weight / strength[1])
     shared = list(full)
     for pair, factor in enumerate(factors):
