@@ -46,8 +46,10 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     soc = guard_soc(_connect(entry_point, address))
     if patience is not None:
         soc.set_patience(patience)
-    if description := getattr(soc, "description", "") or (_describe_simulated(soc) if soc.simulated else ""):
-        sys.stderr.write(f"{address}: {description}\n")
+    if announcement := getattr(soc, "announcement", "") or (
+        _describe_simulated(soc) if soc.simulated else ""
+    ):
+        sys.stderr.write(f"{address}: {announcement}\n")
     return soc
 
 

@@ -126,7 +126,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.simulated = bool(recording.device["simulated"])
         self.made = recording.made
         """Date of the recording, at which the age of a calibration is computed."""
-        self.description = (
+        self.announcement = (
             f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
         )
         self.autoproxy: list[Any] = []
