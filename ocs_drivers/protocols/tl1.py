@@ -46,7 +46,7 @@ class Command:
     'RTRV-PATCH:::5:;'
     >>> Command("ENT-PATCH", tag=1, aid="1&2,17&18", tid="OCS1").text
     'ENT-PATCH:"OCS1":1&2,17&18:1:;'
-    >>> Command("dlt-crs-fiber", tag=5, aid="10001", short=True).text
+    >>> Command("dlt-crs-fiber", tag=5, aid="10001", is_short=True).text
     'dlt-crs-fiber::10001:5;'
     >>> Command("RTRV-EQPT", tag=1, aid="SYSTEM", keywords="PARAMETER=SIZE").text
     'RTRV-EQPT::SYSTEM:1:::PARAMETER=SIZE;'

@@ -112,7 +112,7 @@ def decode_circuits(lines: Lines) -> tuple[CircuitRow, ...]:
     ...         "GGN:IPORTID=10047,INPWR=-50.66,OPORTID=0,OUTPWR=NA,CONNSTATE=single",
     ...     )
     ... )
-    >>> steady.source, steady.output, steady.made, steady.input_power
+    >>> steady.source, steady.output, steady.is_settled, steady.input_power
     (46, 47, True, Power(dbm=-5.873, below_floor=False))
     >>> free.source, free.output, free.input_power, free.output_power
     (47, None, Power(dbm=-50.66, below_floor=True), None)

@@ -47,7 +47,7 @@ def format_replace(target: CrossConnects) -> str:
 def format_add(pairs: CrossConnects) -> str:
     """Return the command that adds these pairs.
 
-    >>> add(CrossConnects({1: 17}))
+    >>> format_add(CrossConnects({1: 17}))
     ':oxc:swit:conn:add (@1),(@17)'
     """
     return f":oxc:swit:conn:add {_format_pair_lists(pairs)}"
@@ -56,7 +56,7 @@ def format_add(pairs: CrossConnects) -> str:
 def format_remove(pairs: CrossConnects) -> str:
     """Return the command that removes these pairs. It names both ends of each pair, so it removes no other circuit.
 
-    >>> remove(CrossConnects({1: 17}))
+    >>> format_remove(CrossConnects({1: 17}))
     ':oxc:swit:conn:sub (@1),(@17)'
     """
     return f":oxc:swit:conn:sub {_format_pair_lists(pairs)}"
@@ -74,7 +74,7 @@ def format_shutters(ports: Iterable[int], *, is_open: bool) -> str:
 def format_power_query(ports: Iterable[int]) -> str:
     """Return the query for optical power at these ports.
 
-    >>> power([193, 194])
+    >>> format_power_query([193, 194])
     ':pmon:pow? (@193,194)'
     """
     return f":pmon:pow? {format_channel_list(ports)}"

@@ -83,7 +83,7 @@ class Names:
     def format_lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
         """Yield the arguments of as few commands as possible: lists of pairs, with consecutive pairs as ranges.
 
-        >>> list(Names(64).lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
+        >>> list(Names(64).format_lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
         ['10A-11B,12A..14A-12B..14B']
         """
         line = ""
