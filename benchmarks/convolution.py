@@ -19,7 +19,7 @@ from one_thread import on_one_thread
 
 from lightning.compiler import report
 from lightning.evaluation import Dataset, load_dataset
-from lightning.evaluation.onnx_runtime import SAMPLES, open_float32_session, open_int8_session
+from lightning.evaluation.onnx_runtime import SAMPLE_COUNT, open_float32_session, open_int8_session
 from lightning.execution.noise import Noise
 from lightning.networks import from_torch
 from lightning.training.fine_tuning import measure
@@ -66,7 +66,7 @@ def of_seed(name: str, dataset: Dataset, seed: int) -> dict[str, Any]:
     outcome = measure(module, network, dataset, noise=NOISE)
     sessions = {
         "float32": open_float32_session(network),
-        "int8": open_int8_session(network, dataset.train_x[:SAMPLES]),
+        "int8": open_int8_session(network, dataset.train_x[:SAMPLE_COUNT]),
     }
     right = {
         kind: per_cent(session.count_correct(dataset) / len(dataset.y)) for kind, session in sessions.items()

@@ -108,7 +108,7 @@ def scpi_query(port: int, transport: type[SocketTransport | VisaTransport]) -> d
     session = ScpiSession(line, device="peer", timeout_s=5.0)
     session.open()
     bare = raw(port, lambda _: b"*IDN?\n")
-    return compare_in_turns(lambda _: session.ask(scpi.IDENTITY, scpi.decode_identity), bare)
+    return compare_in_turns(lambda _: session.ask(scpi.IDENTITY_QUERY, scpi.decode_identity), bare)
 
 
 def tl1_query(port: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ from lightning.kit.calibration.decoder import accuracy, fit_decoder, true_produc
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.guided import calibrate
 from lightning.kit.calibration.measurement.batch import Readings
-from lightning.kit.calibration.measurement.transfer import coarse_peaks, sweep_all
+from lightning.kit.calibration.measurement.transfer import find_coarse_peaks, sweep_all
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
@@ -152,7 +152,7 @@ def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) ->
 def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     """Count the wrong products of the kit's light itself, in float64, with words that need not be whole."""
     rows = LightOnly()
-    curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, coarse_peaks(rows)).items())]
+    curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, find_coarse_peaks(rows)).items())]
     angles = np.arcsin(np.sqrt(np.arange(256) / 255))
     exact = np.array([[curve.setting(angle) for angle in angles] for curve in curves])
 
@@ -200,7 +200,7 @@ def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
     for shots in (1, 4, 16):
         results: list[float] = []
         times = timed(
-            lambda pair, n=shots, to=results: to.append(core.analogue(*pair, shots=n).item()), pairs
+            lambda pair, n=shots, to=results: to.append(core.analogue_dot(*pair, shots=n).item()), pairs
         )
         report[f"dot_784_shots_{shots}"] = {"ms": times.milliseconds()} | dot_errors(
             np.array(results) - truth

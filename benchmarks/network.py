@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lightbed.compiled import AVAILABLE
+from lightbed.compiled import IS_AVAILABLE
 from sim.models.network.allreduce import Algorithm, ring
 from sim.models.network.allreduce.fluid import circulant_rings, fluid_ring
 from sim.models.network.execution import simulate
@@ -155,7 +155,7 @@ def speed(graph: TaskGraph) -> dict[str, object]:
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "graph": LARGEST,
-        "compiled": AVAILABLE,
+        "compiled": IS_AVAILABLE,
         "results": rows,
         "memory_mb": round(memory_mb),
         "asked_ideal_cpu_s_below": ASKED_S,

@@ -33,7 +33,7 @@ from one_thread import THREADS
 from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import load_dataset
 from lightning.execution.factory import open_executor
-from lightning.load import Outcome, poisson_schedule
+from lightning.load import Outcome, draw_schedule
 from lightning.load.datagrams import exchange
 from lightning.load.targets import Target
 from lightning.networks import load_network
@@ -134,7 +134,9 @@ def child(what: str, *, realtime: bool) -> None:
                 send(batch_one(model, what))
             else:
                 counts = server.counts()
-                send({"processor_s": time.process_time(), "balanced": counts.balanced, **counts.outcomes()})
+                send(
+                    {"processor_s": time.process_time(), "balanced": counts.is_balanced, **counts.outcomes()}
+                )
 
 
 def send(what: object) -> None:
@@ -177,7 +179,7 @@ def serving(what: str, core: int, *, realtime: bool = False) -> Iterator[Server]
 
 
 def load(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarray) -> Outcome:
-    due = poisson_schedule(rate, seconds, seed)
+    due = draw_schedule(rate, seconds, seed)
     traces = exchange(server.target, 1, rows, due, first_request=seed << 24)
     return Outcome(server.target.url, rate, seed, traces)
 

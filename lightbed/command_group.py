@@ -11,9 +11,9 @@ import typer
 from typer import core
 from typer.core import TyperCommand, TyperGroup
 
-Table = Mapping[str, tuple[str, str]]
+CommandTable = Mapping[str, tuple[str, str]]
 """Name of a command -> its module, and its line in the help of the group."""
-Register = Callable[[typer.Typer, str, str], None]
+RegisterCommand = Callable[[typer.Typer, str, str], None]
 """Adds a command to an application, given its name and its module."""
 
 
@@ -34,8 +34,8 @@ class CommandGroup(TyperGroup):
         name: str,
         help: str,  # noqa: A002  typer's name
         package: str,
-        table: Table,
-        register: Register = register_module,
+        table: CommandTable,
+        register: RegisterCommand = register_module,
     ) -> None:
         super().__init__(name=name, help=help, params=_make_program_options(name))
         self.commands: Any = _LazyCommands(package, table, register)
@@ -54,22 +54,22 @@ class CommandGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of a copy of this group whose commands have only a name and a line."""
-        listed: Any = {name: TyperCommand(name, help=line) for name, line in self._lines.items()}
-        group = TyperGroup(name=self.name, help=self.help, commands=listed, params=self.params)
+        commands: Any = {name: TyperCommand(name, help=line) for name, line in self._lines.items()}
+        group = TyperGroup(name=self.name, help=self.help, commands=commands, params=self.params)
         group.format_help(ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Return the commands and options that begin with `incomplete`, without importing a command."""
         item: Any = vars(core)["CompletionItem"]  # of the click that typer brings, or of click
-        named = [item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
-        return named + TyperCommand.shell_complete(self, ctx, incomplete)
+        matches = [item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
+        return matches + TyperCommand.shell_complete(self, ctx, incomplete)
 
     def _main_shell_completion(self, *args: Any, **kwargs: Any) -> None:
         """Answer a shell that asks for completions, and exit. Otherwise do nothing."""
         if f"_{self.name}_COMPLETE".upper() in os.environ:
-            from lightbed.completion import use_for_bash
+            from lightbed.completion import register_bash_completion
 
-            use_for_bash()
+            register_bash_completion()
         super()._main_shell_completion(*args, **kwargs)
 
 
@@ -103,7 +103,7 @@ def _make_program_options(program: str) -> list[Any]:
 class _LazyCommands(Mapping[str, Any]):
     """Commands by name. Looking one up imports its module."""
 
-    def __init__(self, package: str, table: Table, register: Register) -> None:
+    def __init__(self, package: str, table: CommandTable, register: RegisterCommand) -> None:
         self._package = package
         self._register = register
         self._table = table
@@ -149,16 +149,16 @@ class _Conversion:
     """Conversion of a value that calls typer only if needed, because typer imports pydantic for it."""
 
     def __init__(self, typer_conversion: Any) -> None:
-        self._of_typer = typer_conversion
+        self._make_typer_conversion = typer_conversion
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the converted value. Text needs no conversion, and defaults already have their type."""
-        several = param.multiple or param.nargs == -1
+        takes_several = param.multiple or param.nargs == -1
         if value is None:
-            return () if several else None
-        if not several and (value is param.default or _get_annotation(param) is str):
+            return () if takes_several else None
+        if not takes_several and (value is param.default or _get_annotation(param) is str):
             return value
-        return self._of_typer().coerce(value, param=param, ctx=ctx)
+        return self._make_typer_conversion().coerce(value, param=param, ctx=ctx)
 
 
 def _get_annotation(param: Any) -> Any:

@@ -21,9 +21,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 try:
     import numba
 except ImportError:
-    AVAILABLE = False
+    IS_AVAILABLE = False
 else:
-    AVAILABLE = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    IS_AVAILABLE = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 """True if functions run as machine code. `NUMBA_DISABLE_JIT=1` turns compilation off, which pays for short jobs."""
 
 
@@ -40,7 +40,7 @@ def compile_function(
     a folder for it, until one of `sources` changes. `sources` are modules or folders of modules, by default the folder
     of the function; with empty `sources` nothing is cached.
     """
-    if not AVAILABLE or numba.config.DISABLE_JIT:
+    if not IS_AVAILABLE or numba.config.DISABLE_JIT:
         return function
     options = {"error_model": "numpy", **options}
     cached = None if sources is not None and not sources else _cache_on_disk(function, sources, options)
@@ -52,7 +52,7 @@ def compile_function(
     return compiled  # type: ignore[no-any-return]
 
 
-def is_kept(function: Any) -> bool:
+def is_cached_on_disk(function: Any) -> bool:
     """Return True if machine code of a compiled function is on disk, or if numba cannot tell."""
     file: Any = getattr(getattr(function, "_cache", None), "_cache_file", None)
     load = getattr(file, "_load_index", None)

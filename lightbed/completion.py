@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 
-_BREAKS = re.compile("[:=]+")
+_WORD_BREAKS = re.compile("[:=]+")
 """Characters at which bash splits words (its variable COMP_WORDBREAKS)."""
 
 
@@ -24,7 +24,7 @@ def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
     joined_words: list[str] = []
     is_joined = False
     for word in words[: current + 1]:
-        is_break = bool(_BREAKS.fullmatch(word))
+        is_break = bool(_WORD_BREAKS.fullmatch(word))
         if joined_words and (is_joined or is_break):
             joined_words[-1] += word
         else:
@@ -33,7 +33,7 @@ def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
     return (joined_words, "") if current >= len(words) else (joined_words[:-1], joined_words[-1])
 
 
-def use_for_bash() -> None:
+def register_bash_completion() -> None:
     """Join the words of bash, and cut completions at its last break. Do nothing for an unsupported version of typer."""
     try:
         from typer._click.shell_completion import add_completion_class, split_arg_string
@@ -53,7 +53,7 @@ def use_for_bash() -> None:
         def format_completion(self, item: object) -> str:
             """Return the text with which bash replaces the part after the last break."""
             value: str = item.value  # type: ignore[attr-defined]
-            prefix_length = max((match.end() for match in _BREAKS.finditer(self._word)), default=0)
+            prefix_length = max((match.end() for match in _WORD_BREAKS.finditer(self._word)), default=0)
             return value[prefix_length:] if value.startswith(self._word[:prefix_length]) else value
 
     add_completion_class(Bash, "bash")

@@ -41,16 +41,16 @@ PAUSE_S = 0.02
 CLOSING_S = 5.0
 """Time for a client to read the last bytes of a connection that is being closed."""
 MAX_CONNECTIONS = 10_000
-FAILED_STARTUP = 3
+FAILED_STARTUP_CODE = 3
 """Exit status of uvicorn if its startup fails."""
 _MAX_ACCEPTS_PER_CALL = 16
 """Connections accepted in one call of the event loop, so that other work gets its turn."""
 _PROGRESS_BYTES = 16 << 10
-_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_FULL = (
+_TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_FULL_ANSWER = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 )
-_SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_SHORTAGE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class Limits:
     """Limits for clients.
 
     The TLS handshake and the headers must arrive within `header_s`; a body within `body_s`, plus one second for each
-    `body_rate` bytes received. An answer is aborted if the client reads nothing of it for `answer_s`. Up to
-    `of_address` connections of one address may be waiting; `spare` descriptors stay free.
+    `body_bytes_per_s` bytes received. An answer is aborted if the client reads nothing of it for `answer_s`. Up to
+    `connections_per_address` connections of one address may be waiting; `spare_descriptors` descriptors stay free.
     """
 
     header_s: float = 10.0
     body_s: float = 20.0
-    body_rate: float = 1000.0
+    body_bytes_per_s: float = 1000.0
     answer_s: float = 60.0
-    of_address: int = 64
-    spare: int = 64
+    connections_per_address: int = 64
+    spare_descriptors: int = 64
 
 
 class State(Enum):
@@ -92,11 +92,11 @@ class Client:
         self.unsent_bytes, self.unsent_since_s = 0, now_s
         """Unread bytes of the answer at the last progress, and the time of it."""
 
-    def deadline_s(self, limits: Limits) -> float:
+    def compute_deadline_s(self, limits: Limits) -> float:
         """Return the time by which the request must be complete."""
         if self.body_bytes is None:
             return self.since_s + limits.header_s
-        return self.since_s + limits.body_s + self.body_bytes / limits.body_rate
+        return self.since_s + limits.body_s + self.body_bytes / limits.body_bytes_per_s
 
 
 class Connection(HttpToolsProtocol):
@@ -105,7 +105,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, acceptor: Acceptor, client: Client, **options: Any) -> None:
         super().__init__(**options)
         self._acceptor, self._client = acceptor, client
-        self._begun = self._answered = 0
+        self._begun_count = self._answered_count = 0
         """Numbers of requests whose headers have arrived, and of requests that have been answered."""
         self._is_partial = self._is_in_body = False
         """Whether part of a request has arrived; whether all its headers have, but not yet its end."""
@@ -123,7 +123,9 @@ class Connection(HttpToolsProtocol):
     def close(self, answer: bytes = b"") -> None:
         """Close the connection. Send `answer` first, unless another answer has begun or the send would wait."""
         is_busy = self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
-        if is_busy or (answer is _FULL and self.scheme == "https"):  # ending TLS would wait for the client
+        if is_busy or (
+            answer is _FULL_ANSWER and self.scheme == "https"
+        ):  # ending TLS would wait for the client
             self.transport.abort()
             return
         is_waiting = self._client.state is State.WAITING
@@ -155,7 +157,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Wait for the body."""
         super().on_headers_complete()
-        self._begun += 1
+        self._begun_count += 1
         self._is_in_body = True
         self._client.since_s, self._client.body_bytes = self._acceptor.now_s(), 0
 
@@ -173,7 +175,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Note that a request is answered."""
         super().on_response_complete()
-        self._answered += 1
+        self._answered_count += 1
         self._update()
 
     def resume_writing(self) -> None:
@@ -183,8 +185,8 @@ class Connection(HttpToolsProtocol):
 
     def _update(self) -> None:
         """Report the state to the acceptor. A request has no time limit while an earlier one is being answered."""
-        pending = self._begun - self._answered - self._is_in_body
-        state = State.ANSWERING if pending > 0 else State.WAITING if self._is_partial else State.IDLE
+        pending_count = self._begun_count - self._answered_count - self._is_in_body
+        state = State.ANSWERING if pending_count > 0 else State.WAITING if self._is_partial else State.IDLE
         self._acceptor.set_state(self._client, state)
 
 
@@ -194,27 +196,34 @@ class Acceptor:
     def __init__(
         self,
         listeners: Sequence[socket.socket],
-        make: Callable[[Acceptor, Client], Connection],
+        make_connection: Callable[[Acceptor, Client], Connection],
         config: uvicorn.Config,
         limits: Limits,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._listeners, self._make, self._config, self._limits = listeners, make, config, limits
+        self._listeners, self._make_connection, self._config, self._limits = (
+            listeners,
+            make_connection,
+            config,
+            limits,
+        )
         self.now_s = now_s
-        room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare
-        self._most = min(MAX_CONNECTIONS, max(16, room))
+        available_count = (
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare_descriptors
+        )
+        self._max_connections = min(MAX_CONNECTIONS, max(16, available_count))
         self._clients: dict[str, dict[State, dict[Client, None]]] = {}
         """Connections by address and state, the oldest first."""
-        self._count = 0
+        self._connection_count = 0
         self._closing: set[Client] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
-        self._told_of_shortage_s = -1e9
+        self._shortage_log_s = -1e9
         for listener in listeners:
             listener.setblocking(False)
             listener.listen(config.backlog)
             self._loop.add_reader(listener, self._accept, listener)
-        self._sweeping = self._loop.create_task(self._sweep_periodically())
+        self._sweep_task = self._loop.create_task(self._sweep_periodically())
 
     # -- interface of asyncio servers, which uvicorn calls
 
@@ -224,7 +233,7 @@ class Acceptor:
             self._loop.remove_reader(listener)
         for pause in self._pauses.values():
             pause.cancel()
-        self._sweeping.cancel()
+        self._sweep_task.cancel()
         for client in self._list_clients():
             if client.handshake:
                 client.handshake.cancel()
@@ -232,7 +241,7 @@ class Acceptor:
     async def wait_closed(self) -> None:
         """Wait for the handshakes to end."""
         handshakes = [client.handshake for client in self._list_clients() if client.handshake]
-        await asyncio.gather(self._sweeping, *handshakes, return_exceptions=True)
+        await asyncio.gather(self._sweep_task, *handshakes, return_exceptions=True)
 
     # -- states
 
@@ -252,7 +261,7 @@ class Acceptor:
         if states is None or client not in states[client.state]:
             return
         del states[client.state][client]
-        self._count -= 1
+        self._connection_count -= 1
         if not any(states.values()):
             del self._clients[client.address]
 
@@ -265,23 +274,25 @@ class Acceptor:
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_MAX_ACCEPTS_PER_CALL):
-            leaver = self._choose_eviction() if self._count >= self._most else None
-            if leaver is not None and self._is_new(leaver):
+            evicted_client = (
+                self._choose_eviction() if self._connection_count >= self._max_connections else None
+            )
+            if evicted_client is not None and self._is_new(evicted_client):
                 # Existing clients get time to send a request; the kernel queues the new ones.
                 self._pause(listener)
                 return
             try:
                 connection, peer = listener.accept()
             except OSError as error:
-                if error.errno in _SHORTAGE:
+                if error.errno in _SHORTAGE_ERRORS:
                     self._log_shortage(error)
-                    leaver = self._choose_eviction()
-                    if leaver is not None and not self._is_new(leaver):
-                        self._evict(leaver, _FULL)
+                    evicted_client = self._choose_eviction()
+                    if evicted_client is not None and not self._is_new(evicted_client):
+                        self._evict(evicted_client, _FULL_ANSWER)
                     self._pause(listener)
                 return
-            if leaver is not None:
-                self._evict(leaver, _FULL)
+            if evicted_client is not None:
+                self._evict(evicted_client, _FULL_ANSWER)
             self._admit(connection, _group_address(str(peer[0])))
 
     def _pause(self, listener: socket.socket) -> None:
@@ -292,8 +303,8 @@ class Acceptor:
         )
 
     def _log_shortage(self, error: OSError) -> None:
-        if self.now_s() > self._told_of_shortage_s + 60:
-            self._told_of_shortage_s = self.now_s()
+        if self.now_s() > self._shortage_log_s + 60:
+            self._shortage_log_s = self.now_s()
             log.warning("cannot accept connections: %s", error)
 
     def _is_new(self, client: Client) -> bool:
@@ -304,9 +315,9 @@ class Acceptor:
         sizes = {address: sum(map(len, states.values())) for address, states in self._clients.items()}
         for address in sorted(sizes, key=lambda candidate: -sizes[candidate]) if len(sizes) > 1 else sizes:
             states = self._clients[address]
-            leaver = next(iter(states[State.IDLE]), None) or next(iter(states[State.WAITING]), None)
-            if leaver is not None:
-                return leaver
+            evicted_client = next(iter(states[State.IDLE]), None) or next(iter(states[State.WAITING]), None)
+            if evicted_client is not None:
+                return evicted_client
         return None
 
     def _admit(self, connection: socket.socket, address: str) -> None:
@@ -314,31 +325,34 @@ class Acceptor:
         if address in self._clients:
             self._enforce_address_limit(self._clients[address][State.WAITING])
         states = self._clients.get(address, {state: {} for state in State})
-        if self._count >= self._most or len(states[State.ANSWERING]) >= self._most * 3 // 4:
+        if (
+            self._connection_count >= self._max_connections
+            or len(states[State.ANSWERING]) >= self._max_connections * 3 // 4
+        ):
             if self._config.ssl is None:
                 with contextlib.suppress(OSError):
-                    connection.send(_FULL)
+                    connection.send(_FULL_ANSWER)
             connection.close()
             return
         client = Client(connection, address, self.now_s())
         self._clients[address] = states
         states[State.WAITING][client] = None
-        self._count += 1
+        self._connection_count += 1
         client.handshake = self._loop.create_task(self._shake_hands(client))
 
     def _enforce_address_limit(self, waiting: Mapping[Client, None]) -> None:
         """Evict the oldest waiting connections of one address if they exceed the limit."""
-        too_many = len(waiting) - self._limits.of_address + 1
-        for client in list(islice(waiting, max(too_many, 0))):
+        excess_count = len(waiting) - self._limits.connections_per_address + 1
+        for client in list(islice(waiting, max(excess_count, 0))):
             if not self._is_new(client):
-                self._evict(client, _FULL)
+                self._evict(client, _FULL_ANSWER)
 
     async def _shake_hands(self, client: Client) -> None:
         """Create the protocol of a connection, after the TLS handshake if there is one."""
         tls = self._config.ssl
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._make(self, client),
+                lambda: self._make_connection(self, client),
                 client.connection,
                 ssl=tls,
                 ssl_handshake_timeout=self._limits.header_s if tls else None,
@@ -373,8 +387,8 @@ class Acceptor:
             for client in list(states[State.WAITING]):
                 if client.body_bytes is not None and client.protocol and client.protocol.is_held_up:
                     client.since_s = now_s  # the delay is on this side
-                elif now_s > client.deadline_s(self._limits):
-                    self._evict(client, _TOO_SLOW)
+                elif now_s > client.compute_deadline_s(self._limits):
+                    self._evict(client, _TIMEOUT_ANSWER)
             for client in list(states[State.IDLE]):
                 if now_s > client.since_s + self._config.timeout_keep_alive + SWEEP_S:
                     self._evict(client)
@@ -414,19 +428,21 @@ def _group_address(text: str) -> str:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server with limits per client. It calls `ready` once it listens."""
+    """Uvicorn's server with limits per client. It calls `report_ready` once it listens."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], limits: Limits = Limits()) -> None:
+    def __init__(
+        self, config: uvicorn.Config, report_ready: Callable[[], None], limits: Limits = Limits()
+    ) -> None:
         super().__init__(config)
-        self._ready, self._limits = ready, limits
+        self._ready, self._limits = report_ready, limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start accepting connections at these sockets, then call `ready`."""
+        """Start accepting connections at these sockets, then call `report_ready`."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
-            raise SystemExit(FAILED_STARTUP)
+            raise SystemExit(FAILED_STARTUP_CODE)
 
-        def make(acceptor: Acceptor, client: Client) -> Connection:
+        def make_connection(acceptor: Acceptor, client: Client) -> Connection:
             return Connection(
                 acceptor,
                 client,
@@ -435,7 +451,7 @@ class Server(uvicorn.Server):
                 app_state=self.lifespan.state,
             )
 
-        acceptor = Acceptor(sockets or [], make, self.config, self._limits)
+        acceptor = Acceptor(sockets or [], make_connection, self.config, self._limits)
         self.servers = [cast(asyncio.base_events.Server, acceptor)]
         self.started = True
         self._ready()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_UNUSED_DAYS = 30
+_MAX_UNUSED_DAYS = 30
 """Machine code unused for this long is removed when new code is cached."""
 
 
@@ -27,7 +27,7 @@ def compute_digest(source: Path) -> bytes:
 
 @cache
 def make_folder(name: str) -> Path:
-    """Return the cache folder `name`, made if needed. Making one removes folders unused for `_UNUSED_DAYS`.
+    """Return the cache folder `name`, made if needed. Making one removes folders unused for `_MAX_UNUSED_DAYS`.
 
     Raises `OSError` if the folder cannot be made.
     """
@@ -39,7 +39,7 @@ def make_folder(name: str) -> Path:
     folder = home / "lightbed" / "machine-code" / name
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        oldest_s = time.time() - _UNUSED_DAYS * 86400
+        oldest_s = time.time() - _MAX_UNUSED_DAYS * 86400
         for cache_folder in folder.parent.iterdir():
             with suppress(FileNotFoundError):  # another process removes them too
                 if cache_folder.stat().st_mtime < oldest_s:

@@ -24,7 +24,7 @@ STANDARD_OUTPUT = "-"
 """Name for standard output."""
 
 _DESCRIPTOR = re.compile(r"/dev/(?:fd/|std)(\d+|in|out|err)|/proc/(?:self|thread-self)/fd/(\d+)")
-_STANDARD = {"in": 0, "out": 1, "err": 2}
+_STANDARD_DESCRIPTORS = {"in": 0, "out": 1, "err": 2}
 _MAX_LINKS = 40
 
 
@@ -149,7 +149,11 @@ def _find_descriptor(path: str | Path) -> int | None:
         match = _DESCRIPTOR.fullmatch(name)
         if match:
             descriptor = match[1] or match[2]
-            return _STANDARD.get(descriptor) if descriptor in _STANDARD else int(descriptor)
+            return (
+                _STANDARD_DESCRIPTORS.get(descriptor)
+                if descriptor in _STANDARD_DESCRIPTORS
+                else int(descriptor)
+            )
         try:
             name = os.path.normpath(Path(name).parent / Path(name).readlink())
         except OSError:

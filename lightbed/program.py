@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
 
 def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> NoReturn:
@@ -19,7 +19,7 @@ def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> N
         if missing not in ("typer", "rich"):  # the program itself reports other missing libraries
             raise
         if words != ["--version"]:
-            sys.exit(f"error: {name} needs {missing}. Hint: {install_extra(extra)}")
+            sys.exit(f"error: {name} needs {missing}. Hint: {describe_extra(extra)}")
         from importlib.metadata import version  # imported here, because it takes ten milliseconds
 
         sys.stdout.write(f"{name} {version('lightbed')}\n")

@@ -17,9 +17,9 @@ INK = "#1f2933"
 FAINT = "#9aa5b1"
 GRID = "#e4e7eb"
 SHADE = "#eef3fb"
-LIGHT = "#d9480f"
-"""Colour of the SIMULATED mark and of optics."""
-SERIES = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
+OPTICS_COLOUR = "#d9480f"
+"""Orange, for the SIMULATED mark and for optics."""
+SERIES_COLOURS = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
 """Colours of series, such as readouts and modulators, by number."""
 DPI = 144
 
@@ -37,8 +37,8 @@ class Plot(Figure):
 
 def new_figure(width: float = 7.2, height: float = 4.0) -> Plot:
     """Return an empty figure of this width and height in inches."""
-    margins = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
-    return Plot(figsize=(width, height), layout=margins, facecolor="white")
+    layout_engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+    return Plot(figsize=(width, height), layout=layout_engine, facecolor="white")
 
 
 def style_axes(axes: Any, *, x: str = "", y: str = "") -> None:
@@ -82,7 +82,7 @@ def mark_simulated(axes: Any) -> None:
         xycoords="axes fraction",
         textcoords="offset points",
         ha="right",
-        color=LIGHT,
+        color=OPTICS_COLOUR,
         fontsize=10,
         fontweight="bold",
     )
@@ -106,7 +106,7 @@ def render_png(figure: Any) -> bytes:
 
 
 def check_file(file: str | Path) -> Path:
-    """Check the file name of a plot and return it as a path. Call this before work that the plot shows.
+    """Check the file name of a plot and return it as a path. Call this early, before long computations for the plot.
 
     Raise `PlotError` for an unknown format, or a folder that does not exist.
     """

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from lightning import name_conflict
 from lightning.errors import LightningError, NotCalibrated, ProgramError
 from lightning.kit import checks, profiles
@@ -97,7 +97,7 @@ def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Fin
         if library in installed:
             yield Finding(library, "ok", installed[library])
         else:
-            hint = install_extra(extra)
+            hint = describe_extra(extra)
             yield Finding(library, state, f"not installed: {consequence}", hint)
     if "qick" in installed and parse_version(installed["qick"]) < MIN_QICK_VERSION:
         minimum = ".".join(map(str, MIN_QICK_VERSION))
@@ -134,7 +134,7 @@ def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
             "pynq",
             "warning",
             f"{pynq} requires numpy below 2, but numpy is {numpy}",
-            f"install PYNQ in a separate environment: {install_extra('pynq')}",
+            f"install PYNQ in a separate environment: {describe_extra('pynq')}",
         )
     return Finding("pynq", "ok", pynq)
 
@@ -226,7 +226,7 @@ def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
     missing = [library for library in purpose.libraries if not installed.get(library)]
     if missing:
         problem = f"{', '.join(missing)} not installed: {purpose.lost_features}"
-        return Finding(extra, "warning", problem, install_extra(extra))
+        return Finding(extra, "warning", problem, describe_extra(extra))
     return Finding(extra, "ok", ", ".join(f"{library} {installed[library]}" for library in purpose.libraries))
 
 
@@ -274,7 +274,7 @@ def inspect_exposure(address: str) -> Finding:
         url = parse(address)
     except LightningError as error:
         return make_finding(error, "network")
-    if url.loopback:
+    if url.is_loopback:
         return Finding("network", "ok", f"{address} stays on this machine")
     return Finding(
         "network",
@@ -289,7 +289,7 @@ def inspect_firmware(soc: Any) -> Finding:
     board = str(soc["board"])
     profile = find_profile(soc)
     if profile is not None:
-        return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
+        return Finding("firmware", "ok", f"{profile.name}: {profile.description}")
     known_builds = [profile.name for profile in profiles.find_for_board(board)]
     if known_builds:
         return Finding(
@@ -302,7 +302,7 @@ def inspect_firmware(soc: Any) -> Finding:
         "firmware",
         "warning",
         f"no profile for the board {board!r}",
-        f"known are {', '.join(profiles.NAMES)}; clocks and coupling of others are not checked",
+        f"known are {', '.join(profiles.PROFILE_NAMES)}; clocks and coupling of others are not checked",
     )
 
 

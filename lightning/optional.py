@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from lightning.errors import MissingLibrary
 
 EXTRAS = {
@@ -48,5 +48,5 @@ def require(module: str, purpose: str) -> ModuleType:
         extra = EXTRAS.get(missing, "kit")
         raise MissingLibrary(
             f"{missing} is needed {purpose}, but is not installed",
-            hint=f"To use it, {install_extra(extra)}.",
+            hint=f"To use it, {describe_extra(extra)}.",
         ) from error

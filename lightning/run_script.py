@@ -21,7 +21,7 @@ from lightning.errors import ScriptError
 from lightning.kit.connection import connect
 from lightning.optional import require
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
 def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] = ()) -> int:
@@ -44,7 +44,7 @@ def _run_path(path: Path) -> int:
     except SystemExit as ended:
         return _find_exit_code(ended.code)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script may raise anything
         error.__traceback__ = _skip_to_script(error.__traceback__, path)
         traceback.print_exception(error)

@@ -24,10 +24,10 @@ from ocs_drivers.errors import AddressError
 
 DEFAULT_TIMEOUT_S = 5.0
 
-LONGEST = 2048
+MAX_ADDRESS_LENGTH = 2048
 """Maximum length of an address, in characters; it also bounds the length of every number in it."""
 
-LONGEST_SHOWN = 100
+MAX_SHOWN_LENGTH = 100
 """Number of characters of an address that an error shows."""
 
 _ALIASES = {"serial": "polatis+serial"}
@@ -94,7 +94,7 @@ def parse_address(text: str) -> Address:
     text = text.strip()
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
         raise _make_address_error(text, "it contains a control character")
-    if len(text) > LONGEST:
+    if len(text) > MAX_ADDRESS_LENGTH:
         raise _make_address_error(text, f"it is too long ({len(text)} characters)")
     special_address = _parse_visa_resource(text) or _parse_path_address(text)
     if special_address is not None:
@@ -171,7 +171,7 @@ def _make_address_error(text: str, reason: str) -> AddressError:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[:MAX_SHOWN_LENGTH]}..."
 
 
 def _hide_credentials(text: str) -> str:

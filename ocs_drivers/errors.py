@@ -43,7 +43,7 @@ from lightbed.wording import list_some
 if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport
 
-CHARACTERS_SHOWN = 300
+MAX_SHOWN_CHARACTERS = 300
 
 
 class OcsError(LightbedError, code="ocs.error", who="device"):
@@ -87,7 +87,7 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
 
 
 class AddressError(OcsError, code="ocs.address", who="user"):

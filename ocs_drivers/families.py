@@ -14,10 +14,10 @@ from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
 
-ENTRY_POINTS = "ocs_drivers.drivers"
+ENTRY_POINT_GROUP = "ocs_drivers.drivers"
 """Entry point group: name = scheme, value = a `DriverFactory`."""
 
-SIMULATED = "sim+"
+SIMULATED_PREFIX = "sim+"
 """Prefix of a scheme that starts a simulated switch and connects the driver to it."""
 
 _SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
@@ -74,12 +74,12 @@ def find_driver_factory(scheme: str) -> DriverFactory:
 
     Raises `AddressError` for an unknown scheme or an entry point that cannot be loaded.
     """
-    if scheme.startswith(SIMULATED):
-        find_driver_factory(scheme.removeprefix(SIMULATED))  # raises if there is no such driver
+    if scheme.startswith(SIMULATED_PREFIX):
+        find_driver_factory(scheme.removeprefix(SIMULATED_PREFIX))  # raises if there is no such driver
         return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
         return _import_driver(FAMILIES[scheme].factory)
-    for entry_point in entry_points(group=ENTRY_POINTS, name=scheme):
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=scheme):
         try:
             factory: DriverFactory = entry_point.load()
         except Exception as error:
@@ -99,7 +99,7 @@ def _import_driver(target: str) -> DriverFactory:
 
 def known_schemes() -> tuple[str, ...]:
     """Return the schemes that `open_switch` supports in this installation, sorted."""
-    return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINTS).names}))
+    return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINT_GROUP).names}))
 
 
 def list_lab_schemes() -> tuple[str, ...]:

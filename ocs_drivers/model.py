@@ -62,7 +62,7 @@ class CrossConnects(Mapping[int, int]):
         return frozenset(self._outputs.items())
 
     @property
-    def inputs_of(self) -> Mapping[int, int]:
+    def inputs_by_output(self) -> Mapping[int, int]:
         """The inverse map, from output port to input port."""
         return {output: source for source, output in self._outputs.items()}
 

@@ -17,7 +17,7 @@ from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
-from ocs_drivers.families import SIMULATED, find_driver_factory, find_twin_family
+from ocs_drivers.families import SIMULATED_PREFIX, find_driver_factory, find_twin_family
 
 _addresses_by_command: dict[tuple[str, ...], dict[str, str]] = {}
 _start_lock = threading.Lock()
@@ -27,7 +27,7 @@ def simulate_switch(
     address: Address, *, timeout_s: float, credentials: Credentials | None = None
 ) -> OpticalSwitch:
     """Return an unopened driver of a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
-    scheme = address.scheme.removeprefix(SIMULATED)
+    scheme = address.scheme.removeprefix(SIMULATED_PREFIX)
     factory = find_driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
     addresses = _find_twin(scheme, name, address.check_options("size", "speed"))

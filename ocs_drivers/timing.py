@@ -60,7 +60,7 @@ class Deadline:
         The read after the deadline returns input that arrived in time. Later calls return False, so that a device that
         never stops sending cannot prolong the wait.
         """
-        self._late_reads += self.passed
+        self._late_reads += self.is_over
         return self._late_reads <= 1
 
     @property
@@ -73,7 +73,7 @@ class Deadline:
         return max(0.0, self._end_s - self._clock.now())
 
     @property
-    def passed(self) -> bool:
+    def is_over(self) -> bool:
         """True if no time is left."""
         return self._clock.now() >= self._end_s
 

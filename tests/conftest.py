@@ -142,7 +142,7 @@ class MemoryLine:
         while not self._arrived():
             if self._client.closed:
                 raise make_connection_lost(self._world.device, "the device closed the connection")
-            if deadline.passed:
+            if deadline.is_over:
                 raise make_timeout(self._world.device, deadline)
             self._world.pass_time(deadline.remaining_s())
         data, self._waiting = self._waiting, b""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fpga.bus.protocol import BusFault, BusUnavailable, check_access
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
 
 class AxiLiteMaster(Protocol):
@@ -34,7 +34,7 @@ class CocotbBus:
         try:
             from cocotb.task import resume
         except ImportError as error:
-            raise BusUnavailable(f"{error.name} is not installed. Hint: {install_extra('hdl')}.") from error
+            raise BusUnavailable(f"{error.name} is not installed. Hint: {describe_extra('hdl')}.") from error
         self._read = resume(master.read)
         self._write = resume(master.write)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fpga.bus.protocol import BusFault, BusUnavailable, check_access
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
-_HINT = f"Hint: {install_extra('pynq')}, in a separate environment; boards have it already."
+_HINT = f"Hint: {describe_extra('pynq')}, in a separate environment; boards have it already."
 SPAN_BYTES = 64 * 1024
 """Default size of a mapping."""
 REMOTE_PORT = 7967

@@ -19,7 +19,7 @@ from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import core_files
 from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import ToolFailed, ToolMissing
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
@@ -44,7 +44,7 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
     Raise ToolMissing or ToolFailed. yosys runs in a process of its own, because it exits on errors.
     """
     if find_spec("pyosys") is None:
-        raise ToolMissing(f"pyosys is not installed. Hint: {install_extra('hdl')}.")
+        raise ToolMissing(f"pyosys is not installed. Hint: {describe_extra('hdl')}.")
     with tempfile.TemporaryDirectory(prefix="synthesis-") as name:
         folder = Path(name)
         tops = []

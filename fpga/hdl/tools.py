@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fpga.errors import FpgaError
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
-_PIP_HINT = install_extra("hdl")
+_PIP_HINT = describe_extra("hdl")
 _APT_HINT = "apt install iverilog, or your system's package of Icarus Verilog"
 _HINTS = {"iverilog": _APT_HINT, "vvp": _APT_HINT, "g++": "apt install g++", "make": "apt install make"}
 _MAX_PRINTED = 2000

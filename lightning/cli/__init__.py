@@ -75,9 +75,9 @@ COMMANDS = {
 }
 """Commands, with their modules in this package and their lines in `--help`."""
 
-DONE = 0
-ERROR = 1
-INTERRUPTED = 130
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
 
 
 def build_app() -> CommandGroup:
@@ -102,14 +102,14 @@ def run_app(arguments: Sequence[str]) -> int:
     try:
         result = build_app()(list(arguments), prog_name="lightning", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except LightningError as error:
         return report_error(error, as_json=as_json)
     except TyperException as error:
         return report_error(LightningError(error.format_message()), as_json=as_json)
     except RuntimeError as error:  # QICK raises it if a device or its firmware lacks an ability
         return report_error(_translate_error(error), as_json=as_json)
-    return result if isinstance(result, int) else DONE
+    return result if isinstance(result, int) else EXIT_OK
 
 
 def _translate_error(error: RuntimeError) -> LightningError:
@@ -127,7 +127,7 @@ def report_error(error: LightningError, *, as_json: bool) -> int:
         print_document(None, {"error": describe_error(error)}, ok=False)
     else:
         print(f"error: {error}", file=sys.stderr)
-    return ERROR
+    return EXIT_ERROR
 
 
 def main() -> None:

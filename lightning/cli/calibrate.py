@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
-from lightning.cli.output import DONE, ERROR, print_document
+from lightning.cli.output import EXIT_ERROR, EXIT_OK, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def calibrate(
         )
     saved = _save_results(run, png, device_identity)
     (_print_document if as_json else _print_end)(run, device_identity, saved, png)
-    return DONE if run.passed else ERROR
+    return EXIT_OK if run.passed else EXIT_ERROR
 
 
 def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
@@ -154,12 +154,12 @@ def _confirm(
     typer.confirm(f"These instruments will be switched on and set:\n{listed}\nContinue?", abort=True)
 
 
-def _turn_paddles(brightness: Callable[[], float]) -> None:
+def _turn_paddles(read_brightness: Callable[[], float]) -> None:
     """Ask the user to turn the polarisation controller, and show the brightness until the user stops."""
     print("Turn the paddles of the polarisation controller until the reading is highest.")
     best_reading = 0.0
     while True:
-        reading = brightness()
+        reading = read_brightness()
         best_reading = max(best_reading, reading)
         prompt = f"{INDENT}{reading:6.1%} of the converter (best {best_reading:.1%}). Enter reads again, d is done: "
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lightning.cli.options import AsJson, Shapes, Values
-from lightning.cli.output import DONE, print_document, warn
+from lightning.cli.output import EXIT_OK, print_document, warn
 from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
@@ -162,7 +162,7 @@ def compile_file(
                 ]
             )
         )
-    return DONE
+    return EXIT_OK
 
 
 def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:
@@ -200,7 +200,7 @@ def load_samples(name: str) -> Any:
         from lightning.evaluation import load_dataset
 
         dataset = load_dataset(name)
-        samples = dataset.with_samples().train_x
+        samples = dataset.separate_samples().train_x
         # Warn the user, because ranges from test images may improve a later evaluation on these images.
         if not len(dataset.train_x):
             sys.stderr.write(

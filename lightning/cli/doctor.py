@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, ERROR, print_document
+from lightning.cli.output import EXIT_ERROR, EXIT_OK, print_document
 
 if TYPE_CHECKING:
     from lightning import doctor as facts
@@ -20,7 +20,7 @@ MaybeDevice = Annotated[
         "--device", "-d", metavar="ADDRESS", envvar="LIGHTBED_DEVICE", help="Also check this device."
     ),
 ]
-WORDS = {"ok": "ok  ", "warning": "warn", "bad": "BAD "}
+STATE_LABELS = {"ok": "ok  ", "warning": "warn", "bad": "BAD "}
 
 
 def register(app: typer.Typer) -> None:
@@ -39,11 +39,11 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
         findings.append(finding)
         if not as_json:
             hint = f"\n      {finding.hint}" if finding.hint else ""
-            print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)
+            print(f"{STATE_LABELS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)
     all_ok = all(finding.state != "bad" for finding in findings)
     if as_json:
         print_document(None, {"findings": [asdict(finding) for finding in findings]}, ok=all_ok)
-    return DONE if all_ok else ERROR
+    return EXIT_OK if all_ok else EXIT_ERROR
 
 
 def _find_all(device: str | None) -> Iterable[facts.Finding]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device
-from lightning.cli.output import DONE, mark_simulated, print_document
+from lightning.cli.output import EXIT_OK, mark_simulated, print_document
 from lightning.errors import OutOfRange
 
 _OPERAND_HELP = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with commas and lines)."
@@ -52,7 +52,7 @@ def dot(
     else:
         print(mark_simulated(f"{_list_values(result)}", device_identity))
         print(f"exact: {_list_values(exact)}")
-    return DONE
+    return EXIT_OK
 
 
 def read_numbers(text: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, print_document
+from lightning.cli.output import EXIT_OK, print_document
 from lightning.costs import PRESETS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, or an .npz 
 Presets = Annotated[
     str, typer.Option("--preset", help=f"Parts of the system: {', '.join(PRESETS)}, or all of them.")
 ]
-Shot = Annotated[
+ShotLimit = Annotated[
     str | None,
     typer.Option(
         "--shot-limit",
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 def energy(
     model: Model,
     preset: Presets = "all",
-    shot_limit: Shot = None,
+    shot_limit: ShotLimit = None,
     limit: Limit = 1000,
     png: Png = None,
     *,
@@ -52,7 +52,7 @@ def energy(
     """
     from lightning.compiler import load_or_compile
     from lightning.costs import estimate_costs
-    from lightning.costs.shot_noise import SEEDS
+    from lightning.costs.shot_noise import SEED_COUNT
 
     compiled = load_or_compile(model)
     costs = [estimate_costs(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
@@ -64,24 +64,26 @@ def energy(
         name = Path(model).stem
         save(plot_shot_noise(points, name, exact) if points else plot_energy(costs, name), png)
     if as_json:
-        settings = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
+        settings = (
+            {"data": shot_limit, "images": limit, "seeds": SEED_COUNT, "exact": exact} if points else {}
+        )
         light = {**settings, "points": [asdict(point) for point in points]}
         print_document(None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": light})
-        return DONE
+        return EXIT_OK
     for cost in costs:
         print("\n".join(_format_table(cost)))
     print("\n".join(_format_baselines(costs[0].work.macs)))
     if points:
         print("\n".join(_format_shot_points(points, exact)))
-    return DONE
+    return EXIT_OK
 
 
 def _describe_origin(compiled: CompiledModel) -> dict[str, Any]:
-    from lightning.compiler.compilation import toolkit_version
+    from lightning.compiler.compilation import get_toolkit_version
     from lightning.compiler.lng_file import model_hash
 
     return {
-        "version": toolkit_version(),
+        "version": get_toolkit_version(),
         "model": compiled.network.name,
         "model_hash": model_hash(compiled),
         "scheme": compiled.scheme_in_words,

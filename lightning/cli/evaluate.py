@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import noise_options as how
+from lightning.cli import noise_options
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, collect_saturation, print_document, warn
+from lightning.cli.output import EXIT_OK, collect_saturation, print_document, warn
 from lightning.errors import ConfigError, OutOfRange
-from lightning.evaluation.sources import NAMES
+from lightning.evaluation.sources import NAMES_HELP
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
     from lightning.execution.noise import Noise
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES_HELP}.")]
 Seeds = Annotated[
     int | None,
     typer.Option(
-        "--seeds", min=1, help="Number of seeds of the noise, from --seed on; default 1, with --compare 5."
+        "--seeds", min=1, help="Number of noise seeds, from --seed on; default 1, or 5 with --compare."
     ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N images.")]
@@ -39,7 +39,7 @@ Compare = Annotated[
     ),
 ]
 
-TABLE_SEEDS = 5
+TABLE_SEED_COUNT = 5
 TIMING_S = 0.3
 """Duration of the throughput measurement of each row of the table."""
 
@@ -50,38 +50,40 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate_command(
-    model: how.Model,
+    model: noise_options.Model,
     data: Data,
-    fidelity: how.Fidelities = None,
-    noise: how.Places = None,
-    sigma: how.Sigma = None,
-    mean: how.Mean = None,
-    average: how.Average = 1,
-    seed: how.MaybeSeed = None,
+    fidelity: noise_options.FidelityName = None,
+    noise: noise_options.NoisePlace = None,
+    sigma: noise_options.Sigma = None,
+    mean: noise_options.Mean = None,
+    average: noise_options.Average = 1,
+    seed: noise_options.MaybeSeed = None,
     seeds: Seeds = None,
     limit: Limit = None,
     part: Part = "test",
     compare: Compare = None,
-    device: how.MaybeDevice = None,
-    bus: how.Bus = None,
-    fault: how.FaultNames = None,
+    device: noise_options.MaybeDevice = None,
+    bus: noise_options.Bus = None,
+    fault: noise_options.FaultNames = None,
     *,
-    calibrated: how.Calibrated = False,
+    calibrated: noise_options.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
     """Measure the accuracy of a model on a data set.
 
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
-    how.check_choice("compare", compare or "onnxruntime", ("onnxruntime",))
-    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
+    noise_options.check_choice("compare", compare or "onnxruntime", ("onnxruntime",))
+    run = noise_options.choose_run(
+        fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated
+    )
     if fault and compare:
         raise ConfigError(
             "faults are given, but the table compares models without faults",
             hint="Leave --fault or --compare out",
         )
-    compared = compare is not None
-    noise_seeds = _choose_seeds(run, seed, seeds, compared=compared)
+    has_table = compare is not None
+    noise_seeds = _choose_seeds(run, seed, seeds, has_table=has_table)
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.result import describe_preprocessing, round_values
@@ -91,52 +93,52 @@ def evaluate_command(
     compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
     dataset = dataset.first(limit)
     warnings = warn(find_data_warnings(compiled, dataset.name, dataset.x))
-    run_with = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
-    evaluations = evaluate_seeds(run, compiled, dataset, run_with)
+    run_seeds = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
+    evaluations = evaluate_seeds(run, compiled, dataset, run_seeds)
     warnings += warn(
-        find_clipping_warnings(compiled, len(run_with) * len(dataset.x), sum_counters(evaluations))
+        find_clipping_warnings(compiled, len(run_seeds) * len(dataset.x), sum_counters(evaluations))
     )
-    origin = run.provenance(compiled, run_with)
-    rows = _compare(compiled, dataset, run.noise or Noise(), noise_seeds) if compared else []
+    provenance = run.provenance(compiled, run_seeds)
+    rows = _compare(compiled, dataset, run.noise or Noise(), noise_seeds) if has_table else []
     if as_json:
         data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
-        print_document(None, {**origin.document, **data_facts, **summarise(evaluations), **table})
+        print_document(None, {**provenance.document, **data_facts, **summarise(evaluations), **table})
     else:
-        _print_evaluations(origin, dataset, evaluations)
+        _print_evaluations(provenance, dataset, evaluations)
         if Path(model).suffix != ".lng":
             print(f"compiled for this run, {describe_preprocessing(compiled.network.preprocessing)}")
         _print_table(rows, run.noise or Noise(), noise_seeds)
-    return DONE
+    return EXIT_OK
 
 
 def _choose_seeds(
-    run: how.Run, first_seed: int | None, several: int | None, *, compared: bool
+    run: noise_options.Run, first_seed: int | None, seed_count: int | None, *, has_table: bool
 ) -> tuple[int, ...]:
-    """Return the seeds of the noise. `compared` is true if there is a table, which always has noise.
+    """Return the seeds of the noise. `has_table`: the comparison table, which always has noise, uses them too.
 
-    If nothing is random, raise `OutOfRange` for several seeds and `ConfigError` for a given seed.
+    If nothing is random, raise `OutOfRange` for more than one seed, and `ConfigError` for a given first seed.
     """
-    count = several or (TABLE_SEEDS if compared else 1)
-    if count > 1 and run.fidelity != "noisy" and not compared:
+    count = seed_count or (TABLE_SEED_COUNT if has_table else 1)
+    if count > 1 and run.fidelity != "noisy" and not has_table:
         raise OutOfRange(
             f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or use --fidelity noisy"
         )
-    begin = run.choose_seed(first_seed, compared=compared)
-    return tuple(range(begin, begin + count))
+    seed = run.choose_seed(first_seed, has_table=has_table)
+    return tuple(range(seed, seed + count))
 
 
 def select_part(dataset: Dataset, part: str) -> Dataset:
-    """Return the data with `part` as the test part.
+    """Return the data whose test images are those of `part`.
 
     Raise `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
     """
-    how.check_choice("part", part, ("test", "train"))
-    return dataset.of_training() if part == "train" else dataset
+    noise_options.check_choice("part", part, ("test", "train"))
+    return dataset.select_training() if part == "train" else dataset
 
 
 def evaluate_seeds(
-    run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]
+    run: noise_options.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]
 ) -> list[Evaluation]:
     """Evaluate the model once for each seed."""
     from lightning.evaluation.accuracy import evaluate
@@ -188,26 +190,25 @@ def _compare(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequen
     return compare(model, dataset, noise, seeds, seconds=TIMING_S)
 
 
-def _print_evaluations(origin: Provenance, dataset: Dataset, evaluations: Sequence[Evaluation]) -> None:
+def _print_evaluations(provenance: Provenance, dataset: Dataset, evaluations: Sequence[Evaluation]) -> None:
     from lightning.evaluation.warnings import count_clippable_activations
 
-    means = summarise(evaluations)
-    document = origin.document
+    summary = summarise(evaluations)
+    document = provenance.document
     print(
-        f"{dataset.name}: {means['images']:,} images; {document['model']},"
+        f"{dataset.name}: {summary['images']:,} images; {document['model']},"
         f" scheme {document['scheme']}, {document['model_hash'][:8]}"
     )
-    spread = "" if means["spread"] is None else f" (spread {100 * means['spread']:.2f})"
-    mark = "  SIMULATED" if origin.device.simulated else ""
-    print(
-        f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {format_rate(means['images_per_s'])} images/s{mark}"
+    spread = "" if summary["spread"] is None else f" (spread {100 * summary['spread']:.2f})"
+    mark = "  SIMULATED" if provenance.device.simulated else ""
+    rate = format_rate(summary["images_per_s"])
+    print(f"{provenance.description}: {100 * summary['accuracy']:.2f} %{spread}, {rate} images/s{mark}")
+    activation_count = sum(evaluation.images for evaluation in evaluations) * count_clippable_activations(
+        provenance.model
     )
-    activations = sum(evaluation.images for evaluation in evaluations) * count_clippable_activations(
-        origin.model
-    )
-    for name, count in means["counters"].items():
+    for name, count in summary["counters"].items():
         if count:
-            total_text = f" of {activations:,}" if name == "clipped_activations" else ""
+            total_text = f" of {activation_count:,}" if name == "clipped_activations" else ""
             print(f"{name.replace('_', ' ')}: {count:,}{total_text}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Outputs, Shapes, Values
-from lightning.cli.output import DONE, print_document
+from lightning.cli.output import EXIT_OK, print_document
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -44,7 +44,7 @@ def explain(
             print_document(None, {"file": str(model), **onnx_report.document})
         else:
             print("\n".join(format_file_report(model.name, onnx_report.document)))
-        return DONE
+        return EXIT_OK
     from lightning.compiler import load_or_compile
     from lightning.compiler.explain import report
 
@@ -52,7 +52,7 @@ def explain(
     model_report = report(compiled)
     if as_json:
         print_document(None, {"model": str(model), **model_report.document, "origin": dict(compiled.origin)})
-        return DONE
+        return EXIT_OK
     print(
         "\n".join(
             [
@@ -65,7 +65,7 @@ def explain(
             ]
         )
     )
-    return DONE
+    return EXIT_OK
 
 
 def format_file_report(name: str, document: dict[str, Any]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import noise_options as how
+from lightning.cli import noise_options
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, collect_saturation, print_document, warn
+from lightning.cli.output import EXIT_OK, collect_saturation, print_document, warn
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -25,7 +25,7 @@ Image = Annotated[
 ]
 Resize = Annotated[bool, typer.Option("--resize", help="Scale the image to the size that the model takes.")]
 Key = Annotated[
-    int, typer.Option("--key", min=0, max=2**64 - 1, help="Key of the image; another key draws other noise.")
+    int, typer.Option("--key", min=0, max=2**64 - 1, help="Key of the image, which selects its noise.")
 ]
 
 LISTED_CLASSES = 5
@@ -38,20 +38,20 @@ def register(app: typer.Typer) -> None:
 
 
 def infer(
-    model: how.Model,
+    model: noise_options.Model,
     image: Image,
-    fidelity: how.Fidelities = None,
-    noise: how.Places = None,
-    sigma: how.Sigma = None,
-    mean: how.Mean = None,
-    average: how.Average = 1,
-    seed: how.MaybeSeed = None,
+    fidelity: noise_options.FidelityName = None,
+    noise: noise_options.NoisePlace = None,
+    sigma: noise_options.Sigma = None,
+    mean: noise_options.Mean = None,
+    average: noise_options.Average = 1,
+    seed: noise_options.MaybeSeed = None,
     key: Key = 0,
-    device: how.MaybeDevice = None,
-    bus: how.Bus = None,
-    fault: how.FaultNames = None,
+    device: noise_options.MaybeDevice = None,
+    bus: noise_options.Bus = None,
+    fault: noise_options.FaultNames = None,
     *,
-    calibrated: how.Calibrated = False,
+    calibrated: noise_options.Calibrated = False,
     resize: Resize = False,
     as_json: AsJson = False,
 ) -> int:
@@ -63,22 +63,24 @@ def infer(
     from lightning.evaluation.images import read_input
     from lightning.evaluation.warnings import find_clipping_warnings
 
-    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
+    run = noise_options.choose_run(
+        fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated
+    )
     seed = run.choose_seed(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
     warnings = warn(_find_warnings(compiled, image, raw))
     answers = _run_model(run, compiled, raw, seed, key)
     warnings += warn(find_clipping_warnings(compiled, 1, answers.counters))
-    origin = run.provenance(compiled, (seed,))
+    provenance = run.provenance(compiled, (seed,))
     if as_json:
         answer = {"image": str(image), "key": key, **_make_document(compiled, answers)}
-        print_document(None, {**origin.document, **answer, "warnings": warnings})
+        print_document(None, {**provenance.document, **answer, "warnings": warnings})
     else:
-        mark = "  SIMULATED" if origin.device.simulated else ""
-        print(f"class {answers.classes[0]} ({origin.line}){mark}")
+        mark = "  SIMULATED" if provenance.device.simulated else ""
+        print(f"class {answers.classes[0]} ({provenance.description}){mark}")
         print("\n".join(f"  {entry['class']:>5}  {entry['score']:g}" for entry in list_best(answers)))
-    return DONE
+    return EXIT_OK
 
 
 def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
@@ -86,16 +88,16 @@ def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     from lightning.networks.preprocess import unpack
 
     answer = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-    array_of_output = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
+    arrays_by_output = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
     outputs = (
-        {"outputs": {name: array[0].tolist() for name, array in array_of_output.items()}}
-        if array_of_output
+        {"outputs": {name: array[0].tolist() for name, array in arrays_by_output.items()}}
+        if arrays_by_output
         else {}
     )
     return {**answer, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
-def _run_model(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
+def _run_model(run: noise_options.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
     import numpy as np
 
     executor = run.open(compiled, seed)

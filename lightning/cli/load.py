@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, ERROR, describe_error, list_written, print_document
-from lightning.load.targets import CONNECTIONS
+from lightning.cli.output import EXIT_ERROR, EXIT_OK, describe_error, list_file_names, print_document
+from lightning.load.targets import CONNECTION_COUNT
 
 if TYPE_CHECKING:
     from lightning.load import Outcome
@@ -57,7 +57,7 @@ Echo = Annotated[
     bool, typer.Option("--echo", help="Load a local echo server instead, to measure the generator itself.")
 ]
 
-RATE = 1000.0
+DEFAULT_RATE = 1000.0
 
 FIRST_MODEL = "1"
 """Number of the first model in packets."""
@@ -77,7 +77,7 @@ def load(
     size: Size = 784,
     seed: Seed = 0,
     deadline_us: Deadline = 0,
-    connections: Connections = CONNECTIONS,
+    connections: Connections = CONNECTION_COUNT,
     png: Png = None,
     *,
     binary: Binary = False,
@@ -100,7 +100,7 @@ def load(
         drive = _make_driver(target, model, load_options, echo=echo)
         outcomes = [
             drive(requests_per_s, seconds, seed=seed + index)
-            for index, requests_per_s in enumerate(rate or [RATE])
+            for index, requests_per_s in enumerate(rate or [DEFAULT_RATE])
         ]
     summary = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
@@ -111,10 +111,10 @@ def load(
     if as_json:
         settings = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**settings, "seed": seed, "seconds": seconds}, outcomes, png)
-    _print_outcomes(outcomes, summary, list_written((png,)))
+    _print_outcomes(outcomes, summary, list_file_names((png,)))
     if (failure := describe_failure(outcomes)) is not None:
         raise failure
-    return DONE
+    return EXIT_OK
 
 
 def _make_driver(
@@ -131,14 +131,16 @@ def _make_driver(
 
 def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
     """Print the document, and return the exit code: an error if no request was answered."""
-    from lightning.compiler.compilation import toolkit_version
+    from lightning.compiler.compilation import get_toolkit_version
     from lightning.load.outcome import describe_failure
 
     failure = describe_failure(outcomes)
-    results = {"results": [outcome.figures() for outcome in outcomes], "written": list_written((png,))}
+    results = {"results": [outcome.figures() for outcome in outcomes], "written": list_file_names((png,))}
     error = {} if failure is None else {"error": describe_error(failure)}
-    print_document(None, {"version": toolkit_version(), **settings, **results, **error}, ok=failure is None)
-    return ERROR if failure else DONE
+    print_document(
+        None, {"version": get_toolkit_version(), **settings, **results, **error}, ok=failure is None
+    )
+    return EXIT_ERROR if failure else EXIT_OK
 
 
 @contextlib.contextmanager
@@ -185,7 +187,7 @@ def _list_values(outcome: Outcome) -> tuple[float, ...]:
         outcome.answered_per_s,
         *(outcome.percentile_us(percent) for percent in (50, 99, 99.9)),
         outcome.lost,
-        outcome.late,
+        outcome.late_count,
         outcome.lag_us(99),
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Shots
-from lightning.cli.output import DONE, collect_saturation, mark_simulated, print_document
+from lightning.cli.output import EXIT_OK, collect_saturation, mark_simulated, print_document
 
 First = Annotated[int, typer.Argument(metavar="A", help="A whole number of -255 to 255.")]
 Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255 to 255.")]
@@ -39,4 +39,4 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
     else:
         print(mark_simulated(f"{a} × {b} / 255 = {result}", device_identity))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")
-    return DONE
+    return EXIT_OK

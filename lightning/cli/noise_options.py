@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")
 ]
-Fidelities = Annotated[
+FidelityName = Annotated[
     str | None,
     typer.Option(
         "--fidelity",
@@ -30,7 +30,7 @@ Fidelities = Annotated[
         help="exact, noisy, device or datapath; default noisy with noise options, else exact.",
     ),
 ]
-Places = Annotated[
+NoisePlace = Annotated[
     str | None,
     typer.Option("--noise", metavar="PLACE", help="per-output, per-product (default) or per-product-dense."),
 ]
@@ -84,12 +84,12 @@ class Run:
     average: int
     quirks: Quirks = NO_QUIRKS
 
-    def choose_seed(self, seed: int | None, *, compared: bool = False) -> int:
+    def choose_seed(self, seed: int | None, *, has_table: bool = False) -> int:
         """Return the given seed, or 0. Raise `ConfigError` for a given seed if nothing is random.
 
-        `compared` is true if the run includes the table, which has noise at every fidelity.
+        `has_table` is true if the run includes the comparison table, which has noise at every fidelity.
         """
-        if seed is not None and self.fidelity in ("exact", "datapath") and not compared:
+        if seed is not None and self.fidelity in ("exact", "datapath") and not has_table:
             raise ConfigError(
                 f"a seed is given, but fidelity {self.fidelity} is deterministic",
                 hint="Leave --seed out, or use --fidelity noisy",

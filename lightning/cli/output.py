@@ -18,8 +18,8 @@ from lightning.errors import DarkWarning, LightningError, SaturationWarning
 if TYPE_CHECKING:
     from lightning.kit.devices.identity import DeviceIdentity
 
-DONE = 0
-ERROR = 1
+EXIT_OK = 0
+EXIT_ERROR = 1
 
 
 class FileError(LightningError, code="file"):
@@ -39,7 +39,7 @@ def describe_error(error: LightningError) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def collect_saturation() -> Iterator[list[str]]:
-    """Yield a list that contains the saturation warnings of the block after its end.
+    """Yield an empty list. When the block ends, it gets the saturation warnings that the block issued.
 
     Also print saturation and darkness to standard error. Issue all other warnings again.
     """
@@ -59,10 +59,10 @@ def collect_saturation() -> Iterator[list[str]]:
 
 def warn(messages: Iterable[str]) -> list[str]:
     """Print each warning as a line on standard error; return the warnings for a document."""
-    printed = list(messages)
-    for warning in printed:
+    message_list = list(messages)
+    for warning in message_list:
         sys.stderr.write(f"warning: {warning}\n")
-    return printed
+    return message_list
 
 
 def mark_simulated(line: str, device: DeviceIdentity) -> str:
@@ -70,7 +70,7 @@ def mark_simulated(line: str, device: DeviceIdentity) -> str:
     return f"{line}  SIMULATED" if device.simulated else line
 
 
-def list_written(files: Iterable[Path | None]) -> list[str]:
+def list_file_names(files: Iterable[Path | None]) -> list[str]:
     """Return the names of the files that are not None."""
     return [str(file) for file in files if file is not None]
 
@@ -80,12 +80,12 @@ def write_csv(
 ) -> None:
     """Write a CSV table: a comment with the device, a line of column names, the rows. Raise `FileError` on failure."""
     try:
-        lines = io.StringIO("" if device is None else f"# {device.label}\n", newline="")
-        lines.seek(0, io.SEEK_END)
-        table = csv.writer(lines, lineterminator="\n")
-        table.writerow(names)
-        table.writerows(rows)
-        write_output(file, lines.getvalue())
+        buffer = io.StringIO("" if device is None else f"# {device.label}\n", newline="")
+        buffer.seek(0, io.SEEK_END)
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(rows)
+        write_output(file, buffer.getvalue())
     except OSError as error:
         raise FileError(
             f"{str(file)!r} cannot be written ({error.strerror})", hint="Give another path"

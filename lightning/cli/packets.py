@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from lightning.cli import noise_options as how
-from lightning.cli.output import DONE
+from lightning.cli import noise_options
+from lightning.cli.output import EXIT_OK
 from lightning.errors import InputError
 
 Number = Annotated[
@@ -31,7 +31,11 @@ def register(app: typer.Typer) -> None:
 
 
 def packets(
-    model: how.Model, number: Number = 0, requests: Requests = 100, data: Data = "random", seed: Seed = 0
+    model: noise_options.Model,
+    number: Number = 0,
+    requests: Requests = 100,
+    data: Data = "random",
+    seed: Seed = 0,
 ) -> int:
     """Print request packets for a model with the exact answers, a JSON line each.
 
@@ -56,4 +60,4 @@ def packets(
         datagram = serialise(Packet(Kind.REQUEST, number, request, image.tobytes()))
         answer = struct.pack(">II", int(winner), row.size) + row.astype(">f4").tobytes()
         print(json.dumps({"number": request, "request": datagram.hex(), "answer": answer.hex()}))
-    return DONE
+    return EXIT_OK

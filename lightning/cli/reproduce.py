@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, write_csv
+from lightning.cli.output import EXIT_OK, print_document, write_csv
 
 if TYPE_CHECKING:
     from lightning.reproductions.smartnic import Row
@@ -42,10 +42,10 @@ def reproduce(
     """
     from lightning.canvas import save
     from lightning.reproductions.serve_time_plot import plot_serve_times
-    from lightning.reproductions.smartnic import FULL, QUICK, TITLES
+    from lightning.reproductions.smartnic import FULL_SCALE, QUICK_SCALE, TITLES
     from lightning.reproductions.smartnic import reproduce as compute
 
-    rows = compute(QUICK if quick else FULL, lambda part: print(part, file=sys.stderr))
+    rows = compute(QUICK_SCALE if quick else FULL_SCALE, lambda part: print(part, file=sys.stderr))
     folder = out / paper.value
     folder.mkdir(parents=True, exist_ok=True)
     entries = [_make_entry(row) for row in rows]
@@ -53,14 +53,14 @@ def reproduce(
     save(plot_serve_times(rows), folder / "serve_times.png")
     if as_json:
         print_document(None, {"paper": paper.value, "quick": quick, "rows": entries})
-        return DONE
+        return EXIT_OK
     for figure, title in TITLES.items():
         print(f"figure {figure}: {title}")
         for row in rows:
             if row.figure == figure:
                 print("\n".join(_format_row(row)))
     print(f"written: {folder}")
-    return DONE
+    return EXIT_OK
 
 
 def _make_entry(row: Row) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
 from lightning.cli.output import (
-    DONE,
+    EXIT_OK,
     collect_saturation,
-    list_written,
+    list_file_names,
     mark_simulated,
     print_document,
     write_csv,
@@ -71,7 +71,7 @@ def scope(
     with collect_saturation() as too_bright:
         result, reason = decode_waveform(waveform)
     draw_waveform(waveform, result, png)
-    files = list_written((png, csv, record))
+    files = list_file_names((png, csv, record))
     if csv is not None:
         write_csv(csv, *_make_table(waveform), waveform.device)
     if as_json:
@@ -84,7 +84,7 @@ def scope(
         )
         for name in files:
             print(f"written: {name}")
-    return DONE
+    return EXIT_OK
 
 
 def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:

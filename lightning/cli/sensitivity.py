@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import noise_options as how
+from lightning.cli import noise_options
 from lightning.cli.evaluate import Data, Limit, Part, select_part
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, list_written, print_document
+from lightning.cli.output import EXIT_OK, list_file_names, print_document
 
 if TYPE_CHECKING:
     from lightning.evaluation.dataset import Dataset
@@ -30,21 +30,21 @@ def register(app: typer.Typer) -> None:
 
 
 def sensitivity(
-    model: how.Model,
+    model: noise_options.Model,
     data: Data,
-    noise: how.Places = None,
-    sigma: how.Sigma = None,
-    mean: how.Mean = None,
-    average: how.Average = 1,
+    noise: noise_options.NoisePlace = None,
+    sigma: noise_options.Sigma = None,
+    mean: noise_options.Mean = None,
+    average: noise_options.Average = 1,
     loss: Loss = 1.0,
-    seed: how.Seed = 0,
+    seed: noise_options.Seed = 0,
     seeds: Seeds = 3,
     limit: Limit = None,
     part: Part = "test",
-    device: how.MaybeDevice = None,
+    device: noise_options.MaybeDevice = None,
     png: Png = None,
     *,
-    calibrated: how.Calibrated = False,
+    calibrated: noise_options.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
     """Measure the accuracy lost to noise in each layer, and the sigma or averaging that limits the loss.
@@ -55,7 +55,7 @@ def sensitivity(
     from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.sensitivity import measure_sensitivity
 
-    run = how.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
+    run = noise_options.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
     compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
     dataset = dataset.first(limit)
@@ -66,9 +66,9 @@ def sensitivity(
         from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
 
-        save(plot_layer_losses(result, compiled.network.name, short_name(dataset)), png)
-    (_print_document if as_json else _print_lines)(result, origin, dataset, list_written((png,)))
-    return DONE
+        save(plot_layer_losses(result, compiled.network.name, shorten_name(dataset)), png)
+    (_print_document if as_json else _print_lines)(result, origin, dataset, list_file_names((png,)))
+    return EXIT_OK
 
 
 def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
@@ -78,7 +78,7 @@ def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, f
 
 def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
     print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact_accuracy:.2f} %")
-    print(f"{origin.line}  SIMULATED")
+    print(f"{origin.description}  SIMULATED")
     width = max(len("all layers"), *(len(layer.layer) for layer in result.layers))
     lines = [(layer.layer, layer.accuracy, layer.loss) for layer in result.layers]
     all_layers = result.averaging_trials[0]
@@ -115,7 +115,7 @@ def make_document(result: Sensitivity) -> dict[str, Any]:
     }
 
 
-def short_name(dataset: Dataset) -> str:
+def shorten_name(dataset: Dataset) -> str:
     """Return the name of the data set without its folder."""
     return dataset.name.partition(":")[0]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli import noise_options as how
+from lightning.cli import noise_options
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE
+from lightning.cli.output import EXIT_OK
 from lightning.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,20 +77,20 @@ def serve(
     port: Port = 8080,
     udp: Udp = None,
     name: Name = None,
-    fidelity: how.Fidelities = None,
-    noise: how.Places = None,
-    sigma: how.Sigma = None,
-    mean: how.Mean = None,
-    average: how.Average = 1,
-    seed: how.Seed = 0,
-    device: how.MaybeDevice = None,
-    bus: how.Bus = None,
+    fidelity: noise_options.FidelityName = None,
+    noise: noise_options.NoisePlace = None,
+    sigma: noise_options.Sigma = None,
+    mean: noise_options.Mean = None,
+    average: noise_options.Average = 1,
+    seed: noise_options.Seed = 0,
+    device: noise_options.MaybeDevice = None,
+    bus: noise_options.Bus = None,
     max_body: MaxBody = 64,
     nic: Nic = None,
     namespace: Namespace = None,
     *,
     realtime: Realtime = False,
-    calibrated: how.Calibrated = False,
+    calibrated: noise_options.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
     """Serve models over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.
@@ -104,7 +104,7 @@ def serve(
         raise ConfigError("a namespace is given, but no smartNIC", hint="Add --nic, or leave --namespace out")
     if realtime and udp is None:
         raise ConfigError("--realtime applies to packets, but no UDP port is open", hint="Add --udp PORT")
-    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    run = noise_options.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     from lightning.optional import require
 
     # The server is imported below, after this check of its libraries.
@@ -122,13 +122,13 @@ def serve(
         lambda model: _describe_origin(run.provenance(model, (seed,))),
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
-    ready = partial(_print_ready, seed=seed, as_json=as_json)
+    report_ready = partial(_print_ready, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as server_socket:
         _warn_if_reachable(host)
         for model_name, path in model_files.items():
             repository.load(model_name, path)
-        server.serve(Infer(repository, limits), server_socket, udp, ready, realtime=realtime)
-    return DONE
+        server.serve(Infer(repository, limits), server_socket, udp, report_ready, realtime=realtime)
+    return EXIT_OK
 
 
 def _refuse_options(context: typer.Context) -> None:
@@ -165,16 +165,16 @@ def _serve_on_nic(
     nic_address = parse_address(address, seed)
     noise = _choose_noise(fidelity, nic_address.noise)
     program, models = load_program(files)
-    ready = partial(_print_nic_ready, nic_address, models, as_json=as_json)
+    report_ready = partial(_print_nic_ready, nic_address, models, as_json=as_json)
     with interrupt_on_sigterm():
         nic = make_nic(program, nic_address, noise=noise)
     with contextlib.closing(nic), stop_on_signals() as stop:
-        counters = serve_nic(nic, nic_address, namespace, ready, stop)
+        counters = serve_nic(nic, nic_address, namespace, report_ready, stop)
     if as_json:
         print(json.dumps({"counters": counters}), flush=True)
     else:
         print("counters: " + ", ".join(f"{name} {count}" for name, count in counters.items()), flush=True)
-    return DONE
+    return EXIT_OK
 
 
 def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device, Png, Shots
-from lightning.cli.output import DONE, list_written, mark_simulated, print_document, write_csv
+from lightning.cli.output import EXIT_OK, list_file_names, mark_simulated, print_document, write_csv
 from lightning.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def sweep(
             "words": measured.words.tolist(),
             "levels": [round(y, 3) for y in measured.levels.tolist()],
         }
-        print_document(identity, {**_list_figures(measured), **samples, "written": list_written((png, csv))})
+        print_document(
+            identity, {**_list_figures(measured), **samples, "written": list_file_names((png, csv))}
+        )
     else:
         figures = _list_figures(measured)
         print(
@@ -84,9 +86,9 @@ def sweep(
             f"{measured.residual:.3%}, polynomial of degree 2 {figures['polynomial_residual']:.2%}, "
             f"Chebyshev polynomial of degree 3 {figures['chebyshev_residual']:.2%}"
         )
-        for name in list_written((png, csv)):
+        for name in list_file_names((png, csv)):
             print(f"written: {name}")
-    return DONE
+    return EXIT_OK
 
 
 def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, list_written, print_document
+from lightning.cli.output import EXIT_OK, list_file_names, print_document
 
 if TYPE_CHECKING:
     from fpga.smartnic.request_trace import RequestTrace
@@ -63,13 +63,13 @@ def trace(
     save(plot_request(request, f"A request for {model.stem} on the smartNIC", device), png)
     if as_json:
         print_document(None, {"simulated": True, **document, "plot": str(png)})
-        return DONE
+        return EXIT_OK
     print(f"SIMULATED {model.stem}: class {answer.chosen} after {device}")
     for name, entry in document["counts"].items():
         targets = ", ".join(f"{target:,}" for target in entry["targets"])
         print(f"  {name:<22} {entry['fires']:>6} times at {targets}")
-    print("\n".join(list_written([png])))
-    return DONE
+    print("\n".join(list_file_names([png])))
+    return EXIT_OK
 
 
 def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes:

@@ -13,7 +13,7 @@
 | `schemes` | the two schemes of quantisation, `published` and `scaled` |
 | `datapath` | schedule, cycles and memory plan; `make_program` |
 | `chain` | networks that are chains of dense layers |
-| `smartnic` | `nic_model`: a chain of dense layers for the photonic smartNIC |
+| `smartnic` | `make_nic_model`: a chain of dense layers for the photonic smartNIC |
 | `lng_file` | the `.lng` file |
 | `explain` | `report`: which nodes are photonic, and what they cost |
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lightning.compiler.lng_file import load_model, model_hash, save_model
     from lightning.compiler.model import CompiledModel, Geometry, Hardware, LayerWork, PhotonicLayer
     from lightning.compiler.options import Options
-    from lightning.compiler.smartnic import nic_model
+    from lightning.compiler.smartnic import make_nic_model
 
 __all__ = [
     "CompiledModel",
@@ -56,10 +56,10 @@ __all__ = [
     "count_model_cycles",
     "load_model",
     "load_or_compile",
+    "make_nic_model",
     "make_program",
     "memory_plan",
     "model_hash",
-    "nic_model",
     "report",
     "save_model",
     "schedule_layer",
@@ -76,7 +76,7 @@ if not TYPE_CHECKING:
             "model": "CompiledModel Geometry Hardware LayerWork PhotonicLayer",
             "options": "Options",
             "datapath.program": "make_program",
-            "smartnic": "nic_model",
+            "smartnic": "make_nic_model",
             "datapath.schedule": (
                 "count_layer_cycles count_model_cycles count_layer_readouts schedule_layer compute_layer_work"
             ),

@@ -1,4 +1,4 @@
-"""Networks that are chains of dense layers: their links, and the activation of each input byte."""
+"""Networks that are chains of dense layers: their layers, and the activation of each input byte."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
 
 
 @dataclass(frozen=True)
-class Links:
+class DenseChain:
     """The layers of a chain, whether a ReLU follows each layer, and the digital nodes after the last layer."""
 
     layers: tuple[PhotonicLayer, ...]
-    rectified: tuple[bool, ...]
+    has_relu: tuple[bool, ...]
     tail: tuple[Node, ...]
 
 
-def find_links(model: CompiledModel) -> Links | None:
+def find_dense_chain(model: CompiledModel) -> DenseChain | None:
     """Return the network as a chain of dense layers with optional ReLUs between them, or None for another network.
 
     The nodes after the last layer read only its sums, and return one score for each.
@@ -50,8 +50,8 @@ def find_links(model: CompiledModel) -> Links | None:
             tail.append(node)
     if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
         return None
-    links = Links(tuple(layers), tuple(rectified), tuple(tail))
-    return links if _is_valid_tail(model.network, layers[-1], tail) else None
+    dense_chain = DenseChain(tuple(layers), tuple(rectified), tuple(tail))
+    return dense_chain if _is_valid_tail(model.network, layers[-1], tail) else None
 
 
 def _is_valid_tail(network: Network, last_layer: PhotonicLayer, tail: list[Node]) -> bool:
@@ -76,6 +76,6 @@ def compute_byte_activations(
     network = model.network
     raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
     network_inputs = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
-    steps = first_layer.count_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
-    table = np.ascontiguousarray(np.clip(steps, -256, 256).astype(np.int16).reshape(256, -1).T)
+    activations = first_layer.count_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
+    table = np.ascontiguousarray(np.clip(activations, -256, 256).astype(np.int16).reshape(256, -1).T)
     return table[:1].copy() if (table == table[0]).all() else table

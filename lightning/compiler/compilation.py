@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.lng_file import load_model
-from lightning.compiler.lowering import photonic_nodes
+from lightning.compiler.lowering import list_photonic_nodes
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
 from lightning.compiler.schemes.published import compile_published
@@ -46,10 +46,10 @@ def compile_network(
     else:
         from lightning.compiler.schemes.scaled import compile_scaled
 
-        raw = _require_samples(network, samples)
-        layers, sample_origin = compile_scaled(network, raw, options), _describe_samples(raw)
+        raw_samples = _require_samples(network, samples)
+        layers, sample_origin = compile_scaled(network, raw_samples, options), _describe_samples(raw_samples)
     origin = {
-        "toolkit": toolkit_version(),
+        "toolkit": get_toolkit_version(),
         "source": dict(source or {}),
         "options": dict(options.document),
         "samples": sample_origin,
@@ -59,7 +59,7 @@ def compile_network(
     )
 
 
-def toolkit_version() -> str:
+def get_toolkit_version() -> str:
     """Return the version of the installed distribution, or "unknown" if it is not installed."""
     try:
         return version("lightbed")
@@ -114,10 +114,10 @@ def load_or_compile(
     """Return the model in a `.lng` file, or compile the network in an `.onnx` or `.npz` file.
 
     Without `options`, or with `choose_scheme`, the scheme depends on the file. For an `.npz` of weights without biases
-    it is `published` with activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise
-    assume. (For the shifts of the datapath, pass `published` in `options`.) For all other files it is `scaled`, which
-    needs `samples`. `choices` fix open shapes, inputs and outputs of an ONNX file. Raise the errors of `load_model`,
-    `load_network` and `compile_network`.
+    it is `published` with `perfect_scaling`: activations are scaled to 255, as in the paper's accuracies with noise.
+    (Pass the scheme `published` in `options` to scale activations by shifts, as the datapath does.) For all other files
+    it is `scaled`, which needs `samples`. `choices` set the free dimensions, inputs and outputs of an ONNX file. Raise
+    the errors of `load_model`, `load_network` and `compile_network`.
     """
     path = Path(path)
     if path.suffix == ".lng":
@@ -125,18 +125,20 @@ def load_or_compile(
     from lightning.networks import load_network
 
     network = load_network(path, preprocessing, choices)
-    chosen = options or Options()
+    scheme_options = options or Options()
     if options is None or choose_scheme:
-        published = path.suffix == ".npz" and _has_no_bias(network)
-        chosen = replace(
-            chosen,
-            scheme="published" if published else "scaled",
-            perfect_scaling=published,
+        has_published_form = path.suffix == ".npz" and _has_no_bias(network)
+        scheme_options = replace(
+            scheme_options,
+            scheme="published" if has_published_form else "scaled",
+            perfect_scaling=has_published_form,
         )
     content = hashlib.sha256(path.read_bytes()).hexdigest()
-    return compile_network(network, samples, chosen, source={"file": path.name, "sha256": content})
+    return compile_network(network, samples, scheme_options, source={"file": path.name, "sha256": content})
 
 
 def _has_no_bias(network: Network) -> bool:
-    biases = [network.constants[node.inputs[2]] for node in photonic_nodes(network) if len(node.inputs) > 2]
+    biases = [
+        network.constants[node.inputs[2]] for node in list_photonic_nodes(network) if len(node.inputs) > 2
+    ]
     return not any(np.any(bias) for bias in biases)

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightbed.output_file import write_output
-from lightning.compiler.lowering import lower, photonic_nodes
-from lightning.compiler.model import FULL, CompiledModel, Geometry, Hardware, PhotonicLayer
+from lightning.compiler.lowering import list_photonic_nodes, lower
+from lightning.compiler.model import FULL_VALUE, CompiledModel, Geometry, Hardware, PhotonicLayer
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import CompileError, LightningError, ModelFileError
 from lightning.networks.network import MAX_ACTIVATION_SIZE, Network, Node, Port, Preprocessing
@@ -217,7 +217,7 @@ def check_model(model: CompiledModel) -> None:
         raise _make_inconsistency_error(f"unknown scheme {model.scheme!r}")
     if model.perfect_scaling and model.scheme != "published":
         raise _make_inconsistency_error("perfect scaling requires the scheme `published`")
-    nodes = {node.name: node for node in photonic_nodes(model.network)}
+    nodes = {node.name: node for node in list_photonic_nodes(model.network)}
     if nodes.keys() != model.layers.keys():
         differing = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
         raise _make_inconsistency_error(
@@ -295,8 +295,8 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         raise _make_inconsistency_error(f"layer {node.name} differs in size from its node")
     if prod(network.shapes[node.output]) != layer.positions * prod(groups_and_rows):
         raise _make_inconsistency_error(f"layer {node.name} differs in output shape from its node")
-    if np.abs(layer.weights).max(initial=0) > FULL:
-        raise _make_inconsistency_error(f"layer {node.name} has weights beyond {FULL}")
+    if np.abs(layer.weights).max(initial=0) > FULL_VALUE:
+        raise _make_inconsistency_error(f"layer {node.name} has weights beyond {FULL_VALUE}")
     if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
         raise _make_inconsistency_error(f"layer {node.name} has scales that are not positive numbers")
 

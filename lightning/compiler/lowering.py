@@ -40,7 +40,7 @@ class LoweredNode:
         return int(positions * groups * terms)
 
 
-def photonic_nodes(network: Network) -> tuple[Node, ...]:
+def list_photonic_nodes(network: Network) -> tuple[Node, ...]:
     """Return the nodes whose products are photonic, in the order of execution."""
     return tuple(
         node for node in network.nodes if node.operation in PHOTONIC and node.inputs[1] in network.constants

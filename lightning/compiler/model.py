@@ -29,7 +29,7 @@ from lightning.networks.patches import output_size
 
 Integers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
-FULL = 255
+FULL_VALUE = 255
 
 
 @dataclass(frozen=True, slots=True)

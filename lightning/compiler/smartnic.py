@@ -9,24 +9,24 @@ import numpy as np
 from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
-from lightning.compiler.chain import SHAPE_ONLY, Links, compute_byte_activations, find_links
-from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
+from lightning.compiler.chain import SHAPE_ONLY, DenseChain, compute_byte_activations, find_dense_chain
+from lightning.compiler.model import FULL_VALUE, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
 
 _HINT = "Serve it in software, or compile a network of dense layers with ReLUs between them"
 
 
-def nic_model(compiled: CompiledModel, name: str) -> NicModel:
+def make_nic_model(compiled: CompiledModel, name: str) -> NicModel:
     """Return the model for the NIC. Its answers equal those of the `exact` executor, bit for bit.
 
     Raise `CompileError` with the network, the node and the reason if the NIC does not support the model.
     """
-    links = find_links(compiled)
-    if reason := next(_find_faults(compiled, links), None):
+    dense_chain = find_dense_chain(compiled)
+    if reason := next(_find_faults(compiled, dense_chain), None):
         raise CompileError(reason, hint=_HINT)
-    assert links  # otherwise `_find_faults` yields a reason
+    assert dense_chain  # otherwise `_find_faults` yields a reason
     # The step of a layer is the activation step of the next layer.
-    steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in links.layers[1:]]
+    steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in dense_chain.layers[1:]]
     try:
         layers = tuple(
             NicLayer(
@@ -37,10 +37,12 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
                 rectified,
                 layer.name,
             )
-            for layer, rectified, step in zip(links.layers, links.rectified, [*steps, 1.0], strict=True)
+            for layer, rectified, step in zip(
+                dense_chain.layers, dense_chain.has_relu, [*steps, 1.0], strict=True
+            )
         )
         look_up = np.asarray(
-            np.clip(compute_byte_activations(compiled, links.layers[0])[0], 0, FULL), np.uint8
+            np.clip(compute_byte_activations(compiled, dense_chain.layers[0])[0], 0, FULL_VALUE), np.uint8
         )
         return NicModel(
             name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling
@@ -52,7 +54,7 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
         ) from error
 
 
-def _find_faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
+def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Iterator[str]:
     """Yield reasons why the NIC does not support the model: first by node, then for the whole network."""
     network, hardware = compiled.network, compiled.hardware
     tensor = network.input
@@ -70,7 +72,7 @@ def _find_faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
         if node.inputs[0] != tensor:
             yield f"{subject} does not read the node before it; the smartNIC takes chains of dense layers"
         tensor = node.output
-    if links is None:
+    if dense_chain is None:
         yield f"{network.name} is not a chain of dense layers from its input to its output"
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
         yield (
@@ -81,7 +83,7 @@ def _find_faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
-    elif links and len(compute_byte_activations(compiled, links.layers[0])) > 1:
+    elif dense_chain and len(compute_byte_activations(compiled, dense_chain.layers[0])) > 1:
         yield f"{network.name} preprocesses its inputs differently; the smartNIC has one look-up table for all inputs"
 
 

@@ -10,7 +10,7 @@ from lightning.costs.presets import PRESETS, Count, Figure, Group, Preset
 from lightning.errors import OutOfRange
 from lightning.networks.work import count_macs
 
-MODULATORS = 2
+MODULATORS_PER_PRODUCT = 2
 """Modulators in series for a product: one for the activation, one for the weight. Each encodes one byte."""
 
 
@@ -53,11 +53,11 @@ def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
         seconds=seconds,
         core_seconds=seconds * hardware.cores,
         wavelength_seconds=seconds * hardware.cores * hardware.wavelengths,
-        dac_samples=samples * MODULATORS * hardware.wavelengths,
+        dac_samples=samples * MODULATORS_PER_PRODUCT * hardware.wavelengths,
         adc_samples=samples,
         additions=sum(work.readouts for work in works),
         digital_macs=digital_macs,
-        memory_bytes=MODULATORS * sum(work.products for work in works),
+        memory_bytes=MODULATORS_PER_PRODUCT * sum(work.products for work in works),
         macs=sum(work.macs for work in works),
     )
 

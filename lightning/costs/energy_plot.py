@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lightning.canvas import (
     FAINT,
     INK,
-    LIGHT,
-    SERIES,
+    OPTICS_COLOUR,
+    SERIES_COLOURS,
     SHADE,
     Plot,
     add_heading,
@@ -21,11 +21,11 @@ from lightning.costs.presets import Group
 from lightning.costs.shot_noise import MIN_NORMAL_PHOTONS, ShotPoint
 
 GROUPS: tuple[tuple[Group, str], ...] = (
-    ("converters", SERIES[0]),
-    ("optics", LIGHT),
-    ("receiver", SERIES[3]),
-    ("digital", SERIES[1]),
-    ("memory", SERIES[2]),
+    ("converters", SERIES_COLOURS[0]),
+    ("optics", OPTICS_COLOUR),
+    ("receiver", SERIES_COLOURS[3]),
+    ("digital", SERIES_COLOURS[1]),
+    ("memory", SERIES_COLOURS[2]),
 )
 
 
@@ -90,7 +90,7 @@ def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plo
         [point.photons for point in points],
         [100 * point.accuracy for point in points],
         yerr=[100 * point.spread for point in points],
-        color=SERIES[0],
+        color=SERIES_COLOURS[0],
         marker="o",
         markersize=4,
         label="shot noise alone",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lightning.compiler.explain import why_digital
-from lightning.compiler.lowering import LoweredNode, lower, photonic_nodes
+from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.schemes.ranges import find_nonnegative
 from lightning.compiler.schemes.scaled import compute_weight_scales, quantise_weights
@@ -28,7 +28,7 @@ from lightning.networks.imports.onnx.inspection import Inspection, inspect_model
 from lightning.networks.network import Network, Node
 from lightning.networks.work import count_macs, photonic_share
 
-PRESET = "chip"
+PRESET_NAME = "chip"
 _PHOTONIC_REASON = "constant weights: sums of products"
 _RUNTIME_REASON = "no product with constant weights: computed by ONNX Runtime"
 _ACTIVATION_PRODUCT_REASON = "multiplies activations by activations: computed by ONNX Runtime"
@@ -93,7 +93,7 @@ def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> d
     layer, count = model.layers.get(node.name), macs.get(node.name, 0)
     node_model = replace(model, layers={} if layer is None else {node.name: layer})
     work = sum_work(node_model, 0 if layer is not None else count)
-    energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET].parts)
+    energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET_NAME].parts)
     return {
         "name": node.name,
         "operation": node.attributes["operation"] if node.operation == ELECTRONIC else node.operation,
@@ -118,7 +118,7 @@ def sketch_model(network: Network, hardware: Hardware | None = None) -> Compiled
     positive = find_nonnegative(network)
     layers = {
         node.name: _sketch_layer(lower(network, node), signed=node.inputs[0] not in positive)
-        for node in photonic_nodes(network)
+        for node in list_photonic_nodes(network)
     }
     return CompiledModel(network, layers, hardware or Hardware())
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-TALK = "Lightning's talk, table of the prototype's powers"
+TALK_SOURCE = "Lightning's talk, table of the prototype's powers"
 SIMPHONY = "SimPhony (ScopeX, DAC 2025), library of devices"
 HOROWITZ = "M. Horowitz, Computing's energy problem, ISSCC 2014, figure 1.1.9 (45 nm, 0.9 V)"
 LIGHTNING_ENERGY = "Lightning (SIGCOMM 2023) artifact, simulation/models.py"
@@ -80,13 +80,15 @@ class Preset:
     left_out: str
 
 
-def laser_power_w(received_w: float, modulators: int, insertion_loss_db: float, efficiency: float) -> float:
+def compute_laser_power_w(
+    received_w: float, modulators: int, insertion_loss_db: float, efficiency: float
+) -> float:
     """Return the electrical power of a laser that puts `received_w` on the detector through modulators in series.
 
     `efficiency` is the wall-plug efficiency of the laser, above 0 and up to 1. By hand: 1 mW behind two modulators of
     3 dB each needs 3.98 mW of light, and at 20 % efficiency 19.9 mW.
 
-    >>> round(laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
+    >>> round(compute_laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
     19.91
     """
     return float(received_w * 10.0 ** (modulators * insertion_loss_db / 10.0) / efficiency)
@@ -96,10 +98,10 @@ PROTOTYPE = Preset(
     "prototype",
     "the prototype of the talk: instruments on a bench",
     (
-        Part("digital computer", "digital", Figure(250.0, "W", TALK), "seconds"),
-        Part("waveform generator", "converters", Figure(220.0, "W", TALK), "seconds"),
-        Part("modulators", "optics", Figure(0.001, "W", TALK), "seconds"),
-        Part("digitiser", "converters", Figure(1350.0, "W", TALK), "seconds"),
+        Part("digital computer", "digital", Figure(250.0, "W", TALK_SOURCE), "seconds"),
+        Part("waveform generator", "converters", Figure(220.0, "W", TALK_SOURCE), "seconds"),
+        Part("modulators", "optics", Figure(0.001, "W", TALK_SOURCE), "seconds"),
+        Part("digitiser", "converters", Figure(1350.0, "W", TALK_SOURCE), "seconds"),
     ),
     "The table has no laser and no receiver; instruments draw their power whatever the clock.",
 )
@@ -112,7 +114,7 @@ CHIP = Preset(
             "laser",
             "optics",
             Figure(
-                laser_power_w(1e-3, 2, 3.0, 0.2),
+                compute_laser_power_w(1e-3, 2, 3.0, 0.2),
                 "W",
                 SIMPHONY,
                 "1 mW on the detector at full light, two modulators of 3 dB, wall-plug efficiency 0.2",

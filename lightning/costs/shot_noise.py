@@ -17,25 +17,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.model import FULL, CompiledModel
+from lightning.compiler.model import FULL_VALUE, CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.noise import Noise
 from sim.models.photonics.laser import photon_energy_j
 
 WAVELENGTH_M = 1550e-9
-EFFICIENCY = 0.8
+DETECTOR_EFFICIENCY = 0.8
 """Quantum efficiency for a responsivity of 1 A/W at 1550 nm."""
 MIN_NORMAL_PHOTONS = 10
 """With fewer photons, the normal distribution of the noise is a poor model of a single count. It remains good for sums
 of many products."""
-SEEDS = 3
+SEED_COUNT = 3
 """Number of noise seeds whose accuracies are averaged."""
 
 
-def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
+def make_shot_noise(photons: float, efficiency: float = DETECTOR_EFFICIENCY) -> Noise:
     """Return the shot noise for `photons` photons in a product of 255 and 255. Raise `OutOfRange` without light.
 
-    >>> shot_noise(255.0, 1.0).shot
+    >>> make_shot_noise(255.0, 1.0).shot
     1.0
     """
     if not (photons > 0 and 0 < efficiency <= 1):
@@ -43,7 +43,9 @@ def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
             f"{photons} photons at an efficiency of {efficiency} give no light",
             hint="Give more than 0 photons, and an efficiency above 0 and up to 1",
         )
-    return Noise(sigma=0.0, shot=FULL / (efficiency * photons), identity=f"shot noise, {photons:g} photons")
+    return Noise(
+        sigma=0.0, shot=FULL_VALUE / (efficiency * photons), identity=f"shot noise, {photons:g} photons"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ def measure_shot_noise(
     labels: npt.ArrayLike,
     photons: Sequence[float] = (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000),
     *,
-    efficiency: float = EFFICIENCY,
-    seeds: int = SEEDS,
+    efficiency: float = DETECTOR_EFFICIENCY,
+    seeds: int = SEED_COUNT,
 ) -> tuple[ShotPoint, ...]:
     """Measure accuracy over photons per product, with shot noise only: an upper limit for every receiver.
 
@@ -91,7 +93,7 @@ def _measure_point(
     truth = np.asarray(labels)
     accuracies = []
     for seed in range(seeds):
-        executor = open_executor(model, "noisy", noise=shot_noise(photons, efficiency), seed=seed)
+        executor = open_executor(model, "noisy", noise=make_shot_noise(photons, efficiency), seed=seed)
         accuracies.append(float((executor.run(inputs).classes == truth).mean()))
     spread = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
     return ShotPoint(photons, photons * photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread)

@@ -16,7 +16,7 @@ from lightning.evaluation.images import fit_axes
 from lightning.execution.interface import Executor, find_classes
 from lightning.networks.network import Network
 
-BATCH = 256
+BATCH_SIZE = 256
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Evaluation:
         return self.images / self.seconds if self.seconds > 0 else 0.0
 
 
-def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Evaluation:
+def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH_SIZE) -> Evaluation:
     """Run all test images and count the correct answers.
 
     The noise key of an image is its index in the data set, so the result does not depend on `batch`. Raise `InputError`

@@ -16,7 +16,7 @@ from lightning.errors import DatasetError
 Raw = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 
-SAMPLES = 500
+SAMPLE_COUNT = 500
 """Number of images that determine activation ranges: enough for stable ranges, and few enough to be fast."""
 
 
@@ -46,7 +46,7 @@ class Dataset:
         """Return the data with the first `count` test images, or all test images if `count` is None."""
         return self if count is None else replace(self, x=self.x[:count], y=self.y[:count])
 
-    def of_training(self) -> Dataset:
+    def select_training(self) -> Dataset:
         """Return the data with the training part as the test part. Raise `DatasetError` without a training part."""
         if not len(self.train_x):
             raise DatasetError(
@@ -54,7 +54,7 @@ class Dataset:
             )
         return replace(self, x=self.train_x, y=self.train_y)
 
-    def with_samples(self, count: int = SAMPLES) -> Dataset:
+    def separate_samples(self, count: int = SAMPLE_COUNT) -> Dataset:
         """Return the data with a training part: its own, or else `count` images moved out of the test part.
 
         Activation ranges come from these samples, never from images that measure the accuracy. Raise `DatasetError` if
@@ -67,9 +67,15 @@ class Dataset:
                 f"{self.name} has no training part, and {len(self.x)} images are too few to set {count} aside",
                 hint="Add x_train and y_train, or compile the model with samples first: lightning compile",
             )
-        aside = np.zeros(len(self.x), bool)
-        aside[spread_indices(len(self.x), count)] = True
-        return replace(self, x=self.x[~aside], y=self.y[~aside], train_x=self.x[aside], train_y=self.y[aside])
+        is_sample = np.zeros(len(self.x), bool)
+        is_sample[spread_indices(len(self.x), count)] = True
+        return replace(
+            self,
+            x=self.x[~is_sample],
+            y=self.y[~is_sample],
+            train_x=self.x[is_sample],
+            train_y=self.y[is_sample],
+        )
 
 
 def spread_indices(length: int, count: int) -> npt.NDArray[np.int64]:

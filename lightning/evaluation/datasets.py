@@ -29,15 +29,15 @@ import numpy.typing as npt
 from lightning.errors import DatasetError
 from lightning.evaluation.dataset import Classes, Dataset, Raw, hash_content, read_content
 from lightning.evaluation.nsl_kdd import load_nsl_kdd
-from lightning.evaluation.sources import NAMES
+from lightning.evaluation.sources import NAMES_HELP
 from lightning.optional import require
 
-TRAINING_DIGITS = 1297
+TRAINING_DIGIT_COUNT = 1297
 
 _EXPECTED_ARRAYS = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train if there are any"
 Bytes = npt.NDArray[np.uint8]
 UNSIGNED_BYTE = 8
-GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _DOWNLOAD_HINT = "Get the file again"
 
 
@@ -53,7 +53,7 @@ def load_dataset(name: str | os.PathLike[str]) -> Dataset:
         return load_nsl_kdd(Path(folder).expanduser())
     if text.endswith(".npz"):
         return _load_arrays(Path(text).expanduser())
-    raise DatasetError(f"{text!r} is not a known dataset", hint=f"Use {NAMES}")
+    raise DatasetError(f"{text!r} is not a known dataset", hint=f"Use {NAMES_HELP}")
 
 
 def _load_digits() -> Dataset:
@@ -63,7 +63,7 @@ def _load_digits() -> Dataset:
     # + 8 rounds to the nearest level.
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
-    train, test = slice(None, TRAINING_DIGITS), slice(TRAINING_DIGITS, None)
+    train, test = slice(None, TRAINING_DIGIT_COUNT), slice(TRAINING_DIGIT_COUNT, None)
     origin = {"scikit-learn": str(sklearn.__version__), "digits": hash_content(x.tobytes() + y.tobytes())}
     return Dataset("digits", x[test], y[test], x[train], y[train], origin)
 
@@ -118,24 +118,26 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
     [[7, 8, 9]]
     """
-    plain = _unpack(content, name)
-    if len(plain) < 4 or plain[:2] != b"\0\0" or plain[2] != UNSIGNED_BYTE:
+    decompressed = _unpack(content, name)
+    if len(decompressed) < 4 or decompressed[:2] != b"\0\0" or decompressed[2] != UNSIGNED_BYTE:
         raise DatasetError(
             (
-                f"{name} is not a valid IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'} "
+                f"{name} is not a valid IDX file of bytes: it begins with {decompressed[:4].hex(' ') or 'nothing'} "
                 "instead of 00 00 08 and the number of axes"
             ),
             hint="Use MNIST's own files, compressed or not",
         )
-    start = 4 + 4 * plain[3]
-    if len(plain) < start:
+    start = 4 + 4 * decompressed[3]
+    if len(decompressed) < start:
         raise DatasetError(f"{name} ends within its header", hint=_DOWNLOAD_HINT)
-    shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
+    shape = tuple(np.frombuffer(decompressed, ">u4", decompressed[3], 4).tolist())
     # Python integers (dtype=object), because a forged header must not overflow 64 bits.
     size = int(np.prod(shape, dtype=object))
-    if len(plain) - start != size:
-        raise DatasetError(f"{name} has {len(plain) - start} values instead of {size}", hint=_DOWNLOAD_HINT)
-    return np.frombuffer(plain, np.uint8, offset=start).reshape(shape)
+    if len(decompressed) - start != size:
+        raise DatasetError(
+            f"{name} has {len(decompressed) - start} values instead of {size}", hint=_DOWNLOAD_HINT
+        )
+    return np.frombuffer(decompressed, np.uint8, offset=start).reshape(shape)
 
 
 def load_mnist(folder: Path) -> Dataset:
@@ -180,7 +182,7 @@ def _find_file(folder: Path, name: str) -> Path | None:
 
 
 def _unpack(content: bytes, name: str) -> bytes:
-    if content[:2] != GZIP:
+    if content[:2] != GZIP_MAGIC:
         return content
     try:
         return gzip.decompress(content)

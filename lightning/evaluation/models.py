@@ -9,7 +9,7 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.compiler.compilation import load_or_compile
-from lightning.evaluation.dataset import SAMPLES, Dataset, spread_indices
+from lightning.evaluation.dataset import SAMPLE_COUNT, Dataset, spread_indices
 from lightning.evaluation.images import fit_axes
 from lightning.networks.network import Preprocessing
 
@@ -24,22 +24,22 @@ def load_model_and_data(path: str | Path, dataset: Dataset) -> tuple[CompiledMod
     """
     if Path(path).suffix == ".lng":
         model = load_or_compile(path)
-        return model, dataset.with_samples() if _uses_dataset(model, dataset) else dataset
+        return model, dataset.separate_samples() if _uses_dataset(model, dataset) else dataset
     from lightning.networks import load_network
 
     part = dataset.train_x if len(dataset.train_x) else dataset.x
-    samples = fit_axes(part[spread_indices(len(part), SAMPLES)], load_network(path))
+    samples = fit_axes(part[spread_indices(len(part), SAMPLE_COUNT)], load_network(path))
     of_floats = (
         Path(path).suffix == ".npz" and samples.dtype.kind == "f"
     )  # other files have their own preprocessing
     model = load_or_compile(path, samples, preprocessing=Preprocessing() if of_floats else None)
-    return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)
+    return model, dataset if model.scheme == "published" else dataset.separate_samples(SAMPLE_COUNT)
 
 
 def _uses_dataset(model: CompiledModel, dataset: Dataset) -> bool:
-    """Return whether the samples that `dataset.with_samples` takes out determined the model's ranges."""
+    """Return whether the samples that `dataset.separate_samples` takes out determined the model's ranges."""
     sample_hash = (model.origin.get("samples") or {}).get("sha256")
-    if not sample_hash or len(dataset.train_x) or len(dataset.x) <= SAMPLES:
+    if not sample_hash or len(dataset.train_x) or len(dataset.x) <= SAMPLE_COUNT:
         return False
-    aside = np.ascontiguousarray(dataset.with_samples().train_x)
+    aside = np.ascontiguousarray(dataset.separate_samples().train_x)
     return bool(hashlib.sha256(aside.tobytes()).hexdigest() == sample_hash)

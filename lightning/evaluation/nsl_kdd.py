@@ -27,14 +27,14 @@ from lightning.evaluation.dataset import Dataset, hash_content, read_content
 Floats = npt.NDArray[np.float32]
 Rows = list[list[str]]
 
-FEATURES = 41
-CATEGORIES = (1, 2, 3)
+FEATURE_COUNT = 41
+CATEGORY_COLUMNS = (1, 2, 3)
 """Columns of protocol, service and flag."""
-COUNTED = (0, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 18, 19, 22, 23, 31, 32)
+COUNT_COLUMNS = (0, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 18, 19, 22, 23, 31, 32)
 """Columns of unbounded features: durations, bytes, and numbers of events and connections."""
 CLASSES = ("normal", "attack")
-TRAINING = ("KDDTrain+_20Percent", "KDDTrain+")
-TEST = ("KDDTest+",)
+TRAINING_NAMES = ("KDDTrain+_20Percent", "KDDTrain+")
+TEST_NAMES = ("KDDTest+",)
 ENDINGS = (".txt", ".csv", ".txt.gz", ".csv.gz")
 
 
@@ -45,7 +45,7 @@ class Encoding:
     categories: tuple[tuple[str, ...], ...]
     """The categories of each categorical feature, sorted."""
     largest: Floats
-    """Largest value, at least 1, of each numerical feature, (38,); 1 for features outside `COUNTED`."""
+    """Largest value, at least 1, of each numerical feature, (38,); 1 for features outside `COUNT_COLUMNS`."""
 
     @property
     def width(self) -> int:
@@ -55,7 +55,7 @@ class Encoding:
 
 def load_nsl_kdd(folder: Path) -> Dataset:
     """Load both parts, encoded with the categories and largest values of the training part. Raise `DatasetError`."""
-    paths = [_require_file(folder, names) for names in (TRAINING, TEST)]
+    paths = [_require_file(folder, names) for names in (TRAINING_NAMES, TEST_NAMES)]
     contents = [read_content(path) for path in paths]
     train, test = (parse_rows(content, str(path)) for content, path in zip(contents, paths, strict=True))
     encoding = fit_encoding(train)
@@ -74,15 +74,15 @@ def load_nsl_kdd(folder: Path) -> Dataset:
 def parse_rows(content: bytes, name: str = "the file") -> Rows:
     """Split the lines of a file into columns. Raise `DatasetError` with `name` for a malformed line."""
     try:
-        plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-        lines = plain.decode("ascii").splitlines()
+        decompressed = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        lines = decompressed.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DatasetError(f"{name} cannot be read ({error})", hint="Download the file again") from error
     rows = [line.split(",") for line in lines if line]
     for number, row in enumerate(rows, 1):
-        if len(row) not in (FEATURES + 1, FEATURES + 2):
+        if len(row) not in (FEATURE_COUNT + 1, FEATURE_COUNT + 2):
             raise DatasetError(
-                f"{name}, line {number} has {len(row)} columns instead of {FEATURES + 1} or {FEATURES + 2}",
+                f"{name}, line {number} has {len(row)} columns instead of {FEATURE_COUNT + 1} or {FEATURE_COUNT + 2}",
                 hint="Name the folder of NSL-KDD's own text files, which have no header line",
             )
     if not rows:
@@ -93,19 +93,19 @@ def parse_rows(content: bytes, name: str = "the file") -> Rows:
 def fit_encoding(rows: Rows) -> Encoding:
     """Return the encoding fitted to these rows."""
     columns = list(zip(*rows, strict=False))
-    categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORIES)
+    categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORY_COLUMNS)
     largest = np.maximum(_read_numbers(rows).max(axis=0), 1)
-    counted = np.isin(_list_numerical_columns(), COUNTED)
-    return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
+    is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
+    return Encoding(categories, np.where(is_count, largest, 1).astype(np.float32))
 
 
 def encode(rows: Rows, encoding: Encoding) -> Floats:
     """Encode rows as values 0 .. 1, (n, width), with numerical features first, then a column for each category."""
     numbers = _read_numbers(rows)
-    counted = np.isin(_list_numerical_columns(), COUNTED)
-    scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
+    is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
+    scaled = np.where(is_count, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
     columns = [np.clip(scaled, 0, 1)]
-    for index, known_values in zip(CATEGORIES, encoding.categories, strict=True):
+    for index, known_values in zip(CATEGORY_COLUMNS, encoding.categories, strict=True):
         values = np.array([row[index] for row in rows])
         columns.append(values[:, None] == np.array(known_values)[None, :])
     return np.concatenate(columns, axis=1).astype(np.float32)
@@ -113,12 +113,12 @@ def encode(rows: Rows, encoding: Encoding) -> Floats:
 
 def read_labels(rows: Rows) -> npt.NDArray[np.int64]:
     """Return the classes, (n,): 0 for normal, 1 for every attack."""
-    return np.array([row[FEATURES] != "normal" for row in rows], dtype=np.int64)
+    return np.array([row[FEATURE_COUNT] != "normal" for row in rows], dtype=np.int64)
 
 
 def _list_numerical_columns() -> list[int]:
     """Return the columns of the numerical features."""
-    return [index for index in range(FEATURES) if index not in CATEGORIES]
+    return [index for index in range(FEATURE_COUNT) if index not in CATEGORY_COLUMNS]
 
 
 def _read_numbers(rows: Rows) -> npt.NDArray[np.float64]:

@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import DatasetError
-from lightning.evaluation.accuracy import BATCH, count_correct
-from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, spread_indices
+from lightning.evaluation.accuracy import BATCH_SIZE, count_correct
+from lightning.evaluation.dataset import SAMPLE_COUNT, Dataset, Raw, spread_indices
 from lightning.evaluation.images import fit_axes
 from lightning.networks.network import Network
 from lightning.networks.onnx_writer import IR_VERSION, OPSET, to_onnx
@@ -63,7 +63,7 @@ class Session:
     def count_correct(self, dataset: Dataset) -> int:
         """Return the number of correctly classified test images."""
         inputs = fit_axes(dataset.x, self.network)
-        parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
+        parts = [slice(start, start + BATCH_SIZE) for start in range(0, len(inputs), BATCH_SIZE)]
         return sum(count_correct(self.scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
@@ -135,7 +135,7 @@ def split_samples(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
 
 
 def _take_samples(x: Raw) -> Raw:
-    return x[spread_indices(len(x), SAMPLES)]
+    return x[spread_indices(len(x), SAMPLE_COUNT)]
 
 
 def _select_part(dataset: Dataset, part: slice) -> Dataset:

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightning.compiler import CompiledModel
-from lightning.compiler.compilation import toolkit_version
+from lightning.compiler.compilation import get_toolkit_version
 from lightning.compiler.lng_file import model_hash
 from lightning.execution.interface import Fidelity
 from lightning.execution.noise import Noise
 from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
-MODELLED = DeviceIdentity("model of light", simulated=True)
+LIGHT_MODEL = DeviceIdentity("model of light", simulated=True)
 """Device of a result computed without a device, with or without noise."""
 
 
@@ -26,17 +26,17 @@ class Provenance:
     fidelity: Fidelity
     seeds: tuple[int, ...] = (0,)
     noise: Noise | None = None
-    device: DeviceIdentity = MODELLED
+    device: DeviceIdentity = LIGHT_MODEL
     calibration: str = ""
-    """Identity of the calibration of the device or the noise model; empty for none."""
+    """Identity of the calibration that the device or the noise comes from; empty without a calibration."""
     faults: tuple[str, ...] = ()
-    """Names of the reproduced quirks of the published artifact."""
+    """Names of the faults of the published emulator that the run reproduces."""
 
     @property
     def document(self) -> dict[str, Any]:
         """The provenance as plain values, for JSON."""
         return {
-            "version": toolkit_version(),
+            "version": get_toolkit_version(),
             "model": self.model.network.name,
             "model_hash": model_hash(self.model),
             "scheme": self.model.scheme_in_words,
@@ -52,9 +52,9 @@ class Provenance:
         }
 
     @property
-    def line(self) -> str:
+    def description(self) -> str:
         """Description in words: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
-        device = [] if self.device == MODELLED else [self.device.name]
+        device = [] if self.device == LIGHT_MODEL else [self.device.name]
         return ", ".join(
             [self.fidelity, *device, *self._describe_noise(), *self._describe_seeds(), *self.faults]
         )

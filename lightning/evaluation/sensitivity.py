@@ -22,7 +22,7 @@ from lightning.evaluation.dataset import Dataset
 from lightning.execution import open_executor
 from lightning.execution.interface import Activations, Executor, Keys, Multiplier
 from lightning.execution.interpreter import Interpreter
-from lightning.execution.multipliers.exact import exact_multiplier
+from lightning.execution.multipliers.exact import make_exact_multiplier
 from lightning.execution.multipliers.noisy import NoisyMultiplier
 from lightning.execution.noise import Noise
 
@@ -112,9 +112,9 @@ class OneNoisyLayer:
         return multiplier.compute_sums(layer, activations, keys)
 
 
-def open_with_one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
+def open_single_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
     """Return an executor with noise in this layer only."""
-    products = OneNoisyLayer(exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
+    products = OneNoisyLayer(make_exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
     return Interpreter(model, products, "noisy")
 
 
@@ -206,7 +206,7 @@ class _Search:
 
     def measure_layer(self, layer: str) -> float:
         return self._measure_mean(
-            [open_with_one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds]
+            [open_single_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds]
         )
 
     def measure_all(self, noise: Noise) -> NoiseTrial:

@@ -8,7 +8,16 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulated, new_figure, style_axes
+from lightning.canvas import (
+    FAINT,
+    INK,
+    SERIES_COLOURS,
+    Plot,
+    add_heading,
+    mark_simulated,
+    new_figure,
+    style_axes,
+)
 from lightning.evaluation.sensitivity import Sensitivity, format_points
 
 
@@ -42,7 +51,7 @@ def _format_points(loss: float) -> str:
 def _draw_bars(axes: Any, result: Sensitivity) -> None:
     positions = range(len(result.layers))
     losses = [layer.loss for layer in result.layers]
-    colours = [SERIES[3] if layer is result.weakest else SERIES[0] for layer in result.layers]
+    colours = [SERIES_COLOURS[3] if layer is result.weakest else SERIES_COLOURS[0] for layer in result.layers]
     axes.barh(positions, losses, color=colours, height=0.64)
     for position, loss in zip(positions, losses, strict=True):
         axes.annotate(
@@ -69,19 +78,19 @@ def _draw_curve(axes: Any, result: Sensitivity) -> None:
         sigmas,
         [100 * trial.accuracy for trial in result.level_trials],
         "o-",
-        color=SERIES[0],
+        color=SERIES_COLOURS[0],
         markersize=4,
         linewidth=1.4,
     )
     limit = 100 * result.exact_accuracy - result.allowed_loss
-    axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--")
+    axes.axhline(limit, color=SERIES_COLOURS[3], linewidth=1, linestyle="--")
     _label_line(
         axes,
         f"loss of {format_points(result.allowed_loss)}",
         (1, limit),
         ("axes fraction", "data"),
         "right",
-        SERIES[3],
+        SERIES_COLOURS[3],
     )
     if result.factor and math.isfinite(result.factor):
         axes.axvline(result.sigma, color=INK, linewidth=1, linestyle=":")

@@ -15,7 +15,7 @@ import numpy as np
 from lightning.compiler import CompiledModel
 from lightning.costs import estimate_costs
 from lightning.costs.presets import format_joules
-from lightning.evaluation.accuracy import BATCH, evaluate, measure_throughput
+from lightning.evaluation.accuracy import BATCH_SIZE, evaluate, measure_throughput
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fit_axes
 from lightning.evaluation.onnx_runtime import open_float32_session, open_int8_session, split_samples
@@ -46,10 +46,10 @@ def compare(
     seeds: Sequence[int],
     *,
     preset: str = "chip",
-    batch: int = BATCH,
+    batch: int = BATCH_SIZE,
     seconds: float,
 ) -> list[Row]:
-    """Return the four rows of the comparison. Each is timed on one batch for at least `seconds`.
+    """Return the four rows of the comparison. Each is timed on one batch for at least `duration_s`.
 
     The energy comes from `estimate_costs(model, preset)`. Raise `InputError` if the data do not fit the model.
     """
@@ -116,7 +116,7 @@ class _Measurement:
     model: CompiledModel
     dataset: Dataset
     inputs: Raw
-    seconds: float
+    duration_s: float
 
     def measure_float32(self) -> Row:
         session = open_float32_session(self.model.network)
@@ -128,27 +128,27 @@ class _Measurement:
         )
 
     def measure_int8(self) -> Row:
-        correct_count, speed = 0, 0.0
+        correct_count, images_per_s = 0, 0.0
         for samples, tests in split_samples(self.dataset):
             session = open_int8_session(self.model.network, samples)
             correct_count += session.count_correct(tests)
-            speed = speed or self._measure_throughput(session.scores)
-        return Row("int8, ONNX Runtime", self._compute_share(correct_count), None, speed)
+            images_per_s = images_per_s or self._measure_throughput(session.scores)
+        return Row("int8, ONNX Runtime", self._compute_share(correct_count), None, images_per_s)
 
     def measure_photonic(
         self, fidelity: Fidelity, noise: Noise | None, seeds: Sequence[int], preset: str
     ) -> Row:
-        accuracies, speed = [], 0.0
+        accuracies, images_per_s = [], 0.0
         for seed in seeds:
             executor = open_executor(self.model, fidelity, noise=noise, seed=seed)
             accuracies.append(evaluate(executor, self.dataset).accuracy)
-            speed = speed or self._measure_throughput(executor.run)
+            images_per_s = images_per_s or self._measure_throughput(executor.run)
         costs = estimate_costs(self.model, preset)
         return Row(
             f"photonic, {fidelity}",
             float(np.mean(accuracies)),
             compute_spread(accuracies),
-            speed,
+            images_per_s,
             costs.joules_per_image,
             costs.joules_without_converters,
         )
@@ -157,4 +157,4 @@ class _Measurement:
         return correct_count / len(self.dataset.x)
 
     def _measure_throughput(self, run: Callable[[Raw], object]) -> float:
-        return measure_throughput(run, self.inputs, seconds=self.seconds)
+        return measure_throughput(run, self.inputs, seconds=self.duration_s)

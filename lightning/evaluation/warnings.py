@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from lightning.compiler import CompiledModel
-from lightning.compiler.model import FULL
+from lightning.compiler.model import FULL_VALUE
 from lightning.evaluation.dataset import Raw
 from lightning.networks.network import Preprocessing
 
@@ -53,7 +53,7 @@ def find_clipping_warnings(model: CompiledModel, images: int, counters: Mapping[
 def largest_expected_input(model: CompiledModel) -> float | None:
     """Return the largest magnitude of raw inputs for which the model was compiled, or None if unknown."""
     if model.shift_normalised:
-        return float(FULL)  # bytes are sent as they are
+        return float(FULL_VALUE)  # bytes are sent as they are
     sample_range = (model.origin.get("samples") or {}).get("range")
     return max(map(abs, sample_range)) if sample_range else None
 

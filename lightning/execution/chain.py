@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.chain import Links, compute_byte_activations, find_links
+from lightning.compiler.chain import DenseChain, compute_byte_activations, find_dense_chain
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.interface import Answers, Fidelity, as_array, check_keys
@@ -31,21 +31,21 @@ Bytes = npt.NDArray[np.uint8]
 COUNTERS = ("clipped_activations", "wrapped_sums")
 MIN_LANE_IMAGES = 32
 """Fewest images for which lanes are faster. A vector costs the same for any number of images in it."""
-SPARSE_BELOW = 0.25
+SPARSE_DENSITY = 0.25
 """Lanes are faster than one image at a time below this share of nonzero weights."""
 _WEIGHTS_PER_PASS = 4
 
 
 def is_supported(model: CompiledModel, noise: Noise | None = None) -> bool:
     """Return whether `Chain` supports this model with this noise."""
-    if find_links(model) is None or model.network.preprocessing.layout != "as-is":
+    if find_dense_chain(model) is None or model.network.preprocessing.layout != "as-is":
         return False
     if noise is None:
         return True
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         return False
-    shared = not noise.is_linear and model.hardware.wavelengths > 1 and noise.place_properties.per_readout
-    return not shared and not may_clip(noise, model.hardware)
+    is_coupled = not noise.is_linear and model.hardware.wavelengths > 1 and noise.place_properties.per_readout
+    return not is_coupled and not may_clip(noise, model.hardware)
 
 
 class Chain:
@@ -59,33 +59,35 @@ class Chain:
     ) -> None:
         from lightning.execution.kernels.chain import answers
 
-        links = find_links(model)
-        if links is None or not is_supported(model, noise):
+        dense_chain = find_dense_chain(model)
+        if dense_chain is None or not is_supported(model, noise):
             raise CompileError(
                 f"network {model.network.name} with its preprocessing and noise cannot run as one chain of layers",
                 hint="Open it with lightning.execution.open_executor, which takes every model",
             )
         self.model = model
         self.inputs = prod(model.network.input_shape)
-        self.outputs = links.layers[-1].weights.shape[1]
-        self.tail = links.tail
+        self.outputs = dense_chain.layers[-1].weights.shape[1]
+        self.tail = dense_chain.tail
         self.kernel: Callable[..., None] = answers
         """The compiled function `kernel(raw, keys, *arrays, out, counters)`."""
-        self._tensor = links.tail[0].inputs[0] if links.tail else ""
+        self._tensor = dense_chain.tail[0].inputs[0] if dense_chain.tail else ""
         self.arrays = (
             compute_byte_activations(
-                model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped
+                model, dense_chain.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped
             ),
-            *_pack_layers(links),
-            *_pack_noise(model, links, noise),
+            *_pack_layers(dense_chain),
+            *_pack_noise(model, dense_chain, noise),
             np.uint64(seed),
             _make_rules(model, quirks or Quirks()),
         )
         law = NoiseLaw.WITHOUT if noise is None else noise.law
-        self._lanes = order_lane_weights(links.layers) if can_use_lanes(links.layers, law) else None
+        self._lanes = (
+            order_lane_weights(dense_chain.layers) if can_use_lanes(dense_chain.layers, law) else None
+        )
 
     @property
-    def takes_lanes(self) -> bool:
+    def uses_lanes(self) -> bool:
         """True if large batches are computed with images as lanes; see `kernels.chain`."""
         return self._lanes is not None
 
@@ -142,18 +144,18 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
     }
 
 
-def _pack_layers(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
+def _pack_layers(dense_chain: DenseChain) -> tuple[npt.NDArray[np.generic], ...]:
     """Return table, steps, values, pointers, row indices, biases and scales of all layers, for `kernels.chain`."""
-    weights = [arrange_groups(layer)[0] for layer in links.layers]
-    steps = np.array([layer.input_scale for layer in links.layers], np.float32)
+    weights = [arrange_groups(layer)[0] for layer in dense_chain.layers]
+    steps = np.array([layer.input_scale for layer in dense_chain.layers], np.float32)
     return (
-        _make_table(links, weights),
+        _make_table(dense_chain, weights),
         steps,
         np.concatenate([layer_weights.values for layer_weights in weights]),
         np.concatenate([layer_weights.pointers for layer_weights in weights]),
         np.concatenate([_pad_row_indices(layer_weights) for layer_weights in weights]),
-        np.concatenate([layer.bias.reshape(-1) for layer in links.layers]).astype(np.int32),
-        np.concatenate([layer.output_scale.reshape(-1) for layer in links.layers]).astype(np.float32),
+        np.concatenate([layer.bias.reshape(-1) for layer in dense_chain.layers]).astype(np.int32),
+        np.concatenate([layer.output_scale.reshape(-1) for layer in dense_chain.layers]).astype(np.float32),
     )
 
 
@@ -166,17 +168,17 @@ def _pad_row_indices(weights: KernelWeights) -> npt.NDArray[np.uint32]:
     )
 
 
-def _make_table(links: Links, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
+def _make_table(dense_chain: DenseChain, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
     table = np.zeros((len(weights), 7), np.int64)
     values = pointers = rows = 0
-    for index, (layer, layer_weights) in enumerate(zip(links.layers, weights, strict=True)):
+    for index, (layer, layer_weights) in enumerate(zip(dense_chain.layers, weights, strict=True)):
         begins = pointers if len(layer_weights.pointers) else -1
         table[index] = (
             *layer.weights.shape[1:],
             values,
             begins,
             rows,
-            links.rectified[index],
+            dense_chain.has_relu[index],
             layer.signed,
         )
         values += len(layer_weights.values)
@@ -186,11 +188,11 @@ def _make_table(links: Links, weights: list[KernelWeights]) -> npt.NDArray[np.in
 
 
 def _pack_noise(
-    model: CompiledModel, links: Links, noise: Noise | None
+    model: CompiledModel, dense_chain: DenseChain, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return (means, spreads, noise parameters). Spreads are deviations for constant noise, otherwise variances."""
     checked_noise = check_noise(noise or Noise(sigma=0.0))
-    row_noises = [compute_row_noise(layer, checked_noise, model.hardware) for layer in links.layers]
+    row_noises = [compute_row_noise(layer, checked_noise, model.hardware) for layer in dense_chain.layers]
     means = np.concatenate([row_noise.means for row_noise in row_noises])
     variances = np.concatenate([row_noise.variances for row_noise in row_noises])
     law = NoiseLaw.WITHOUT if noise is None else noise.law
@@ -224,8 +226,8 @@ def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
     """
     if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
         return False
-    lit = sum(np.count_nonzero(layer.weights) for layer in layers)
-    return bool(lit < SPARSE_BELOW * sum(layer.weights.size for layer in layers))
+    lit_count = sum(np.count_nonzero(layer.weights) for layer in layers)
+    return bool(lit_count < SPARSE_DENSITY * sum(layer.weights.size for layer in layers))
 
 
 def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
@@ -261,19 +263,21 @@ class FusedExecutor:
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """Return the scores, counters and cycles of `Interpreter.run`, and raise its errors."""
         array = as_array(inputs)
-        if array.dtype != np.uint8 or not self._fits(array.shape):
+        if array.dtype != np.uint8 or not self._has_valid_shape(array.shape):
             return self.interpreter.run(array, keys)
         image_keys = check_keys(keys, len(array))
         scores = np.empty((len(array), self.chain.outputs), np.float32)
         counters = np.zeros(len(COUNTERS), np.int64)
         raw = np.ascontiguousarray(array).reshape(len(array), -1)
         self.chain.answer_many(raw, image_keys, scores, counters)
-        shaped = scores.reshape(len(array), *self.model.network.output_shape)
-        clipped = (
+        shaped_scores = scores.reshape(len(array), *self.model.network.output_shape)
+        clipped_readouts = (
             {"clipped_readouts": 0} if self.fidelity == "noisy" else {}
         )  # `is_supported` rejects noise that may clip
         return Answers(
-            shaped, self.interpreter.cycles, {**name_counters(counters, wrap=self.model.wrap), **clipped}
+            shaped_scores,
+            self.interpreter.cycles,
+            {**name_counters(counters, wrap=self.model.wrap), **clipped_readouts},
         )
 
     def warm(self) -> None:
@@ -284,7 +288,7 @@ class FusedExecutor:
     def close(self) -> None:
         """Do nothing: this executor holds no device."""
 
-    def _fits(self, shape: tuple[int, ...]) -> bool:
+    def _has_valid_shape(self, shape: tuple[int, ...]) -> bool:
         """Return whether inputs have the network's shape, or are images for a network that takes rows."""
         expected = self.model.network.input_shape
         shape_of_one = shape[1:]

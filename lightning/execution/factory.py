@@ -10,7 +10,7 @@ from lightning.compiler.model import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Executor, Fidelity, Multiplier
 from lightning.execution.interpreter import Interpreter
-from lightning.execution.multipliers.exact import exact_multiplier
+from lightning.execution.multipliers.exact import make_exact_multiplier
 from lightning.execution.multipliers.noisy import check_seed, may_clip
 from lightning.execution.noise import Noise, check_average, check_noise
 from lightning.execution.quirks import Quirks
@@ -50,7 +50,7 @@ def open_executor(
             hint="Leave `average` out, or choose noisy or device",
         )
     if fidelity == "exact":
-        return _fuse_or_interpret(model, exact_multiplier(), fidelity, quirks)
+        return _fuse_or_interpret(model, make_exact_multiplier(), fidelity, quirks)
     if fidelity == "noisy":
         return _open_noisy(model, noise or Noise(), seed, average, quirks)
     return Interpreter(

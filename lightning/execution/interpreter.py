@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.datapath.schedule import count_model_cycles
-from lightning.compiler.model import FULL, CompiledModel, Floats, Geometry, Integers, PhotonicLayer
+from lightning.compiler.model import FULL_VALUE, CompiledModel, Floats, Geometry, Integers, PhotonicLayer
 from lightning.errors import InputError
 from lightning.execution.interface import (
     Activations,
@@ -173,9 +173,9 @@ def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
 
     Unless the layer is signed, negative values are clipped to 0 and counted.
     """
-    steps, lowest = layer.count_steps(real), -FULL if layer.signed else 0
-    clipped_count = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
-    return np.clip(steps, lowest, FULL).astype(np.int16), clipped_count
+    steps, lowest = layer.count_steps(real), -FULL_VALUE if layer.signed else 0
+    clipped_count = int(np.count_nonzero((steps > FULL_VALUE) | (steps < lowest)))
+    return np.clip(steps, lowest, FULL_VALUE).astype(np.int16), clipped_count
 
 
 def compute_real_values(sums: Integers, layer: PhotonicLayer) -> Floats:

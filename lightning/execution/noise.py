@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 from lightning.compiler.measured import MEASURED_SIGMA
-from lightning.compiler.model import FULL
+from lightning.compiler.model import FULL_VALUE
 from lightning.errors import OutOfRange
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 
@@ -58,7 +58,7 @@ class Term:
     @property
     def largest_number(self) -> float:
         """The largest allowed value of the field, which gives a deviation of `MAX_NOISE` at full light."""
-        return MAX_NOISE if self.is_deviation else MAX_NOISE**2 / FULL**self.power
+        return MAX_NOISE if self.is_deviation else MAX_NOISE**2 / FULL_VALUE**self.power
 
 
 TERMS: Mapping[str, Term] = {"sigma": Term(0, is_deviation=True), "shot": Term(1), "intensity": Term(2)}

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.kit.calibration import store
-from lightning.kit.calibration.decoder import FULL, DecodedLevel
+from lightning.kit.calibration.decoder import FULL_VALUE, DecodedLevel
 from lightning.kit.calibration.document import Calibration, check_is_calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import Reader, Window
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Integers = npt.NDArray[np.int64]
 
-SHOTS = 4
+SHOT_COUNT = 4
 
 
 class LightningCompute:
@@ -48,13 +48,13 @@ class LightningCompute:
         device: Any,
         calibration: Calibration | None = None,
         *,
-        shots: int = SHOTS,
+        shots: int = SHOT_COUNT,
         window: int | None = None,
         rows: Rows | None = None,
     ) -> None:
         self.device = _connect(device)
         check_is_calibration(calibration)
-        self.calibration = store.get_fitting(self.device, calibration)
+        self.calibration = store.choose_calibration(self.device, calibration)
         self.shots = shots
         self.rows = rows or _make_reader(self.device, self.calibration, window)
         self._vectors: VectorCore | None = None
@@ -69,7 +69,7 @@ class LightningCompute:
         answers = np.rint(self.analogue_product(left, right, shots=shots)).astype(np.int64)
         sign = np.sign(left) * np.sign(right)
         return _shape_like(
-            np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), left.shape
+            np.clip(answers, FULL_VALUE * np.minimum(sign, 0), FULL_VALUE * np.maximum(sign, 0)), left.shape
         )
 
     def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
@@ -90,7 +90,7 @@ class LightningCompute:
         The result is an int for one sum, an int64 array for several. Raise `OutOfRange` for other shapes or values.
         """
         sums = self.analogue_sum(a, b, shots=shots)
-        answers = np.clip(np.rint(sums).astype(np.int64), -2 * FULL, 2 * FULL)
+        answers = np.clip(np.rint(sums).astype(np.int64), -2 * FULL_VALUE, 2 * FULL_VALUE)
         return _shape_like(answers, sums.shape)
 
     def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
@@ -201,11 +201,12 @@ def _check_operands(values: npt.ArrayLike, device: str) -> Integers:
     if array.dtype.kind not in "biuf":
         raise _make_operand_error(
             next(
-                (number for number in array.flat if not isinstance(number, int) or abs(number) > FULL), values
+                (number for number in array.flat if not isinstance(number, int) or abs(number) > FULL_VALUE),
+                values,
             ),
             device,
         )
-    invalid_mask = ~((np.abs(array.astype(float)) <= FULL) & (array == np.rint(array.astype(float))))
+    invalid_mask = ~((np.abs(array.astype(float)) <= FULL_VALUE) & (array == np.rint(array.astype(float))))
     if invalid_mask.any():
         raise _make_operand_error(array[invalid_mask][0], device)
     return array.astype(np.int64)

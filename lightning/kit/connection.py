@@ -45,9 +45,11 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
 
     soc = guard_soc(_connect(entry_point, address))
     if patience is not None:
-        soc.be_patient(patience)
-    if description := getattr(soc, "about", "") or (_describe_simulated(soc) if soc.simulated else ""):
-        sys.stderr.write(f"{address}: {description}\n")
+        soc.set_patience(patience)
+    if announcement := getattr(soc, "announcement", "") or (
+        _describe_simulated(soc) if soc.simulated else ""
+    ):
+        sys.stderr.write(f"{address}: {announcement}\n")
     return soc
 
 
@@ -67,7 +69,7 @@ def parse_scheme(address: str) -> str:
 
 
 def entry_points(**select: str) -> Any:
-    """Call `importlib.metadata.entry_points`. Its slow import waits for the first call."""
+    """Call `importlib.metadata.entry_points`. The module is imported at the first call, because its import is slow."""
     from importlib import metadata
 
     return metadata.entry_points(**select)
@@ -94,11 +96,14 @@ def _connect(entry_point: EntryPoint, address: str) -> Any:
 
 def _describe_simulated(soc: Any) -> str:
     """Return a line that marks the device as simulated and names its calibration."""
-    from lightning.kit.calibration.store import find
+    from lightning.kit.calibration.store import find as find_calibration
 
     try:
-        calibration = find(soc)
-    except (LightningError, OSError):  # reported with its hint when the calibration is needed
+        calibration = find_calibration(soc)
+    except (
+        LightningError,
+        OSError,
+    ):  # the command that needs the calibration reports the error with its hint
         suffix = ", with a calibration that cannot be used"
     else:
         suffix = ", without a calibration" if calibration is None else f", with its {calibration.kind}"

@@ -15,11 +15,11 @@ from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.form import to_text
 from lightning.kit.calibration.guided import calibrate
 
-SHOTS = 16
+SHOT_COUNT = 16
 """More shots than a user needs, so that the document's own noise is small."""
 
 
-def make(address: str, file: Path, *, shots: int = SHOTS) -> None:
+def make(address: str, file: Path, *, shots: int = SHOT_COUNT) -> None:
     """Calibrate the device at this address and write the document. Raise `CalibrationError` if a step fails."""
     from lightning.kit.connection import connect
 

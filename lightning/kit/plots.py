@@ -26,7 +26,7 @@ require("matplotlib", "to draw plots")
 from lightning.canvas import (  # noqa: E402  after the check above
     FAINT,
     INK,
-    SERIES,
+    SERIES_COLOURS,
     SHADE,
     Plot,
     PlotError,
@@ -40,7 +40,7 @@ from lightning.canvas import (  # noqa: E402  after the check above
 from lightning.kit.calibration import Calibration  # noqa: E402
 from lightning.kit.calibration.decoder import accuracy, rms_error, true_product  # noqa: E402
 from lightning.kit.calibration.fringe import Floats, Fringe  # noqa: E402
-from lightning.kit.calibration.measurement.transfer import PARTNER, Sweep  # noqa: E402
+from lightning.kit.calibration.measurement.transfer import PARTNERS, Sweep  # noqa: E402
 from lightning.kit.config import Settings  # noqa: E402
 from lightning.kit.devices.identity import DeviceIdentity  # noqa: E402
 from lightning.kit.waveform import Waveform  # noqa: E402
@@ -55,7 +55,7 @@ __all__ = [
     "waveform",
 ]
 
-BINS = 61
+BIN_COUNT = 61
 """Number of bins of `error_histogram`."""
 HEADROOM = 1.16
 """Height of the axes relative to the tallest trace, so that names fit above it."""
@@ -73,7 +73,9 @@ def error_histogram(
     axes = figure.subplots()
     mean, sigma = float(error.mean()), float(error.std())
     reach = max(float(np.abs(error).max()), 1e-3) * 1.02
-    counts, edges, _ = axes.hist(error, bins=BINS, range=(-reach, reach), color=SERIES[0], alpha=0.55)
+    counts, edges, _ = axes.hist(
+        error, bins=BIN_COUNT, range=(-reach, reach), color=SERIES_COLOURS[0], alpha=0.55
+    )
     if sigma > 0:
         fine = np.linspace(-reach, reach, 400)
         width = float(edges[1] - edges[0])
@@ -103,9 +105,11 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     top.plot(limits, limits, color=FAINT, linewidth=1, zorder=1, label="exact")
     size = 9.0 if values.size <= 2_000 else 4.0
     alpha = float(np.clip(600 / values.size, 0.12, 0.8))
-    top.scatter(truth, values, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
+    top.scatter(
+        truth, values, s=size, color=SERIES_COLOURS[0], alpha=alpha, linewidths=0, label="measured", zorder=2
+    )
     bottom.axhline(0, color=FAINT, linewidth=1)
-    bottom.scatter(truth, error, s=size, color=SERIES[0], alpha=alpha, linewidths=0)
+    bottom.scatter(truth, error, s=size, color=SERIES_COLOURS[0], alpha=alpha, linewidths=0)
     # The dotted lines mark the rounding error of half an LSB.
     reach = max(1.2 * float(np.abs(error).max()), 0.8)
     bottom.set_ylim(-reach, reach)
@@ -190,7 +194,7 @@ def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
             index=index,
             words=raw[f"sweep_{index}_words"],
             levels=raw[f"sweep_{index}_levels"],
-            partner_word=round(calibration.modulators[PARTNER[index]].curve.peak),
+            partner_word=round(calibration.modulators[PARTNERS[index]].curve.peak),
             curve=modulator.curve,
         )
         for index, modulator in enumerate(calibration.modulators)
@@ -199,7 +203,7 @@ def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
 
 
 def _draw_modulator(top: Any, bottom: Any, index: int, sweep: SweepLike) -> None:
-    colour, curve = SERIES[index % len(SERIES)], sweep.curve
+    colour, curve = SERIES_COLOURS[index % len(SERIES_COLOURS)], sweep.curve
     fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
     top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
     name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {format_signed(curve.null, 0)}"
@@ -222,7 +226,7 @@ def waveform(acquired: Waveform, *, decoded: int | None = None) -> Plot:
     figure = new_figure()
     axes = figure.subplots()
     for index, readout in enumerate(acquired.origin.settings.readouts):
-        colour, time_us = SERIES[index % len(SERIES)], acquired.time_us(index)
+        colour, time_us = SERIES_COLOURS[index % len(SERIES_COLOURS)], acquired.time_us(index)
         for shot in acquired[index] if len(acquired[index]) > 1 else ():
             axes.plot(time_us, shot[0], color=colour, alpha=0.2, linewidth=0.8)
         mean = acquired[index].mean(axis=0)[0]

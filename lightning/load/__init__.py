@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from lightning.load.datagrams import drive_datagrams
     from lightning.load.http import drive_http
     from lightning.load.outcome import Outcome
-    from lightning.load.schedule import poisson_schedule
+    from lightning.load.schedule import draw_schedule
 
-__all__ = ["Outcome", "drive_datagrams", "drive_http", "poisson_schedule"]
+__all__ = ["Outcome", "draw_schedule", "drive_datagrams", "drive_http"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
@@ -26,6 +26,6 @@ if not TYPE_CHECKING:
             "datagrams": "drive_datagrams",
             "http": "drive_http",
             "outcome": "Outcome",
-            "schedule": "poisson_schedule",
+            "schedule": "draw_schedule",
         },
     )

@@ -13,8 +13,8 @@ from time import perf_counter_ns as clock
 import numpy as np
 
 from lightning.load.inputs import Rows, load_rows, make_random_rows
-from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
-from lightning.load.schedule import Times, poisson_schedule
+from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
+from lightning.load.schedule import Times, draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import (
     DTYPES,
@@ -138,7 +138,7 @@ def drive_datagrams(
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
-    due = poisson_schedule(rate, seconds, seed)
+    due = draw_schedule(rate, seconds, seed)
     rows = make_random_rows((size,), seed) if data == "random" else load_rows(data)
     traces = exchange(
         target, model, rows, due, first_request=compute_first_number(seed), deadline_us=deadline_us
@@ -182,7 +182,7 @@ class _LoadRun:
         self.headers = np.ndarray(
             (DATAGRAMS_PER_CALL,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT_BYTES,)
         )
-        self.latency = np.full(len(due), WAITING, dtype=np.int64)
+        self.latency = np.full(len(due), NOT_HAPPENED, dtype=np.int64)
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)
         self.pieces = np.zeros(len(due), dtype=np.int64)
@@ -205,7 +205,7 @@ class _LoadRun:
             received = self._receive(start)
             if elapsed_ns > end or self.answered == len(self.due):
                 return make_traces(self.due, self.latency, self.lag, self.refusal)
-            if self.inbox.unreachable and not self.answered:
+            if self.inbox.is_peer_unreachable and not self.answered:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
                 )
@@ -232,7 +232,7 @@ class _LoadRun:
         np.add.at(self.pieces, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (
-            self.latency[numbers] == WAITING
+            self.latency[numbers] == NOT_HAPPENED
         )
         complete = numbers[is_complete]
         self.latency[complete] = elapsed_ns - self.due[complete]

@@ -54,7 +54,7 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
     descriptors: list[int] = [server.fileno(), stop]
     while stop not in select.select(descriptors, [], [])[0]:
         while count := inbox.receive():
-            for slot, length in enumerate(inbox.lengths(count)):
+            for slot, length in enumerate(inbox.list_lengths(count)):
                 to = senders + slot * ADDRESS_BYTES
                 inbox.library.sendto(
                     inbox.descriptor,

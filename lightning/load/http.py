@@ -22,9 +22,9 @@ import numpy as np
 
 from lightning.load.http_messages import ModelInput, encode_requests, parse_input, parse_reply
 from lightning.load.inputs import make_rows
-from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
-from lightning.load.schedule import Times, poisson_schedule
-from lightning.load.targets import CONNECTIONS, LoadError, Target
+from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
+from lightning.load.schedule import Times, draw_schedule
+from lightning.load.targets import CONNECTION_COUNT, LoadError, Target
 
 GRACE_S = 2.0
 """Time to wait for answers after the last request is due."""
@@ -46,7 +46,7 @@ def drive_http(
     data: str = "random",
     binary: bool = False,
     seed: int = 0,
-    connections: int = CONNECTIONS,
+    connections: int = CONNECTION_COUNT,
     deadline_us: int = 0,
     model_input: ModelInput | None = None,
 ) -> Outcome:
@@ -55,7 +55,7 @@ def drive_http(
     Raise `LoadError` if the server or the model is missing, or the data does not fit the input.
     """
     model_input = model_input or parse_input(read_metadata(target, model))
-    due = poisson_schedule(rate, seconds, seed)
+    due = draw_schedule(rate, seconds, seed)
     rows = make_rows(data, model_input.shape, seed)
     requests = encode_requests(target, model, model_input, rows, binary=binary)
     traces = send_on_time(target.address(), requests, due, connections=connections)
@@ -217,11 +217,11 @@ def send_on_time(
     requests: Sequence[bytes],
     due: Times,
     *,
-    connections: int = CONNECTIONS,
+    connections: int = CONNECTION_COUNT,
     grace_s: float = GRACE_S,
 ) -> Traces:
     """Send the requests cyclically at the due times, and return the traces. Raise `LoadError` if no server listens."""
-    waiting = np.full(len(due), WAITING, dtype=np.int64)
+    waiting = np.full(len(due), NOT_HAPPENED, dtype=np.int64)
     load = _Load(address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock())
     try:
         for _ in range(connections):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import INK, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.load.outcome import Outcome, make_log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 
 
-def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
+def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
     """Plot the histogram of latencies and, below, the share of answers that took longer.
 
     With several rates, add plots of losses and percentiles over the rate on the right. Without any answer, the axes are
@@ -26,7 +26,7 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     grid = figure.add_gridspec(2, 2 if has_rates else 1, height_ratios=(1, 1.4))
     top, bottom = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
-        _draw_distribution(top, bottom, outcome, SERIES[number % len(SERIES)])
+        _draw_distribution(top, bottom, outcome, SERIES_COLOURS[number % len(SERIES_COLOURS)])
     style_axes(top, y="share of answers (%)")
     style_axes(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
     bottom.set_yscale("log")
@@ -41,7 +41,7 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
         _mark_unanswered(top, bottom)
     if has_rates:
         _draw_over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
-    add_heading(figure, "Latency under open-loop load", about, simulated=False)
+    add_heading(figure, "Latency under open-loop load", description, simulated=False)
     return figure
 
 
@@ -77,7 +77,7 @@ def _draw_over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None
     top.plot(rates, lost_percent, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
     top.set_ylim(0, max(1, 1.1 * max(lost_percent)))
     style_axes(top, y="lost (%)")
-    for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
+    for (percent, name), colour in zip(PERCENTILES, SERIES_COLOURS, strict=False):
         values = [outcome.percentile_us(percent) for outcome in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")

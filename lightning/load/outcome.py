@@ -14,7 +14,7 @@ from lightning.load.targets import LoadError
 
 Nanoseconds = npt.NDArray[np.int64]
 
-WAITING = -1
+NOT_HAPPENED = -1
 """Marks an event that has not happened, in an array of times."""
 
 BUCKETS_PER_DECADE = 40
@@ -26,9 +26,9 @@ class Traces:
     """Measurements of a load, (requests,) each, in nanoseconds."""
 
     latency: Nanoseconds
-    """Time from the scheduled time to the answer or refusal; `WAITING` without either."""
+    """Time from the scheduled time to the answer or refusal; `NOT_HAPPENED` without either."""
     lag: Nanoseconds
-    """Time from the scheduled time to sending; `WAITING` if the request was never sent."""
+    """Time from the scheduled time to sending; `NOT_HAPPENED` if the request was never sent."""
     refusal: npt.NDArray[np.int32]
     """Code or HTTP status of a refusal; 0 for an answer."""
     elapsed_s: float
@@ -39,7 +39,7 @@ def make_traces(
     due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
 ) -> Traces:
     """Return the traces with the elapsed time, computed from due times and latencies."""
-    has_ended = latency != WAITING
+    has_ended = latency != NOT_HAPPENED
     end_times = [int(times.max()) for times in (due, (due + latency)[has_ended]) if len(times)]
     return Traces(latency, lag, refusal, max(end_times, default=0) / 1e9)
 
@@ -54,7 +54,7 @@ class Outcome:
     seed: int
     traces: Traces = field(repr=False)
     deadline_us: int = 0
-    """Answers that take longer count as `late`; 0 for no deadline."""
+    """Answers that take longer count as `late_count`; 0 for no deadline."""
     names: Mapping[int, str] = field(default_factory=dict, repr=False)
     """Names of refusals by code."""
 
@@ -66,12 +66,12 @@ class Outcome:
     @property
     def sent(self) -> int:
         """Number of sent requests."""
-        return int(np.count_nonzero(self.traces.lag != WAITING))
+        return int(np.count_nonzero(self.traces.lag != NOT_HAPPENED))
 
     @property
     def latencies_us(self) -> npt.NDArray[np.float64]:
         """Latencies of the answers in microseconds, ascending."""
-        is_answer = (self.traces.latency != WAITING) & (self.traces.refusal == 0)
+        is_answer = (self.traces.latency != NOT_HAPPENED) & (self.traces.refusal == 0)
         return np.asarray(np.sort(self.traces.latency[is_answer]) / 1e3)
 
     @property
@@ -91,7 +91,7 @@ class Outcome:
     @property
     def lost(self) -> int:
         """Number of requests without answer or refusal."""
-        return int(np.count_nonzero(self.traces.latency == WAITING))
+        return int(np.count_nonzero(self.traces.latency == NOT_HAPPENED))
 
     @property
     def loss(self) -> float:
@@ -104,7 +104,7 @@ class Outcome:
         return self.answered / self.traces.elapsed_s if self.traces.elapsed_s else 0.0
 
     @property
-    def late(self) -> int:
+    def late_count(self) -> int:
         """Number of answers that took longer than the deadline."""
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
 
@@ -118,7 +118,7 @@ class Outcome:
 
         Sending is late if the generator is too slow or no connection is free.
         """
-        lags = self.traces.lag[self.traces.lag != WAITING]
+        lags = self.traces.lag[self.traces.lag != NOT_HAPPENED]
         return float(np.percentile(lags, percent, method="higher")) / 1e3 if len(lags) else float("nan")
 
     def figures(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Outcome:
             "refused": self.refused,
             "lost": self.lost,
             "loss": round(self.loss, 6),
-            "late": self.late,
+            "late": self.late_count,
             "p50_us": _round_number(self.percentile_us(50)),
             "p99_us": _round_number(self.percentile_us(99)),
             "p999_us": _round_number(self.percentile_us(99.9)),

@@ -10,13 +10,13 @@ from lightning.load.targets import LoadError
 Times = npt.NDArray[np.int64]
 
 
-def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
+def draw_schedule(rate: float, seconds: float, seed: int) -> Times:
     """Return ascending times of requests, in nanoseconds from the start, at a mean `rate` per second for `seconds`.
 
     The gaps of a Poisson process are independent and exponentially distributed, with mean 1 / rate. Raise `LoadError`
     unless rate and duration are finite and above 0.
 
-    >>> due = poisson_schedule(1000, 10, seed=1)
+    >>> due = draw_schedule(1000, 10, seed=1)
     >>> abs(len(due) - 10_000) < 400  # four standard deviations, of sqrt(10,000) each
     True
     """

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from lightning.errors import LightningError
 
-CONNECTIONS = 16
+CONNECTION_COUNT = 16
 """Default number of connections to an HTTP server."""
 
 

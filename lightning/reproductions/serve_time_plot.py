@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lightning.canvas import FAINT, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import FAINT, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.reproductions.smartnic import SERVE_TIME, SPEED_GBPS, Row
 
 _QUANTITY = re.compile(r"serve time of (\S+) over Lightning's at (\S+) Gbit/s, (.+)")
@@ -22,7 +22,7 @@ def plot_serve_times(rows: Sequence[Row]) -> Plot:
     published = [
         (name, points_by_statistic) for name, points_by_statistic in lines.items() if name in SERVE_TIME
     ]
-    for (name, by_statistic), colour in zip(published, SERIES, strict=False):
+    for (name, by_statistic), colour in zip(published, SERIES_COLOURS, strict=False):
         for (statistic, points), marker in zip(by_statistic.items(), "o^", strict=True):
             label = f"{name}, {statistic}"
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=label)

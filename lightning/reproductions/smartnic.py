@@ -27,7 +27,7 @@ SERVE_TIME = {"A100": 337.0, "A100X": 329.0, "Brainwave": 42.0}
 """Published ratios of the mean serve time to Lightning's."""
 ENERGY = {"A100": 352.0, "A100X": 419.0, "Brainwave": 54.0}
 """Published ratios of the energy of an inference to Lightning's."""
-WATTS = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
+POWER_W = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
 """Powers from the released artifact. The powers of A100X and Brainwave are recalled from the paper."""
 ENERGY_CORES = 1024
 """Cores of Lightning in the published energies. The published schedules use 576 cores."""
@@ -59,8 +59,8 @@ class Scale:
     with_rtl: bool
 
 
-FULL = Scale(traces=10, requests=100, sweep=SWEEP_GBPS, with_rtl=True)
-QUICK = Scale(traces=1, requests=10, sweep=(0.01, 0.06), with_rtl=False)
+FULL_SCALE = Scale(traces=10, requests=100, sweep=SWEEP_GBPS, with_rtl=True)
+QUICK_SCALE = Scale(traces=1, requests=10, sweep=(0.01, 0.06), with_rtl=False)
 TITLES = {
     1: "cycles of LeNet-300-100",
     2: "mean serve time of seven networks on five processors",
@@ -209,12 +209,14 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
     """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
     cores = {processor.name: processor.cores for processor in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
     joules = {
-        processor.name: WATTS[processor.name] / (cores[processor.name] * processor.ghz)
+        processor.name: POWER_W[processor.name] / (cores[processor.name] * processor.ghz)
         for processor in PROCESSORS
-        if processor.name in WATTS
+        if processor.name in POWER_W
     }
     for name, published in ENERGY.items():
-        powers = f"{WATTS[name]:g} W{' (recalled)' if name != 'A100' else ''} and {WATTS[LIGHTNING.name]:g} W"
+        powers = (
+            f"{POWER_W[name]:g} W{' (recalled)' if name != 'A100' else ''} and {POWER_W[LIGHTNING.name]:g} W"
+        )
         yield Row(
             3,
             f"energy of {name} over Lightning's, products alone",
@@ -226,6 +228,6 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
             3,
             f"energy of {name} over Lightning's, power times serve time",
             published,
-            WATTS[name] / WATTS[LIGHTNING.name] * fmean(map(fmean, _compute_ratios(traces, name))),
+            POWER_W[name] / POWER_W[LIGHTNING.name] * fmean(map(fmean, _compute_ratios(traces, name))),
             f"{powers}; serve times of figure 2, with {LIGHTNING.cores} cores",
         )

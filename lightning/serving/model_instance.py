@@ -94,7 +94,7 @@ class ModelInstance:
     seconds_per_image: float = 0.0
     """Time of a single image, measured during warm-up; infinite for slow fidelities."""
     users: int = 0
-    retired: bool = False
+    is_retired: bool = False
 
     @cached_property
     def raw_shape(self) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class ModelInstance:
         return getattr(self.executor, "chain", None) is not None
 
     @property
-    def quick(self) -> bool:
+    def is_quick(self) -> bool:
         """True if an image is computed in the thread that receives requests."""
         return self.seconds_per_image <= MAX_INLINE_S
 

@@ -170,12 +170,12 @@ def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFi
     Raise the errors of files and of the compiler, and `ServingError` if the models do not fit in the NIC.
     """
     from fpga.smartnic.program import NicProgram
-    from lightning.compiler.smartnic import nic_model
+    from lightning.compiler.smartnic import make_nic_model
 
     models = []
     for name, path in files.items():
         check_name(name)
-        models.append(nic_model(read_model(path)[0], name))
+        models.append(make_nic_model(read_model(path)[0], name))
     with _translate_errors():
         program = NicProgram(tuple(models))
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
@@ -195,29 +195,33 @@ def make_nic(program: NicProgram, nic_address: NicAddress, *, noise: bool = Fals
 
 
 def serve_nic(
-    nic: SmartNic, nic_address: NicAddress, namespace: str | None, ready: Callable[[], None], stop: Stop
+    nic: SmartNic,
+    nic_address: NicAddress,
+    namespace: str | None,
+    report_ready: Callable[[], None],
+    stop: Stop,
 ) -> dict[str, int]:
     """Serve on a simulated NIC until `stop` is readable, and return its counters.
 
-    Call `ready` when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
+    Call `report_ready` when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
     """
     from fpga.smartnic.tap import open_tap, serve_tap
 
     with _translate_errors():
         with open_tap(nic_address.interface, nic_address.address, namespace) as tap:
-            ready()
+            report_ready()
             serve_tap(nic, tap, stop)
         return nic.counters()
 
 
 def trace_model(compiled: CompiledModel, name: str, image: bytes) -> RequestTrace:
-    """Return the trace of one request on a simulated NIC. Raise the errors of `nic_model`, and `ServingError`."""
+    """Return the trace of one request on a simulated NIC. Raise the errors of `make_nic_model`, and `ServingError`."""
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import trace_request
     from fpga.smartnic.simulator import SmartNic
-    from lightning.compiler.smartnic import nic_model
+    from lightning.compiler.smartnic import make_nic_model
 
-    program = NicProgram((nic_model(compiled, name),))
+    program = NicProgram((make_nic_model(compiled, name),))
     with _translate_errors(), closing(SmartNic()) as nic:
         nic.load(program)
         return trace_request(nic, make_request(nic.settings, image))

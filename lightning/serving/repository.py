@@ -56,26 +56,26 @@ class IndexEntry:
 class Repository:
     """Models in service, for any number of threads.
 
-    `open_model` creates the executor of a compiled model, with fidelity, noise and seed. `origin_of` describes these to
-    clients. The `.lng` files in `directory` can be loaded by their names without suffix. Clients never supply paths.
+    `open_model` creates the executor of a compiled model, with fidelity, noise and seed. `make_origin` describes these
+    to clients. The `.lng` files in `directory` can be loaded by their names without suffix. Clients never supply paths.
     """
 
     def __init__(
         self,
         open_model: Callable[[CompiledModel], Executor],
         directory: str | Path | None = None,
-        origin_of: Callable[[CompiledModel], Mapping[str, Any]] = lambda _: {},
+        make_origin: Callable[[CompiledModel], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         self._open_executor = open_model
-        self._origin_of = origin_of
+        self._make_origin = make_origin
         self._directory = None if directory is None else Path(directory)
         self._fields_lock = threading.Lock()  # protects all fields below; never held while a model is loaded
         self._load_lock = threading.Lock()  # one load at a time
         self._hardware_lock = FairLock()  # the lock of all models on the hardware, in service or being loaded
-        self._serving: dict[str, ModelInstance] = {}
-        self._numbered: dict[int, ModelInstance] = {}
-        self._numbers: dict[str, int] = {}
-        self._loads: dict[str, int] = {}
+        self._instances_by_name: dict[str, ModelInstance] = {}
+        self._instances_by_number: dict[int, ModelInstance] = {}
+        self._numbers_by_name: dict[str, int] = {}
+        self._load_counts: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
 
     # ------------------------------------------------------------------------------ loading
@@ -93,27 +93,27 @@ class Repository:
             instance = self._open_model(name, model, path)
             with self._fields_lock:
                 self._sources[name] = model_source
-                self._numbers[name] = instance.number
-                self._loads[name] = int(instance.version)
+                self._numbers_by_name[name] = instance.number
+                self._load_counts[name] = int(instance.version)
                 # From here on, requests use the new version. The previous version is closed after its last lease.
-                previous = self._serving.get(name)
-                self._serving[name] = self._numbered[instance.number] = instance
+                previous = self._instances_by_name.get(name)
+                self._instances_by_name[name] = self._instances_by_number[instance.number] = instance
             self._retire(previous)
         return instance
 
     def unload(self, name: str) -> None:
         """Take a model out of service. Its pending requests are still answered. Raise `UnknownModel` if not loaded."""
         with self._fields_lock:
-            instance = self._serving.pop(name, None)
+            instance = self._instances_by_name.pop(name, None)
             if instance is not None:
-                del self._numbered[instance.number]
+                del self._instances_by_number[instance.number]
         if instance is None:
-            raise self._make_unknown_model(name)
+            raise self._make_unknown_error(name)
         self._retire(instance)
 
     def close(self) -> None:
         """Unload all models."""
-        for instance in self.serving():
+        for instance in self.list_serving():
             self.unload(instance.name)
 
     # ------------------------------------------------------------------------------- asking
@@ -121,34 +121,38 @@ class Repository:
     def acquire(self, name: str | int, version: str | None = None) -> Lease:
         """Return a lease of the model with this name or number. Raise `UnknownModel` if there is none."""
         with self._fields_lock:
-            instance = self._numbered.get(name) if isinstance(name, int) else self._serving.get(name)
+            instance = (
+                self._instances_by_number.get(name)
+                if isinstance(name, int)
+                else self._instances_by_name.get(name)
+            )
             if instance is not None and version in {None, instance.version}:
                 instance.users += 1
                 return Lease(self, instance)
-        raise self._make_unknown_model(name, version)
+        raise self._make_unknown_error(name, version)
 
     def release(self, instance: ModelInstance) -> None:
         """End a lease."""
         with self._fields_lock:
             instance.users -= 1
-            is_idle = instance.retired and instance.users == 0
+            is_idle = instance.is_retired and instance.users == 0
         if is_idle:
             instance.close()
 
-    def serving(self) -> tuple[ModelInstance, ...]:
+    def list_serving(self) -> tuple[ModelInstance, ...]:
         """Return the models in service. To run a model, acquire a lease."""
         with self._fields_lock:
-            return tuple(self._serving.values())
+            return tuple(self._instances_by_name.values())
 
-    def numbers(self) -> Mapping[str, int]:
+    def get_numbers(self) -> Mapping[str, int]:
         """Return the number of every name that was ever loaded."""
         with self._fields_lock:
-            return dict(self._numbers)
+            return dict(self._numbers_by_name)
 
-    def index(self) -> list[IndexEntry]:
+    def list_models(self) -> list[IndexEntry]:
         """Return the models in service and the models that can be loaded, sorted by name."""
         with self._fields_lock:
-            ready = {name: instance.version for name, instance in self._serving.items()}
+            ready = {name: instance.version for name, instance in self._instances_by_name.items()}
             source_names = set(self._sources)
         names = source_names | set(self._find_files())
         return [IndexEntry(name, ready.get(name, ""), name in ready) for name in sorted(names)]
@@ -156,8 +160,8 @@ class Repository:
     # ------------------------------------------------------------------------------- inside
 
     def _open_model(self, name: str, model: CompiledModel, path: Path | None) -> ModelInstance:
-        number = self._numbers.get(name, len(self._numbers) + 1)
-        version = self._loads.get(name, 0) + 1
+        number = self._numbers_by_name.get(name, len(self._numbers_by_name) + 1)
+        version = self._load_counts.get(name, 0) + 1
         named_model = replace(
             model, network=replace(model.network, name=name)
         )  # so that errors contain the name that clients use
@@ -165,7 +169,7 @@ class Repository:
             executor = self._open_executor(named_model)
         lock = self._hardware_lock if executor.fidelity in SLOW_FIDELITIES else FairLock()
         instance = ModelInstance(
-            name, str(version), number, model, executor, path, lock, self._origin_of(model)
+            name, str(version), number, model, executor, path, lock, self._make_origin(model)
         )
         try:
             instance.warm()
@@ -178,7 +182,7 @@ class Repository:
         if instance is None:
             return
         with self._fields_lock:
-            instance.retired = True
+            instance.is_retired = True
             is_idle = instance.users == 0
         if is_idle:
             instance.close()
@@ -187,16 +191,18 @@ class Repository:
         check_name(name)
         model_source = source or self._sources.get(name) or self._find_files().get(name)
         if model_source is None:
-            raise self._make_unknown_model(name)
+            raise self._make_unknown_error(name)
         return model_source
 
     def _find_files(self) -> dict[str, Path]:
         paths: Iterable[Path] = () if self._directory is None else self._directory.glob("*.lng")
         return {path.stem: path for path in paths if NAME.fullmatch(path.stem)}
 
-    def _make_unknown_model(self, name: str | int, version: str | None = None) -> UnknownModel:
+    def _make_unknown_error(self, name: str | int, version: str | None = None) -> UnknownModel:
         wanted_model = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
-        loaded = ", ".join(f"{instance.name} (version {instance.version})" for instance in self.serving())
+        loaded = ", ".join(
+            f"{instance.name} (version {instance.version})" for instance in self.list_serving()
+        )
         return UnknownModel(
             f"no {wanted_model} is loaded",
             hint=f"There is {loaded}" if loaded else "No model is loaded: load one first",

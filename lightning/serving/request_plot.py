@@ -8,18 +8,27 @@ import numpy as np
 import numpy.typing as npt
 
 from fpga.smartnic.request_trace import RequestTrace
-from lightning.canvas import FAINT, INK, LIGHT, SERIES, Plot, add_heading, mark_simulated, new_figure
+from lightning.canvas import (
+    FAINT,
+    INK,
+    OPTICS_COLOUR,
+    SERIES_COLOURS,
+    Plot,
+    add_heading,
+    mark_simulated,
+    new_figure,
+)
 
 _CLOSE_UP_CYCLES = 160
 """Cycles of the close-ups of beginning and end. Requests of up to three times as many cycles have no close-ups."""
 _LANES = (
     ("frame in", "rx_valid", INK),
     ("layer starts", "start", INK),
-    ("preamble", "heading", SERIES[0]),
-    ("sending", "sending", LIGHT),
-    ("light is back", "open", LIGHT),
-    ("partial sums", "partial_valid", SERIES[1]),
-    ("sums", "result_valid", SERIES[2]),
+    ("preamble", "heading", SERIES_COLOURS[0]),
+    ("sending", "sending", OPTICS_COLOUR),
+    ("light is back", "open", OPTICS_COLOUR),
+    ("partial sums", "partial_valid", SERIES_COLOURS[1]),
+    ("sums", "result_valid", SERIES_COLOURS[2]),
     ("frame out", "tx_valid", INK),
 )
 """Signals from top to bottom: label, name, colour."""
@@ -91,9 +100,9 @@ def _draw_count(
         count[span.start : span.stop],
         np.where(target == 0, np.nan, target)[span.start : span.stop],
     )
-    axes.fill_between(cycles, visible_counts, step="post", color=SERIES[0], alpha=0.35, linewidth=0)
-    axes.step(cycles, visible_counts, where="post", color=SERIES[0], linewidth=0.7)
-    axes.step(cycles, visible_targets, where="post", color=LIGHT, linewidth=0.9, linestyle="--")
+    axes.fill_between(cycles, visible_counts, step="post", color=SERIES_COLOURS[0], alpha=0.35, linewidth=0)
+    axes.step(cycles, visible_counts, where="post", color=SERIES_COLOURS[0], linewidth=0.7)
+    axes.step(cycles, visible_targets, where="post", color=OPTICS_COLOUR, linewidth=0.9, linestyle="--")
     highest, highest_target = int(count.max()), int(target.max())
     # A distant target, such as a limit, would flatten the count.
     top = highest_target if highest_target < 4 * max(highest, 1) else max(highest, 1)
@@ -106,7 +115,7 @@ def _draw_count(
             f"target {highest_target:,}",
             transform=axes.transAxes,
             fontsize=7,
-            color=LIGHT,
+            color=OPTICS_COLOUR,
             va="top",
         )
     if named:

@@ -90,15 +90,15 @@ def serve(
     infer: Infer,
     listener: socket.socket,
     packets_port: int | None,
-    ready: Callable[[Document], None],
+    report_ready: Callable[[Document], None],
     *,
     realtime: bool = False,
 ) -> None:
     """Serve over HTTP and, with a `packets_port`, in packets, until SIGINT or SIGTERM.
 
-    Call this in the main thread, because signals arrive only there. Call `ready` with the addresses and models when
-    requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a port is in use, or real-time
-    priority is not permitted.
+    Call this in the main thread, because signals arrive only there. Call `report_ready` with the addresses and
+    models when requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a
+    port is in use, or real-time priority is not permitted.
     """
     address = read_address(listener)
     listen(listener)
@@ -106,13 +106,13 @@ def serve(
     gc.freeze()  # models stay loaded, and collecting them would stop the server for tens of milliseconds
     description: Document = {"http": f"http://{address}", "udp": None, "models": _describe_models(infer)}
     if packets_port is None:
-        Server(infer, lambda: ready(description)).run(sockets=[listener])
+        Server(infer, lambda: report_ready(description)).run(sockets=[listener])
         return
     if realtime:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
     with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packets:
         description["udp"] = str(Address(*packets.address))
-        Server(infer, lambda: ready(description), packets.counts).run(sockets=[listener])
+        Server(infer, lambda: report_ready(description), packets.counts).run(sockets=[listener])
 
 
 class HttpServer:
@@ -153,7 +153,9 @@ class HttpServer:
 class Server(http_server.Server):
     """A uvicorn server that returns normally after a signal."""
 
-    def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
+    def __init__(
+        self, infer: Infer, report_ready: Callable[[], None], packets: ReadPackets | None = None
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 http_server.HeadAsGet(Service(infer, packets)),
@@ -169,7 +171,7 @@ class Server(http_server.Server):
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=SHUTDOWN_S,
             ),
-            ready,
+            report_ready,
         )
 
     @contextlib.contextmanager
@@ -197,5 +199,5 @@ def _describe_models(infer: Infer) -> list[Document]:
             "file": str(instance.source or ""),
             "fidelity": instance.executor.fidelity,
         }
-        for instance in infer.repository.serving()
+        for instance in infer.repository.list_serving()
     ]

@@ -55,13 +55,13 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
     step, sigma = 0, FIRST_SIGMA
     while accuracies[-1] >= 0.5 and sigma <= LAST_SIGMA:
         sigmas.append(sigma)
-        accuracies.append(mean_accuracy(model, dataset, replace(noise, sigma=sigma), seeds))
+        accuracies.append(measure_mean_accuracy(model, dataset, replace(noise, sigma=sigma), seeds))
         step += 1
         sigma = FIRST_SIGMA * 2 ** (step / STEPS_PER_DOUBLING)  # a power is exact at every doubling
     return Curve(tuple(sigmas), tuple(accuracies))
 
 
-def mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
+def measure_mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
     """Return the accuracy with noise on the test images, 0 .. 1, as mean over the seeds 0, 1, ..., `seeds` - 1."""
     accuracies = [
         evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import FAINT, INK, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.compiler.measured import MEASURED_SIGMA
 
 ZERO_POSITION = 0.35
@@ -48,7 +48,7 @@ def plot_noise_curves(
             sigmas,
             percentages,
             "o-",
-            color=SERIES[index % len(SERIES)],
+            color=SERIES_COLOURS[index % len(SERIES_COLOURS)],
             markersize=3.5,
             linewidth=1.4,
             label=name + half,

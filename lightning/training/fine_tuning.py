@@ -13,13 +13,13 @@ from lightning.evaluation.accuracy import count_correct
 from lightning.execution import open_executor
 from lightning.execution.noise import Noise
 from lightning.networks import Network, Preprocessing, from_torch, preprocess, run_float
-from lightning.training.curve import mean_accuracy
+from lightning.training.curve import measure_mean_accuracy
 from lightning.training.emulation import Emulation
 from lightning.training.fitting import Schedule, fit
 
-SAMPLES = 512
+SAMPLE_COUNT = 512
 """Number of training images that determine the compiler's ranges."""
-DRAWS = 3
+SEED_COUNT = 3
 """Number of noise seeds whose accuracies are averaged."""
 
 
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Accuracy with noise that training with noise gains over training without noise, -1 .. 1."""
+        """Accuracy under noise that noise in training adds, -1 .. 1."""
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:
@@ -89,21 +89,23 @@ def fine_tune(
 ) -> Comparison:
     """Fine-tune two copies of a trained module on the training part, one with the noise and one without.
 
-    The module and both copies are compiled and evaluated on the test part, with the executors `exact` and `noisy`
-    instead of the emulation for training. `shape` is the shape of one input, as in `from_torch`. Use `.aware.module`
-    only if `.gain` is positive. Raise `DatasetError` without a training part, and the errors of import and compilation.
+    The module and both copies are compiled, and evaluated on the test part. The evaluation uses the executors `exact`
+    and `noisy`; only the training uses an emulation of the noise.
+
+    `shape` is the shape of one input, as in `from_torch`. Use `.aware.module` only if `.gain` is positive. Raise
+    `DatasetError` without a training part, and the errors of import and compilation.
     """
     schedule, options = schedule or Schedule(frozen_statistics=True), options or Options()
-    train = dataset.of_training()
+    train = dataset.select_training()
     x = preprocess(from_torch(module, tuple(shape), preprocessing), train.x)
 
     def measure_candidate(candidate: Any) -> Outcome:
         network = from_torch(candidate, tuple(shape), preprocessing)
         return measure(candidate, network, dataset, noise=noise, options=options)
 
-    light = Emulation(noise, options, (preprocessing or Preprocessing()).scale)
+    emulation = Emulation(noise, options, (preprocessing or Preprocessing()).scale)
     plain = fit(module, x, train.y, seed=seed, schedule=schedule)
-    aware = fit(module, x, train.y, seed=seed, schedule=schedule, emulation=light)
+    aware = fit(module, x, train.y, seed=seed, schedule=schedule, emulation=emulation)
     return Comparison(
         measure_candidate(module),
         measure_candidate(plain),
@@ -121,11 +123,11 @@ def measure(
     *,
     noise: Noise,
     options: Options | None = None,
-    draws: int = DRAWS,
+    seed_count: int = SEED_COUNT,
 ) -> Outcome:
-    """Compile a network and measure its accuracies on the test part. With noise, average over `draws` seeds."""
-    model = compile_network(network, dataset.train_x[:SAMPLES], options)
+    """Compile a network and measure its accuracies on the test part. With noise, average over `seed_count` seeds."""
+    model = compile_network(network, dataset.train_x[:SAMPLE_COUNT], options)
     scores = run_float(network, preprocess(network, dataset.x))
     float32 = count_correct(scores, dataset.y) / len(dataset.y)
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
-    return Outcome(module, model, float32, exact, mean_accuracy(model, dataset, noise, draws))
+    return Outcome(module, model, float32, exact, measure_mean_accuracy(model, dataset, noise, seed_count))

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lightning.compiler.model import FULL
+from lightning.compiler.model import FULL_VALUE
 from lightning.errors import CompileError
 from lightning.optional import require
 from lightning.training.emulation import Emulation
@@ -68,7 +68,7 @@ class FixedRange:
         """Return the value of one step, a scalar. Update the range first if `learning`, or at the first call."""
         if learning or self.largest is None:
             self._update(activations.detach())
-        return self.largest / FULL
+        return self.largest / FULL_VALUE
 
     def _update(self, activations: Tensor) -> None:
         largest = self._find_batch_range(activations.abs()).clamp_min(MIN_SCALE)
@@ -85,17 +85,17 @@ class FixedRange:
 class ShiftedRange:
     """Range of the `published` scheme: each image is shifted so that its largest activation has 8 bits.
 
-    `base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
+    `compute_base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
     """
 
     def __init__(self, base: Callable[[], Tensor], *, shifts: bool) -> None:
-        self.base = base
+        self.compute_base = base
         self.shifts = shifts
         self.signed = False
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
         """Return a scale for each image, (images, 1, ...), or a scalar for pixels."""
-        base = self.base()
+        base = self.compute_base()
         if not self.shifts:
             return base
         largest = activations.detach().flatten(1).amax(1).clamp_min(MIN_SCALE) / base
@@ -117,14 +117,14 @@ def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
 
     The gradient becomes 0 only beyond 255.5 steps, because division may put the largest value slightly above 255.
     """
-    steps = (values / scale).clamp(-FULL - 0.5, FULL + 0.5)
-    return straight_through(steps, steps.round().clamp(-FULL, FULL))
+    steps = (values / scale).clamp(-FULL_VALUE - 0.5, FULL_VALUE + 0.5)
+    return straight_through(steps, steps.round().clamp(-FULL_VALUE, FULL_VALUE))
 
 
 def compute_weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
     """Return the value of one step of a weight, (rows,)."""
     largest = weights.detach().abs().flatten(1).amax(1)
-    return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(MIN_SCALE) / FULL
+    return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(MIN_SCALE) / FULL_VALUE
 
 
 def count_readouts(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ class PhotonicForward:
     range: Range
     emulation: Emulation
     generator: Any
-    common_scale: Callable[[], Tensor] | None = None
+    compute_common_scale: Callable[[], Tensor] | None = None
     """Returns the value of one step of a weight, if all layers share it."""
 
     def __call__(self, activations: Tensor) -> Tensor:
@@ -165,8 +165,8 @@ class PhotonicForward:
 
     def _compute_weight_scale(self) -> Tensor:
         weights = self.layer.weight
-        if self.common_scale is not None:
-            return self.common_scale().expand(len(weights))
+        if self.compute_common_scale is not None:
+            return self.compute_common_scale().expand(len(weights))
         return compute_weight_scale(weights, per_channel=self.emulation.options.per_channel)
 
     @property
@@ -196,7 +196,7 @@ class PhotonicForward:
     def _draw_per_output(self, sums: Tensor, draws: Tensor) -> Tensor:
         """Return the noise of sums x, sign(x) * ||x| + n| - x, in units where the largest sum of an image is 255."""
         noise = self.emulation.noise
-        largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL
+        largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL_VALUE
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
         level = sums.abs() / step
         deviation = (noise.variance(level) / noise.average).sqrt()
@@ -284,7 +284,7 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
         with emulate(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
             loss(module(images), labels).backward()
     """
-    layers = photonic_layers(module)
+    layers = find_photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
     common = (
         JointScale(tuple(layers.values()), emulation.raw_level)
@@ -315,7 +315,7 @@ class JointScale:
         """Return the scale of the current weights, a scalar."""
         with torch.no_grad():
             largest = torch.stack([layer.weight.abs().amax() for layer in self.layers]).amax()
-        return largest.clamp_min(1.0) / FULL
+        return largest.clamp_min(1.0) / FULL_VALUE
 
     def find_range(self, index: int) -> ShiftedRange:
         """Return the range of the layer at this index of the chain.
@@ -325,7 +325,7 @@ class JointScale:
         return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, shifts=index > 0)
 
 
-def photonic_layers(module: Any) -> dict[str, Any]:
+def find_photonic_layers(module: Any) -> dict[str, Any]:
     """Return the layers that run on light, by name. Raise `CompileError` for a layer that cannot be emulated."""
     layer_of_name = dict(module.named_modules())
     for name, layer in layer_of_name.items():

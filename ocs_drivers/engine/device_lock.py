@@ -25,13 +25,13 @@ from weakref import WeakValueDictionary
 from ocs_drivers.address import parse_address
 from ocs_drivers.errors import AddressError, SwitchHeld
 
-LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
+LOCK_DIRECTORY_VARIABLE = "LIGHTBED_LOCK_DIR"
 """Environment variable that overrides the directory of the lock files."""
 
 
 def find_lock_directory() -> Path:
     """Return the directory of lock files, shared by all users of the machine; create it on first use."""
-    configured = os.environ.get(LOCK_DIRECTORY)
+    configured = os.environ.get(LOCK_DIRECTORY_VARIABLE)
     directory = Path(configured) if configured else _find_shared_folder() / "ocs_drivers"
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)

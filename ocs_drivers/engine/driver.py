@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Protocol, Self, TypeVar
 from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, make_lock_names
-from ocs_drivers.engine.step_execution import Progress, StepExecution, StepHooks
+from ocs_drivers.engine.step_execution import ProgressLog, StepExecution, StepHooks
 from ocs_drivers.errors import (
     AddressError,
     AnotherDevice,
@@ -67,8 +67,10 @@ FIRST_POLL_S = 0.02
 
 
 CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
-ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of switch may answer there."
-SESSIONS = "It may have no free session: close other clients, or wait until the device ends idle ones."
+OTHER_MAKE_HINT = "Or check the port and the scheme of the address: another make of switch may answer there."
+FREE_SESSION_HINT = (
+    "It may have no free session: close other clients, or wait until the device ends idle ones."
+)
 
 _CLOSED_BY_PEER = re.compile("closed|reset|lost", re.IGNORECASE)
 """Matches the reason of a `ConnectError` if a peer accepted the connection and then closed it."""
@@ -98,7 +100,7 @@ class Session(Protocol):
         """Drop the connection; the next exchange makes a new one."""
 
     @property
-    def in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """True from `open` to `close`."""
 
     @property
@@ -115,7 +117,7 @@ class Session(Protocol):
     def lock(self) -> AbstractContextManager[object]:
         """Return a re-entrant lock that excludes other threads over several exchanges."""
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         """Ensure a live connection with a login, and read pending input. Raise `ConnectionLost` after `close`."""
 
 
@@ -149,7 +151,7 @@ class SwitchDriver(ABC):
         self._counts_at_read = (0, 0)
         self._claimed_pairs: set[tuple[int, int]] = set()
         self._silence = Silence(max(SILENCE_S, timeout_s), clock)
-        self._progress = Progress(None, address, clock, self._silence)
+        self._progress = ProgressLog(None, address, clock, self._silence)
 
     # -- parts that a vendor adds
 
@@ -209,7 +211,7 @@ class SwitchDriver(ABC):
 
     def open(self) -> None:
         """Connect, log in and read the capabilities. Do nothing on an open switch."""
-        if self._session.in_use:
+        if self._session.is_in_use:
             return
         try:
             self._session.open()
@@ -305,7 +307,7 @@ class SwitchDriver(ABC):
             try:
                 return query()
             except (ConnectionLost, ConnectError, ProtocolDesync) as error:
-                if isinstance(error, AnotherDevice) or not self._session.in_use:
+                if isinstance(error, AnotherDevice) or not self._session.is_in_use:
                     raise
                 self._clock.sleep(pause_s)
         return query()
@@ -334,7 +336,7 @@ class SwitchDriver(ABC):
             )  # unknown until the step is verified
             self._claimed_pairs = set()
             self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
-            self._progress = Progress(step, self._address, self._clock, self._silence)
+            self._progress = ProgressLog(step, self._address, self._clock, self._silence)
             outcome = StepExecution(
                 step, guard, self._make_hooks(), device=self._address, clock=self._clock
             ).run()
@@ -347,14 +349,14 @@ class SwitchDriver(ABC):
     def _make_hooks(self) -> StepHooks:
         return StepHooks(
             perform=self._perform,
-            read_back=self._read_back,
+            read_configuration=self._read_back,
             read_again=self._read_again,
             is_moving=self._is_moving,
-            explain=self._explain,
-            longest_s=self._longest_s,
+            explain_error=self._explain,
+            find_timeout_s=self._longest_s,
             pauses_s=self._yield_pauses(),
             settle_s=self.capabilities.switch_time_s[1] if self.after_loss == "settle" else 0.0,
-            watches_after_failure=self.after_loss == "watch",
+            is_watched_after_failure=self.after_loss == "watch",
             silence=self._silence,
             progress=self._progress,
         )
@@ -364,7 +366,7 @@ class SwitchDriver(ABC):
 
         The check uses the last read; the device is read again only if `_needs_read` returns True.
         """
-        self._session.ready()
+        self._session.make_ready()
         if self._last_snapshot is None or self._needs_read(step):
             self.read()
         if self._last_snapshot is not None:
@@ -504,20 +506,20 @@ def _find_hints(error: OcsError) -> list[str]:
     text = f"{error.problem} {error.received}"
     is_refusal = isinstance(error, DeviceError | AuthError)
     if is_refusal and (_SESSION_LIMIT.search(text) or _TOO_MANY.search(text)):  # the device itself says so
-        return [SESSIONS]
+        return [FREE_SESSION_HINT]
     if isinstance(error, TransportError):
         is_closed = isinstance(error, ConnectionLost) or (
             isinstance(error, ConnectError) and _CLOSED_BY_PEER.search(error.problem)
         )
-        return [SESSIONS, CHECK_PORT] if is_closed else [CHECK_PORT]
+        return [FREE_SESSION_HINT, CHECK_PORT] if is_closed else [CHECK_PORT]
     if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:
         return [CHECK_PORT]
     is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.problem)
     if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
-        return [ANOTHER_MAKE]
+        return [OTHER_MAKE_HINT]
     return []
 
 
 def _has_hint(text: str, hint: str) -> bool:
-    keyword = "session" if hint is SESSIONS else "check the port"
+    keyword = "session" if hint is FREE_SESSION_HINT else "check the port"
     return keyword in text.lower()

@@ -266,7 +266,7 @@ def make_unfit_error(
 
 
 def _check_outputs_free(add: Collection[Pair], remaining: CrossConnects, device: str) -> None:
-    inputs_by_output = remaining.inputs_of
+    inputs_by_output = remaining.inputs_by_output
     for source, output in sorted(add):
         if output in inputs_by_output:
             raise PortBusy(

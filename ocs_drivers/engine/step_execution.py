@@ -1,7 +1,8 @@
 """The state machine that executes one step: send, settle, read until the step is complete or its time is up.
 
 `TRANSITIONS` lists every transition. `StepExecution` has one action per state, which returns an event; the table
-gives the next state. After the first byte, the outcome depends on what the device reads back; nothing is sent twice.
+gives the next state. Once a byte has been sent, the outcome depends only on the configuration that
+the driver reads back; nothing is sent twice.
 The logger `ocs_drivers.progress` reports a long wait: one line every `LOG_INTERVAL_S` seconds.
 
     connect 1->10: 15 s so far; 2 moves in the device's queue
@@ -29,7 +30,7 @@ LOG_INTERVAL_S = 5.0
 """Seconds between two progress lines of one wait."""
 
 DUE_TOLERANCE_S = 0.001
-"""Seconds by which a line may be early, because sums of seconds are not exact."""
+"""Seconds by which a progress line may be early, because sums of floating-point seconds are not exact."""
 
 _VERBS = {"add": "connect", "remove": "disconnect", "replace": "replace"}
 
@@ -86,21 +87,22 @@ class StepHooks:
     """The vendor's part of a step: methods of `SwitchDriver`, and times.
 
     `settle_s` is the time that mirrors need to settle after the connection broke; 0 if reads show movement.
-    `watches_after_failure`: read until the device stops, even after a failed command. The wait ends when the device has
-    been silent for the limit of `silence`; `progress` logs long waits.
+    With `is_watched_after_failure`, the driver reads until the device stops, even after a failed command. The wait ends
+    when the device has not answered for the limit of `silence`; `progress` logs long waits. `explain_error` adds what
+    the driver knows about an error; `find_timeout_s` returns the longest time that the step may take.
     """
 
     perform: Callable[[Step, Guard], None]
-    read_back: Callable[[Step], tuple[Snapshot | None, OcsError | None]]
+    read_configuration: Callable[[Step], tuple[Snapshot | None, OcsError | None]]
     read_again: Callable[[Step], Snapshot]
     is_moving: Callable[[Step, Snapshot], bool]
-    explain: Callable[[OcsError, Step], OcsError]
-    longest_s: Callable[[Snapshot], float]
+    explain_error: Callable[[OcsError, Step], OcsError]
+    find_timeout_s: Callable[[Snapshot], float]
     pauses_s: Iterator[float]
     settle_s: float
-    watches_after_failure: bool
+    is_watched_after_failure: bool
     silence: Silence
-    progress: Progress
+    progress: ProgressLog
 
 
 class _RecordingGuard:
@@ -128,7 +130,7 @@ class StepExecution:
         self._device = device
         self._clock = clock
         self._started_s = clock.now()
-        self._device_s = 0.0
+        self._read_after_s = 0.0
         self._failure: OcsError | None = None
         self._read_back: Snapshot | None = None
         self._deadline: Deadline | None = None
@@ -191,17 +193,17 @@ class StepExecution:
         return StepEvent.SETTLED
 
     def _read(self) -> StepEvent:
-        self._device_s = self._clock.now() - self._started_s
+        self._read_after_s = self._clock.now() - self._started_s
         self._read_back = self._read_configuration()
-        error = self._failure and self._hooks.explain(self._failure, self._step)
+        error = self._failure and self._hooks.explain_error(self._failure, self._step)
         outcome = self._judge(error)
         if self._read_back is None:
             return StepEvent.UNREADABLE
-        self._hooks.silence.note_answer()  # a third-party session may not note its answers
+        self._hooks.silence.note_answer()  # for third-party sessions that do not note answers themselves
         if outcome.status is Status.DONE:
             return StepEvent.COMPLETE
-        self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
-        if self._failure is not None and not self._hooks.watches_after_failure:
+        self._deadline = self._deadline or Deadline(self._hooks.find_timeout_s(self._read_back), self._clock)
+        if self._failure is not None and not self._hooks.is_watched_after_failure:
             return StepEvent.STOPPED
         try:
             is_moving = self._hooks.is_moving(self._step, self._read_back)
@@ -213,7 +215,7 @@ class StepExecution:
         """Return the configuration of the device, or None if it no longer answers. Record the error as the failure."""
         if not isinstance(self._failure, TransportError):
             try:
-                read_back, step_error = self._hooks.read_back(self._step)
+                read_back, step_error = self._hooks.read_configuration(self._step)
             except OcsError as error:
                 self._failure = self._failure or error
             else:
@@ -224,7 +226,7 @@ class StepExecution:
         except OcsError as second_error:
             second_error.__context__ = self._failure
             if isinstance(self._failure, Timeout) and isinstance(second_error, Timeout):
-                # Both timeouts belong to one silence, and only the second knows how long it lasted.
+                # The device was silent during both reads. Only the second error knows for how long.
                 second_error.sent = self._failure.sent or second_error.sent
                 self._failure = second_error.locate(device=self._device)
             return None
@@ -235,7 +237,7 @@ class StepExecution:
             pause_s = next(self._hooks.pauses_s)
         except OcsError as fault:
             return self._judge_fault(fault)
-        if self._deadline.passed:
+        if self._deadline.is_over:
             timeout = Timeout(
                 f"the device is still moving after {self._deadline.timeout_s:.3g} s",
                 device=self._device,
@@ -243,9 +245,9 @@ class StepExecution:
             )
             self._judge(timeout)
             return StepEvent.OVERDUE
-        pending = len(self._read_back.pending) if self._read_back else 0
-        left_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
-        self._hooks.progress.sleep(min(pause_s, max(left_s, 0.001)), pending)
+        pending_count = len(self._read_back.pending) if self._read_back else 0
+        remaining_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
+        self._hooks.progress.sleep(min(pause_s, max(remaining_s, 0.001)), pending_count)
         return StepEvent.PAUSE_OVER
 
     def _judge_fault(self, fault: OcsError) -> StepEvent:
@@ -254,38 +256,38 @@ class StepExecution:
         return StepEvent.FAULT
 
     def _judge(self, error: OcsError | None) -> Outcome:
-        self._outcome = judge(self._step, self._read_back, device_s=self._device_s, error=error)
+        self._outcome = judge(self._step, self._read_back, device_s=self._read_after_s, error=error)
         return self._outcome
 
 
-class Progress:
-    """Log of the wait for one step."""
+class ProgressLog:
+    """Log of the wait for one step, and the pauses of that wait."""
 
     def __init__(self, step: Step | None, device: str, clock: Clock, silence: Silence) -> None:
         self._step = step
         self._device = device
         self._clock = clock
         self._silence = silence
-        self._began_s = self._logged_s = clock.now()
+        self._start_s = self._logged_s = clock.now()
 
-    def log_wait(self, pending: int = 0) -> None:
-        """Log a line if one is due; `pending` is the number of moves in the device's queue."""
+    def log_wait(self, pending_count: int = 0) -> None:
+        """Log a line if one is due; `pending_count` is the number of moves in the device's queue."""
         if self._silence.duration_s:
             self._log(f"no answer for {self._silence.duration_s:.0f} s, asking again")
         else:
-            self._log(_describe_queue(pending))
+            self._log(_describe_queue(pending_count))
 
     def log_query(self) -> float:
         """Log a line if one is due while an answer is awaited; return the seconds until the next line."""
         self._log("no answer yet")
         return self._due_s()
 
-    def sleep(self, seconds: float, pending: int = 0) -> None:
+    def sleep(self, seconds: float, pending_count: int = 0) -> None:
         """Wait between two queries; log a line whenever one is due."""
         while (due_s := self._due_s()) < seconds:
             self._clock.sleep(due_s)
             seconds -= due_s
-            self._log(_describe_queue(pending))
+            self._log(_describe_queue(pending_count))
         self._clock.sleep(seconds)
 
     def _due_s(self) -> float:
@@ -298,9 +300,13 @@ class Progress:
         self._logged_s = now_s = self._clock.now()
         if self._step is not None:
             action = f"{_VERBS[self._step.kind]} {describe_pairs(self._step.pairs.items())}"
-            text = f"{action}: {now_s - self._began_s:.0f} s so far"
+            text = f"{action}: {now_s - self._start_s:.0f} s so far"
             logger.info("%s: %s", self._device, "; ".join(filter(None, (text, detail))))
 
 
-def _describe_queue(pending: int) -> str:
-    return f"{pending} move{'' if pending == 1 else 's'} in the device's queue" if pending else ""
+def _describe_queue(pending_count: int) -> str:
+    return (
+        f"{pending_count} move{'' if pending_count == 1 else 's'} in the device's queue"
+        if pending_count
+        else ""
+    )

@@ -58,7 +58,7 @@ def judge(
         pair: Status.DONE if (pair in current) == (pair in goal) else mismatch_status
         for pair in _list_moved_pairs(step, read_back.connections)
     }
-    return Outcome(_find_worst(pairs.values()), pairs, read_back, device_s, error)
+    return Outcome(_find_worst_status(pairs.values()), pairs, read_back, device_s, error)
 
 
 def check_undisturbed(
@@ -114,7 +114,7 @@ def add_lost_circuits(
         hint="The device removed them with it, or somebody else did: read, and connect them again if they are wanted.",
     )
     pairs = {**outcome.pairs, **dict.fromkeys(lost_pairs, Status.FAILED)}
-    return replace(outcome, status=_find_worst(pairs.values()), pairs=pairs, error=error)
+    return replace(outcome, status=_find_worst_status(pairs.values()), pairs=pairs, error=error)
 
 
 def _list_moved_pairs(step: Step, current: CrossConnects) -> list[Pair]:
@@ -138,10 +138,10 @@ def apply(
     else has changed the ports of the next step or the switch does not hold `expect`, and the errors of `make_failure`.
     """
     switch.plan(target, target, scope)
-    initial = switch.read()
-    if expect is not None and initial.connections != expect:
-        raise make_conflict(expect, initial.connections, device=switch.address)
-    steps = switch.plan(target, initial, scope)
+    initial_snapshot = switch.read()
+    if expect is not None and initial_snapshot.connections != expect:
+        raise make_conflict(expect, initial_snapshot.connections, device=switch.address)
+    steps = switch.plan(target, initial_snapshot, scope)
     outcomes: list[Outcome] = []
     for step in steps:
         try:
@@ -150,11 +150,11 @@ def apply(
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
-                error.report = make_report(target, initial, steps, outcomes, scope=scope)
+                error.report = make_report(target, initial_snapshot, steps, outcomes, scope=scope)
             raise
         if outcomes[-1].status is not Status.DONE:
             break
-    report = make_report(target, initial, steps, outcomes, scope=scope)
+    report = make_report(target, initial_snapshot, steps, outcomes, scope=scope)
     if not report.complete:
         raise make_failure(report, device=switch.address) from report.outcomes[-1].error
     return report
@@ -227,5 +227,5 @@ def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, de
 _SEVERITY = (Status.DONE, Status.FAILED, Status.UNKNOWN)
 
 
-def _find_worst(statuses: Iterable[Status]) -> Status:
+def _find_worst_status(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=_SEVERITY.index, default=Status.DONE)

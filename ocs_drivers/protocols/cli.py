@@ -15,14 +15,14 @@ from enum import Enum, auto
 
 from ocs_drivers.errors import ProtocolDesync
 
-LONGEST_LINE = 1 << 16
+MAX_LINE_LENGTH = 1 << 16
 """Maximum length of a line or an escape sequence, in characters; far above that of any device."""
 
-LONGEST_PROMPT = 256
+MAX_PROMPT_LENGTH = 256
 """Maximum length of a prompt, in characters."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_PLAIN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_PROMPT}}}")
+_PLAIN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{MAX_PROMPT_LENGTH}}}")
 _COLOUR = re.compile(r"\x1b\[[ -?]{0,32}[@-~]")
 """A complete control sequence; a partial or longer one is processed character by character."""
 
@@ -122,7 +122,7 @@ class Decoder:
     def _append_run(self, run: str) -> bool:
         """Append plain text to the line. Return False, without a change, if each character must be checked."""
         line = self._line + run
-        if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line, 0, LONGEST_PROMPT):
+        if self._skip_blanks or len(line) > MAX_LINE_LENGTH or self._prompt.match(line, 0, MAX_PROMPT_LENGTH):
             return False
         self._line, self._skip_newline = line, False
         return True
@@ -150,11 +150,11 @@ class Decoder:
             return
         self._skip_blanks = False
         self._line += character
-        if len(self._line) <= LONGEST_PROMPT and self._prompt.fullmatch(self._line):
+        if len(self._line) <= MAX_PROMPT_LENGTH and self._prompt.fullmatch(self._line):
             self._events.append(Prompt(self._line))
             self._line = ""
             self._skip_blanks = True
-        elif len(self._line) > LONGEST_LINE:
+        elif len(self._line) > MAX_LINE_LENGTH:
             raise _make_endless_error("a line", self._line)
 
     def _end_line(self) -> None:
@@ -169,7 +169,7 @@ class Decoder:
 
     def _decode_escape_character(self, character: str) -> None:
         self._sequence_length += 1
-        if self._sequence_length > LONGEST_LINE:
+        if self._sequence_length > MAX_LINE_LENGTH:
             raise _make_endless_error("an escape sequence", "")
         if self._context in {_Context.STRING, _Context.STRING_ESCAPE}:
             self._decode_string_character(character)

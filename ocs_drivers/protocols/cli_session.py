@@ -85,7 +85,7 @@ class CliSession(TransportSession):
         self._pending_events: deque[CliEvent] = deque()
         self._last_exchange_s = clock.now()
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         """Ensure a live connection at its prompt before a write, and read pending input."""
         with self._lock:
             if (
@@ -93,7 +93,7 @@ class CliSession(TransportSession):
                 and self._clock.now() - self._last_exchange_s >= self._idle_limit_s
             ):
                 self._transport.close()
-            super().ready()
+            super().make_ready()
 
     def ask(
         self, command: str, decode: Callable[[tuple[str, ...]], _T], *, timeout_s: float | None = None
@@ -106,7 +106,7 @@ class CliSession(TransportSession):
         """
         with self._lock:
             encode_command(command, self._line_end)
-            self.ready()
+            self.make_ready()
             deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._closing_on_failure(command):
                 lines = self._converse(command, deadline)

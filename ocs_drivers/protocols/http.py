@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import LoginFailed, ProtocolDesync, Unsupported
 
 LONGEST_BODY_BYTES = 1 << 24
 """Maximum size of a body; far above the largest table of any switch."""
 
-DEEPEST_DOCUMENT = 16
+MAX_DOCUMENT_DEPTH = 16
 """Maximum nesting of a JSON document; Python could not print a very deep document in an error message."""
 
 JSON_TYPE = "application/json"
@@ -76,9 +76,9 @@ class HttpReply:
 
 
 def _check_depth(document: Any) -> Any:
-    """Return the document. Raise `ValueError` if it is nested more than `DEEPEST_DOCUMENT` levels deep."""
+    """Return the document. Raise `ValueError` if it is nested more than `MAX_DOCUMENT_DEPTH` levels deep."""
     nodes = [document]
-    for _ in range(DEEPEST_DOCUMENT):
+    for _ in range(MAX_DOCUMENT_DEPTH):
         nodes = [child for item in nodes for child in _list_children(item)]
     if nodes:
         raise ValueError("nested too deeply")
@@ -191,7 +191,7 @@ class HttpConnection:
                 raise _make_desync("the answer is not HTTP/1", data)
 
     @property
-    def reusable(self) -> bool:
+    def is_reusable(self) -> bool:
         """True if another request may follow on this connection; read it once after each reply."""
         try:
             self._connection.start_next_cycle()
@@ -228,7 +228,7 @@ def _import_h11() -> Any:
     try:
         import h11
     except ImportError as error:
-        raise Unsupported("h11 is not installed", hint=f"To use it, {install_extra('rest')}.") from error
+        raise Unsupported("h11 is not installed", hint=f"To use it, {describe_extra('rest')}.") from error
     return h11
 
 

@@ -183,14 +183,14 @@ class HttpSession(TransportSession):
             return self._exchange(request, deadline)
         except ConnectionLost as error:
             self._transport.close()
-            if not self._has_answered and self._in_use:
+            if not self._has_answered and self._is_in_use:
                 raise self._make_connect_error() from error
-            if not may_repeat or not self._in_use:
+            if not may_repeat or not self._is_in_use:
                 raise
             return self._exchange(request, deadline)
 
     def _exchange(self, request: Request, deadline: Deadline) -> HttpReply:
-        self.ready()
+        self.make_ready()
         connection = self._http
         assert connection is not None  # made with every connection
         data = connection.request(request.with_headers(("Host", self._host), *self._login_headers()))
@@ -220,7 +220,7 @@ class HttpSession(TransportSession):
         for name, value in connection.headers:
             if name == "set-cookie":
                 self._cookies.take(value)
-        if not connection.reusable:
+        if not connection.is_reusable:
             self._transport.close()
 
     def _login_headers(self) -> Headers:

@@ -2,7 +2,7 @@
 
 `ReplyReader` decodes chunks of bytes of any size to replies; the `decode_*` functions decode replies to values.
 Invalid replies raise `ProtocolDesync`. Set commands have no reply: a refusal appears only in the device's error queue
-(`ERRORS`).
+(`ERROR_QUERY`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import Identity
 
-IDENTITY = "*IDN?"
-CLEAR = "*CLS"
-OPERATION_COMPLETE = "*OPC?"
-ERRORS = ":syst:err?"
+IDENTITY_QUERY = "*IDN?"
+CLEAR_COMMAND = "*CLS"
+COMPLETION_QUERY = "*OPC?"
+ERROR_QUERY = ":syst:err?"
 
 LONGEST_LINE_BYTES = 1 << 20
 """Maximum length of a reply; far above that of the largest switch."""
@@ -124,7 +124,7 @@ def decode_error(reply: str) -> QueuedError:
 
 
 def decode_complete(reply: str) -> None:
-    """Check the answer to `OPERATION_COMPLETE`: exactly `1`."""
+    """Check the answer to `COMPLETION_QUERY`: exactly `1`."""
     if reply != "1":
         raise _make_desync("not the 1 that means complete", reply)
 

@@ -37,12 +37,12 @@ class Dialect:
     """
 
     terminator: bytes = b"\n"
-    identity: str = scpi.IDENTITY
+    identity: str = scpi.IDENTITY_QUERY
     decode_identity: Callable[[str], Identity] = scpi.decode_identity
-    errors: str = scpi.ERRORS
+    errors: str = scpi.ERROR_QUERY
 
 
-STANDARD = Dialect()
+STANDARD_DIALECT = Dialect()
 
 
 class ScpiSession(TransportSession):
@@ -60,7 +60,7 @@ class ScpiSession(TransportSession):
         device: str,
         timeout_s: float,
         clock: Clock = SYSTEM_CLOCK,
-        dialect: Dialect = STANDARD,
+        dialect: Dialect = STANDARD_DIALECT,
     ) -> None:
         super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
         self._dialect = dialect
@@ -182,7 +182,7 @@ class ScpiSession(TransportSession):
     @contextmanager
     def _exchange(self, command: str, timeout_s: float | None = None) -> Iterator[Callable[[], str]]:
         with self._lock:
-            self.ready()
+            self.make_ready()
             timeout_s = self._timeout_s if timeout_s is None else timeout_s
             with self._query(command, timeout_s) as next_reply:
                 yield next_reply

@@ -13,7 +13,7 @@ from ocs_drivers.model import Event
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, split_deadline
 from ocs_drivers.transports.transport import Transport, make_connection_lost, make_timeout
 
-EVENTS_KEPT = 1024
+MAX_STORED_EVENTS = 1024
 
 MIN_CONNECT_S = 0.001
 """Minimum timeout to connect: a socket timeout of 0 would mean non-blocking."""
@@ -26,7 +26,7 @@ EARLY_S = 0.05
 class TransportSession(ABC):
     """One session with a device; a protocol adds `_start` and its exchanges.
 
-    An exchange holds the lock, calls `ready`, and runs inside `_closing_on_failure`, so that a late answer is
+    An exchange holds the lock, calls `make_ready`, and runs inside `_closing_on_failure`, so that a late answer is
     never taken for the next one. The next exchange after a failure makes a new connection.
     """
 
@@ -38,10 +38,10 @@ class TransportSession(ABC):
         self._timeout_s = timeout_s
         self._clock = clock
         self._lock = threading.RLock()
-        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._events: deque[Event] = deque(maxlen=MAX_STORED_EVENTS)
         self._event_count = 0
         self._connections = 0
-        self._in_use = False
+        self._is_in_use = False
 
     @abstractmethod
     def _start(self) -> None:
@@ -60,12 +60,12 @@ class TransportSession(ABC):
         with self._lock:
             self._transport.close()
             self._connect()
-            self._in_use = True
+            self._is_in_use = True
 
     def close(self) -> None:
         """Log out and close the connection; further exchanges raise `ConnectionLost` until opened again."""
         with self._lock:
-            self._in_use = False
+            self._is_in_use = False
             self._log_out()
             self._transport.close()
 
@@ -75,9 +75,9 @@ class TransportSession(ABC):
             self._transport.close()
 
     @property
-    def in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """True from `open` to `close`; the next exchange replaces a broken connection."""
-        return self._in_use
+        return self._is_in_use
 
     @property
     def connections(self) -> int:
@@ -92,7 +92,7 @@ class TransportSession(ABC):
     def events(self, since: int) -> tuple[Event, ...]:
         """Process pending input; return the unsolicited messages after number `since`."""
         with self._lock:
-            if self._in_use:
+            if self._is_in_use:
                 self._process_input()
             return tuple(event for event in self._events if event.number > since)
 
@@ -100,14 +100,14 @@ class TransportSession(ABC):
         """Return a re-entrant lock that keeps other threads out for several exchanges."""
         return self._lock
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         """Ensure a live connection before a write. This sends nothing except a login on a new connection.
 
         A connection that the device has closed, or that has unexpected input, is replaced. Raises `ConnectionLost`
         after `close`.
         """
         with self._lock:
-            if not self._in_use:
+            if not self._is_in_use:
                 raise make_connection_lost(self._device, "it is closed; open the switch first")
             self._process_input()
             if not self._transport.is_open:
@@ -115,12 +115,12 @@ class TransportSession(ABC):
 
     def _connect(self) -> None:
         deadline = make_answer_deadline(self._timeout_s, self._clock)
-        if deadline.silence_s is not None and deadline.passed:
+        if deadline.silence_s is not None and deadline.is_over:
             raise make_timeout(self._device, deadline)
         try:
             self._transport.open(max(deadline.remaining_s(), MIN_CONNECT_S))
         except ConnectError as error:
-            if deadline.silence_s is not None and deadline.passed:
+            if deadline.silence_s is not None and deadline.is_over:
                 raise make_timeout(self._device, deadline) from error
             raise
         self._connections += 1

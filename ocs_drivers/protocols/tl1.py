@@ -39,14 +39,14 @@ _RESERVED = re.compile(r'[;:"\r\n\\]|/\*|[^\x20-\x7e]')
 class Command:
     """One input message: `VERB:tid:aid:ctag:general:positional:keywords;`.
 
-    A non-empty `tid` is quoted; `short` omits the colon after a final tag. Raises `ValueError` if a field contains
+    A non-empty `tid` is quoted; `is_short` omits the colon after a final tag. Raises `ValueError` if a field contains
     a character that would end it, so that no value can inject a command.
 
     >>> Command("RTRV-PATCH", tag=5).text
     'RTRV-PATCH:::5:;'
     >>> Command("ENT-PATCH", tag=1, aid="1&2,17&18", tid="OCS1").text
     'ENT-PATCH:"OCS1":1&2,17&18:1:;'
-    >>> Command("dlt-crs-fiber", tag=5, aid="10001", short=True).text
+    >>> Command("dlt-crs-fiber", tag=5, aid="10001", is_short=True).text
     'dlt-crs-fiber::10001:5;'
     >>> Command("RTRV-EQPT", tag=1, aid="SYSTEM", keywords="PARAMETER=SIZE").text
     'RTRV-EQPT::SYSTEM:1:::PARAMETER=SIZE;'
@@ -58,7 +58,7 @@ class Command:
     tid: str = ""
     positional: str = ""
     keywords: str = ""
-    short: bool = False
+    is_short: bool = False
 
     def __post_init__(self) -> None:
         for value in (self.verb, self.aid, self.tid, self.positional, self.keywords):
@@ -70,7 +70,7 @@ class Command:
     def text(self) -> str:
         """The message without its line end."""
         tid = f'"{self.tid}"' if self.tid else ""
-        tail = f"::{self.positional}" if self.positional else "" if self.short else ":"
+        tail = f"::{self.positional}" if self.positional else "" if self.is_short else ":"
         if self.keywords:
             tail = f"::{self.positional}:{self.keywords}"
         return f"{self.verb}:{tid}:{self.aid}:{self.tag}{tail};"
@@ -101,7 +101,7 @@ def format_port_range(first: int, last: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to the command with tag `tag`, or a part of the answer if `more` is True.
+    """The answer to the command with tag `tag`, or a part of the answer if `has_more` is True.
 
     `lines` are the text lines; a line that is one quoted string is stored without its quotes. `code` is the
     four-letter error code of a denial.
@@ -112,7 +112,7 @@ class Reply:
     code: str = ""
     lines: tuple[str, ...] = ()
     comments: tuple[str, ...] = ()
-    more: bool = False
+    has_more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +243,9 @@ class Decoder:
 
     def _decode_plain_character(self, character: str) -> None:
         if character == ";":
-            self._end_block(more=False)
+            self._end_block(has_more=False)
         elif character == ">" and self._part is _BlockPart.TEXT and (not self._line or self._line.isspace()):
-            self._end_block(more=True)
+            self._end_block(has_more=True)
         elif character in "<>" and self._part is _BlockPart.HEADER:
             self._end_prompt(character)
         else:
@@ -288,14 +288,14 @@ class Decoder:
         else:
             raise _make_desync("not a header with name, date and time", line)
 
-    def _end_block(self, *, more: bool) -> None:
+    def _end_block(self, *, has_more: bool) -> None:
         self._end_line()
         if self._part is _BlockPart.HEADER:  # a stray terminator, as some devices send after a prompt
             self._start_block()
             return
         if self._identification is None:
             raise _make_desync("a block ended after its header", "")
-        self._events.append(_make_event(self._identification, self._text, more=more))
+        self._events.append(_make_event(self._identification, self._text, has_more=has_more))
         self._start_block()
 
 
@@ -305,7 +305,7 @@ def _is_header(line: str) -> bool:
     return len(parts) >= 3 and _DATE_AND_TIME.fullmatch(" ".join(parts[-2:])) is not None
 
 
-def _make_event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1Event:
+def _make_event(identification: re.Match[str], text: list[str], *, has_more: bool) -> Tl1Event:
     lines, comments = _split_text(text)
     if identification.re is _REPORT:
         verb = " ".join(identification["verb"].split())
@@ -314,7 +314,7 @@ def _make_event(identification: re.Match[str], text: list[str], *, more: bool) -
     code = ""
     if completion == "DENY" and lines and _CODE.fullmatch(lines[0]):
         code, lines = lines[0], lines[1:]
-    return Reply(identification["tag"], completion, code, lines, comments, more)
+    return Reply(identification["tag"], completion, code, lines, comments, has_more)
 
 
 def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -38,16 +38,17 @@ CLOSE_TIMEOUT_S = 0.5
 class Dialect:
     """Properties of TL1 that differ between vendors.
 
-    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in.
-    A denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
-    `welcome` ("Already logged in") counts as a success. `short` omits the final colon of commands (see `tl1.Command`).
+    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in. A
+    denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
+    `welcome` ("Already logged in") counts as a success. With `is_short`, commands lack the final colon (see
+    `tl1.Command`).
     """
 
     login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
     login_text: re.Pattern[str] | None = None
     unsupported_codes: frozenset[str] = frozenset({"IICM", "ICNV"})
     welcome: re.Pattern[str] | None = None
-    short: bool = False
+    is_short: bool = False
 
     def needs_login(self, reply: tl1.Reply) -> bool:
         """Return True if the reply means that nobody is logged in."""
@@ -64,7 +65,7 @@ def _matches(pattern: re.Pattern[str] | None, reply: tl1.Reply) -> bool:
     return pattern is not None and bool(pattern.search(" ".join((*reply.lines, *reply.comments))))
 
 
-STANDARD = Dialect()
+STANDARD_DIALECT = Dialect()
 
 
 class Tl1Session(TransportSession):
@@ -81,7 +82,7 @@ class Tl1Session(TransportSession):
         device: str,
         credentials: Credentials,
         timeout_s: float,
-        dialect: Dialect = STANDARD,
+        dialect: Dialect = STANDARD_DIALECT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
@@ -109,10 +110,10 @@ class Tl1Session(TransportSession):
         command is denied.
         """
         command = tl1.Command(
-            verb, 0, aid=aid, positional=positional, keywords=keywords, short=self._dialect.short
+            verb, 0, aid=aid, positional=positional, keywords=keywords, is_short=self._dialect.is_short
         )
         with self._lock:
-            self.ready()
+            self.make_ready()
             reply = self._send(command, timeout_s)
             if self._dialect.needs_login(reply):
                 self._renew_login()
@@ -212,7 +213,9 @@ class Tl1Session(TransportSession):
         )
 
     def _make_command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
-        return tl1.Command(verb, self._next_tag(), aid=aid, positional=positional, short=self._dialect.short)
+        return tl1.Command(
+            verb, self._next_tag(), aid=aid, positional=positional, is_short=self._dialect.is_short
+        )
 
     def _next_tag(self) -> int:
         self._tag += 1
@@ -230,7 +233,7 @@ class Tl1Session(TransportSession):
             wire.log_sent(self._device, command.text)
             self._transport.send(command.text.encode("ascii") + b"\r\n", deadline)
             pages = [self._next_reply(str(command.tag), deadline)]
-            while pages[-1].more:
+            while pages[-1].has_more:
                 pages.append(self._next_reply(str(command.tag), deadline))
         lines = tuple(line for page in pages for line in page.lines)
         return replace(pages[-1], lines=lines)

@@ -11,7 +11,7 @@ import os
 import select
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout, wait_for
@@ -95,5 +95,7 @@ def _import_pyserial() -> Any:
     try:
         import serial
     except ImportError as error:
-        raise Unsupported("pyserial is not installed", hint=f"To use it, {install_extra('visa')}.") from error
+        raise Unsupported(
+            "pyserial is not installed", hint=f"To use it, {describe_extra('visa')}."
+        ) from error
     return serial

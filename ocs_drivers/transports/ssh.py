@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
 from ocs_drivers.timing import Deadline
@@ -56,7 +56,7 @@ def import_asyncssh() -> ModuleType:
     try:
         import asyncssh
     except ImportError as error:
-        raise Unsupported("asyncssh is not installed", hint=f"To use it, {install_extra('ssh')}.") from error
+        raise Unsupported("asyncssh is not installed", hint=f"To use it, {describe_extra('ssh')}.") from error
     return asyncssh
 
 

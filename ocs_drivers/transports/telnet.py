@@ -125,7 +125,7 @@ class TelnetTransport:
         """Return True if `receive` would not wait; answer pending negotiations."""
         negotiations = Deadline(LONGEST_NEGOTIATION_S)
         try:
-            while not self._text and self._carrier.has_input() and not negotiations.passed:
+            while not self._text and self._carrier.has_input() and not negotiations.is_over:
                 self._process(Deadline(0))
         except ConnectionLost:
             return True  # the next `receive` raises it
@@ -141,7 +141,7 @@ class TelnetTransport:
         while not self._text:
             if is_late:  # negotiations without end
                 raise make_timeout("", deadline)
-            is_late = deadline.passed
+            is_late = deadline.is_over
             self._process(deadline)
         text, self._text = self._text, b""
         return text

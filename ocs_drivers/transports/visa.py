@@ -25,7 +25,7 @@ import socket
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import (
@@ -50,7 +50,7 @@ def _make_resource_manager() -> Any:
     try:
         import pyvisa
     except ImportError as error:
-        raise Unsupported("PyVISA is not installed", hint=f"To use it, {install_extra('visa')}.") from error
+        raise Unsupported("PyVISA is not installed", hint=f"To use it, {describe_extra('visa')}.") from error
     return pyvisa.ResourceManager("@py")
 
 

@@ -23,8 +23,8 @@ from ocs_drivers.vendors.banks.driver import BankSwitch, read_flag, read_size
 
 __all__ = ["serial_switch", "tcp_switch"]
 
-PORT = 5025
-BAUD = 9600
+DEFAULT_PORT = 5025
+DEFAULT_BAUD = 9600
 
 COMMANDS = CommandSet(
     select="ROUT{bank}:SCAN {channel}",
@@ -44,8 +44,8 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
-    address = address.check_options(*_OPTIONS).with_port(PORT)
-    return _make_switch(address, make_visa_line(address, PORT), timeout_s)
+    address = address.check_options(*_OPTIONS).with_port(DEFAULT_PORT)
+    return _make_switch(address, make_visa_line(address, DEFAULT_PORT), timeout_s)
 
 
 def serial_switch(
@@ -54,7 +54,7 @@ def serial_switch(
     """Return an unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
     del credentials
     address = address.check_options(*_OPTIONS, "baud")
-    return _make_switch(address, make_serial_line(address, BAUD), timeout_s)
+    return _make_switch(address, make_serial_line(address, DEFAULT_BAUD), timeout_s)
 
 
 def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:

@@ -25,7 +25,7 @@ from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_apart, read
 
 __all__ = ["serial_switch", "tcp_switch"]
 
-PORT = 5025
+DEFAULT_PORT = 5025
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened 1xN switch on PyVISA; there is no login."""
     del credentials
-    address = address.check_options(*OPTIONS).with_port(PORT)
-    return _make_switch(address, make_visa_line(address, PORT), timeout_s)
+    address = address.check_options(*OPTIONS).with_port(DEFAULT_PORT)
+    return _make_switch(address, make_visa_line(address, DEFAULT_PORT), timeout_s)
 
 
 def serial_switch(

@@ -14,7 +14,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.engine import planning
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.model import CrossConnects, PortInfo, Snapshot, Step
-from ocs_drivers.protocols.tl1_session import STANDARD, Dialect, Tl1Session
+from ocs_drivers.protocols.tl1_session import STANDARD_DIALECT, Dialect, Tl1Session
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 
@@ -26,7 +26,7 @@ class Tl1Driver(SwitchDriver):
     """
 
     _session: Tl1Session
-    dialect: ClassVar[Dialect] = STANDARD
+    dialect: ClassVar[Dialect] = STANDARD_DIALECT
 
     def __init__(
         self,

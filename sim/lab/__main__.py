@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.lab.inventory import end_labs, find_labs, remove_debris
 from sim.lab.model import LabError
 from sim.twins.hosts.netns import KernelFault
@@ -91,7 +91,7 @@ def _parse(text: str) -> Document:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
         raise LabError(
-            f"{error.name} is not installed", hint=install_extra("sim"), code="no_library"
+            f"{error.name} is not installed", hint=describe_extra("sim"), code="no_library"
         ) from error
     return parse(text)
 

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.models.clock import Clock, RealClock, ScaledClock, VirtualClock
 from sim.twins.families import FAMILIES, make_twin
 from sim.twins.plant import DEFAULT_INSERTION_LOSS_DB, Plant
@@ -213,7 +213,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except SettingError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:
-        parser.exit(1, f"cannot serve: {error}; {install_extra('sim')}\n")
+        parser.exit(1, f"cannot serve: {error}; {describe_extra('sim')}\n")
     except OSError as error:
         parser.exit(1, f"cannot serve: {error}\n")
 

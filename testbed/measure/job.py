@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.design.topology.circulants import render_topology
 from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, VerifyFailed
@@ -126,14 +126,14 @@ class MainJob:
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = render_topology(design.topology)
         self.narrator.note(
-            f"strides {', '.join(map(str, topology['strides']))}: {count_noun(len(topology['links']), 'link')}, "
+            f"strides {', '.join(map(str, topology['strides']))}: {format_count(len(topology['links']), 'link')}, "
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
         )
         report = self.session.bring_up(design, self.narrator.note)
         if not report.verified.ok:
             findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in report.verified.findings[:5])
             raise VerifyFailed(
-                f"{count_noun(len(report.verified.findings), 'finding')} after patching: {findings}"
+                f"{format_count(len(report.verified.findings), 'finding')} after patching: {findings}"
             )
         links = tuple((a, b) for a, b in topology.pop("links"))
         strides = tuple(topology.pop("strides"))

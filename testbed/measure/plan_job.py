@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.design.evaluation.host_job import HostJob, make_host_job, scripts
 from testbed.design.evaluation.job import build_plan_graph
 from testbed.design.model import Wiring
@@ -397,7 +397,7 @@ def summarise_links(links: Sequence[LinkCount]) -> list[str]:
     if largest_deviation is None:
         return []
     retransmitted = sum(link.retransmitted_bytes for link in links)
-    links_text = count_noun(len(links), "link")
+    links_text = format_count(len(links), "link")
     return [
         (
             f"the payload of {links_text} is within {largest_deviation * 100:.1f} % of the plan; "

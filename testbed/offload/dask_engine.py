@@ -17,7 +17,7 @@ from dataclasses import fields
 from types import FunctionType, ModuleType
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
@@ -165,7 +165,7 @@ class DaskEngine:
         try:
             from distributed import Client
         except ImportError as error:
-            raise OffloadError(f"workers on other machines need Dask: {install_extra('offload')}") from error
+            raise OffloadError(f"workers on other machines need Dask: {describe_extra('offload')}") from error
         if address.startswith("tls:") and tls is None:
             raise OffloadError(
                 f"{address} accepts only connections with certificates: name them under the key `tls`"

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.errors import OffloadError
 
-_MISSING_EXTRA = f"sending or copying a pipeline needs cloudpickle: {install_extra('offload')}"
+_MISSING_EXTRA = f"sending or copying a pipeline needs cloudpickle: {describe_extra('offload')}"
 OWN_PACKAGE = "testbed"
 _MAX_DEPTH = 12
 _MAX_PARTS = 10_000

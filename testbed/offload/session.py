@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration
 from testbed.offload.engine import Engine, InProcess
@@ -86,7 +86,7 @@ def profile_script(
     try:
         from testbed.offload.loader import OffloadedLoader
     except ImportError as error:
-        raise OffloadError(f"profiling needs {error.name}: {install_extra('offload')}") from error
+        raise OffloadError(f"profiling needs {error.name}: {describe_extra('offload')}") from error
     script = load_script(name)
     with open_engine(worker_choice, configuration) as engine:
         loader = OffloadedLoader(

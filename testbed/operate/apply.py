@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.device_lock import DeviceLock, make_lock_names
 from ocs_drivers.engine.reports import make_report
@@ -308,7 +308,7 @@ def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
     done_count = sum(len(report.outcomes) for report in reports.values())
     remaining_count = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
     return (
-        f"stopped by Ctrl-C between two steps: {count_noun(done_count, 'step')} done and read back, "
+        f"stopped by Ctrl-C between two steps: {format_count(done_count, 'step')} done and read back, "
         f"{remaining_count} not started; "
         "run `testbed resume` to continue"
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.design.model import Link, Nic, Wiring
 from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.model import Lab, LabBoard, LabHost, LabNic
@@ -86,7 +86,7 @@ def attach(
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
-    add_note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
+    add_note(f"attach {attachment.labels[0]}: {format_count(len(replaced), 'circuit')} to remove")
     leased_parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
     leased_parts |= find_plan_parts(attachment_lab, plan)
     with (

@@ -52,7 +52,9 @@ def find_board_links(lab: Lab, circuits_by_switch: Mapping[str, CrossConnects]) 
         for port in board.ports:
             receive_circuits = circuits_by_switch.get(port.receive.switch)
             source = (
-                receive_circuits.inputs_of.get(port.receive.port) if receive_circuits is not None else None
+                receive_circuits.inputs_by_output.get(port.receive.port)
+                if receive_circuits is not None
+                else None
             )
             if source is None or (port.receive.switch, source) not in transmitters:
                 continue

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from lightbed.wording import count_noun, list_some
+from lightbed.wording import format_count, list_some
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Wiring
 from testbed.errors import TopologyError
@@ -168,7 +168,7 @@ class _IdleHosts:
 
     def describe_move(self, host: LabHost) -> str:
         """Return the text of the advice to move the work of a host."""
-        work = f"move the work of {host.name} ({count_noun(count_gpus(host), 'GPU')})"
+        work = f"move the work of {host.name} ({format_count(count_gpus(host), 'GPU')})"
         target = self.choose(host)
         return f"{work} to {target}, which is idle" if target else f"{work} when a host is idle; none is now"
 
@@ -201,7 +201,7 @@ def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
     }
     gpus = [Gpu(node, number) for node, host in enumerate(lab.hosts) for number in range(count_gpus(host))]
     labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= lost_nics)
-    gpu_text = f"{count_noun(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
+    gpu_text = f"{format_count(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
     text = f"{name} is off: {gpu_text} cannot use the rail until it answers"
     return _make_advice(1, name, labels, "wait", "", text)
 
@@ -216,7 +216,7 @@ def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _IdleHosts) -
     if count_gpus(host) <= MAX_MIGRATED_GPUS:
         text = f"{label} has failed and no other GPU of {host.name} can take its place: {targets.describe_move(host)}"
         return _make_advice(4, label, (label,), "migrate", targets.choose(host), text)
-    gpus = count_noun(count_gpus(host), "GPU")
+    gpus = format_count(count_gpus(host), "GPU")
     text = (
         f"{label} has failed, no other GPU of {host.name} can take its place, and {gpus} are too many to move: "
         "add an optical switch that can put a spare GPU of another host into this rail"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from lightbed.wording import SHOWN, list_some
+from lightbed.wording import MAX_SHOWN, list_some
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
@@ -150,12 +150,12 @@ def judge_circuits(
         is_all_missing = 1 < len(missing_findings) == len(planned_circuits)
         findings += (
             _merge_findings(MISSING_CIRCUIT, name, missing_findings)
-            if is_all_missing or len(missing_findings) > SHOWN
+            if is_all_missing or len(missing_findings) > MAX_SHOWN
             else missing_findings
         )
         findings += (
             _merge_findings(EXTRA_CIRCUIT, name, extra_findings)
-            if len(extra_findings) > SHOWN
+            if len(extra_findings) > MAX_SHOWN
             else extra_findings
         )
         for circuit in planned_circuits:
@@ -205,7 +205,7 @@ def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
 def _describe_missing(circuit: Circuit, snapshot: Snapshot) -> str:
     """Return the detail of a `missing_circuit` finding, with the circuits that hold its ports."""
     held_output = snapshot.connections.get(circuit.input_port)
-    held_input = snapshot.connections.inputs_of.get(circuit.output_port)
+    held_input = snapshot.connections.inputs_by_output.get(circuit.output_port)
     detail = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
     if held_output is not None:
         detail += f"; input {circuit.input_port} goes to output {held_output}"

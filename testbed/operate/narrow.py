@@ -134,7 +134,9 @@ def change_circuits(
     earlier_circuits = session.switches[switch].read().connections
     outputs = {output for output in new_outputs.values() if output is not None}
     scope = frozenset(new_outputs) | {
-        earlier_circuits.inputs_of[output] for output in outputs if output in earlier_circuits.inputs_of
+        earlier_circuits.inputs_by_output[output]
+        for output in outputs
+        if output in earlier_circuits.inputs_by_output
     }
     old_pairs = ", ".join(
         f"{pair[0]} -> {pair[1]}" for pair in sorted(earlier_circuits.pairs) if pair[0] in scope
@@ -315,7 +317,10 @@ class DarkFibres:
         if transmit.switch != receive.switch:
             return False
         own_ends = {self._lab.nic(end).receive for end in link}
-        held_output, held_input = held_circuits.get(transmit.port), held_circuits.inputs_of.get(receive.port)
+        held_output, held_input = (
+            held_circuits.get(transmit.port),
+            held_circuits.inputs_by_output.get(receive.port),
+        )
         ports = {end.port for end in own_ends if end.switch == transmit.switch}
         senders = {self._lab.nic(end).transmit.port for end in link}
         return (held_output is None or held_output in ports) and (held_input is None or held_input in senders)

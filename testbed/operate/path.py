@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic
 from testbed.errors import TopologyError
@@ -222,7 +222,7 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
     """Return the hops as lines of text."""
-    lines = [count_noun(len(hops), "hop")]
+    lines = [format_count(len(hops), "hop")]
     for number, hop in enumerate(hops, start=1):
         power = f"{_format_dbm(hop.input_dbm)} -> {_format_dbm(hop.output_dbm)}"
         patched = {True: "", False: "  NOT PATCHED", None: f"  {hop.switch} DOES NOT ANSWER"}[hop.patched]

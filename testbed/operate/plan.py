@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import CrossConnects, Snapshot, Step
 from testbed.design.model import Link, Wiring
@@ -261,7 +261,7 @@ def _summarise_switch(plan: SwitchPlan, current_pairs: frozenset[Pair]) -> str:
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
-    text += f"; {count_noun(len(plan.steps), 'step')}, about {seconds:.2g} s of device time"
+    text += f"; {format_count(len(plan.steps), 'step')}, about {seconds:.2g} s of device time"
     disturbed_count = len(
         (target_pairs & current_pairs) & frozenset().union(*(step.disturbed for step in plan.steps))
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
@@ -139,7 +139,7 @@ def _list_forwarding_hosts(
             flows_by_host[host].append(flow)
     for host in sorted(flows_by_host):
         flows = list(dict.fromkeys(flows_by_host[host]))
-        reason = f"forwards packets of {count_noun(len(flows), 'pair')} over circuits that change, such as {flows[0]}"
+        reason = f"forwards packets of {format_count(len(flows), 'pair')} over circuits that change, such as {flows[0]}"
         yield TouchedPart("host", host, "forwards", reason)
 
 
@@ -205,7 +205,7 @@ class PlannedChange:
         if not self.planned.has_changes:
             return []
         total = self.durations.plan(self.planned)
-        source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
+        source = f"learned from {format_count(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
         median_text, limit_text = format_seconds(total.median_s), format_seconds(total.p95_s)
         expected = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source})"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.design.repair import CurrentLinks, Detour, Repair, apply_detours, find_bought_pairs, plan_repair
@@ -350,7 +350,7 @@ def describe_unexpected_circuits(unexpected_circuits: tuple[str, ...]) -> str:
 
 
 def _count_with_verb(number: int, noun: str) -> str:
-    return f"{count_noun(number, noun)} {'is' if number == 1 else 'are'}"
+    return f"{format_count(number, noun)} {'is' if number == 1 else 'are'}"
 
 
 def reroute(session: LabSession, planned: LabRepair, add_note: AddNote = lambda _text: None) -> float:
@@ -380,7 +380,7 @@ def _verify_detours(
         if finding.kind != "extra_circuit" or not dark_labels.issuperset(finding.parts or (finding.subject,))
     )
     add_note(
-        f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'remaining circuit')}"
+        f"verified: {format_count(len(findings), 'finding')} on {format_count(report.circuits, 'remaining circuit')}"
     )
     return replace(report, findings=findings)
 

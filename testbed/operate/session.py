@@ -17,7 +17,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal, cast
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers import open_switch
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
@@ -374,7 +374,7 @@ class LabSession:
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
         amount = "some" if plan.has_changes else "nothing"
-        add_note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
+        add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {amount} to change")
         reason = change.reason or topology_source.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, hosts)
@@ -398,11 +398,11 @@ class LabSession:
             routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
             add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further_routes=design.further_routes)
-            findings = count_noun(len(verified.findings), "finding")
+            findings = format_count(len(verified.findings), "finding")
             journal.record_proof(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
             intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
-        add_note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
+        add_note(f"verified: {findings} on {format_count(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, apply_result, verified, routes_s, intent.epoch, detour_s)
 
     def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
 from testbed.operate.confirmation import find_unwatched
@@ -321,7 +321,9 @@ def _is_covering(
 
 def _describe_open_steps(row: Row) -> str:
     return (
-        f"; {count_noun(row['open'], 'step')} without an outcome on {row['switches']}" if row["open"] else ""
+        f"; {format_count(row['open'], 'step')} without an outcome on {row['switches']}"
+        if row["open"]
+        else ""
     )
 
 

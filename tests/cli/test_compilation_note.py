@@ -18,14 +18,14 @@ def kept(monkeypatch):
     looked = []
     fresh = {"run", "run_packets", "compute_finish_s"}
 
-    def is_kept(function):
+    def is_cached_on_disk(function):
         looked.append(f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}")
         return function.__name__ not in fresh
 
     from testbed.design.evaluation import compilation  # imports numba
 
-    monkeypatch.setattr(compilation, "AVAILABLE", True)
-    monkeypatch.setattr(compilation, "is_kept", is_kept)
+    monkeypatch.setattr(compilation, "IS_AVAILABLE", True)
+    monkeypatch.setattr(compilation, "is_cached_on_disk", is_cached_on_disk)
     looked.append(fresh)
     return looked
 
@@ -64,6 +64,6 @@ def test_a_search_looks_at_all_that_it_needs(testbed, kept):
 def test_without_machine_code_there_is_nothing_to_compile(kept, monkeypatch):
     from testbed.design.evaluation import compilation
 
-    monkeypatch.setattr(compilation, "AVAILABLE", False)
+    monkeypatch.setattr(compilation, "IS_AVAILABLE", False)
     assert compilation.is_compiled("flows", "packets")
     assert kept[1:] == []

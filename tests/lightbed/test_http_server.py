@@ -28,7 +28,7 @@ HALF_BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
 WHOLE = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = 50_000_000
 """Bytes: more than the buffers of sockets take."""
-QUICK = Limits(header_s=0.3, body_s=0.3, body_rate=1e6)
+QUICK = Limits(header_s=0.3, body_s=0.3, body_bytes_per_s=1e6)
 
 
 async def app(scope, receive, send):
@@ -131,7 +131,7 @@ def test_the_next_request_of_a_connection_has_its_own_time(serve, connect):
 
 
 def test_a_body_that_comes_steadily_may_take_long(serve, connect):
-    port = serve(Limits(header_s=0.3, body_s=0.3, body_rate=10.0))
+    port = serve(Limits(header_s=0.3, body_s=0.3, body_bytes_per_s=10.0))
     connection = connect(port, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\n\r\n" + b"a" * 30)
     slow = connect(port, HALF_BODY)
     assert read_all(slow).startswith(b"HTTP/1.1 408 ")  # three bytes give it 0.6 s, thirty give the other 3.3
@@ -148,7 +148,7 @@ def test_an_answer_that_nobody_takes_is_given_up(serve, connect, monkeypatch):
 
 
 def test_of_one_address_the_oldest_unfinished_makes_room(serve, connect):
-    port = serve(Limits(header_s=60, of_address=4))
+    port = serve(Limits(header_s=60, connections_per_address=4))
     half = [connect(port, HALF_HEADER) for _ in range(4)]
     streams = [connect(port, b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n") for _ in range(6)]
     for stream in streams:  # whole requests do not count
@@ -167,7 +167,7 @@ def few_descriptors():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(list(Path("/dev/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 400, before[1]))
-    yield Limits(header_s=60, body_s=60, of_address=10_000, spare=360)
+    yield Limits(header_s=60, body_s=60, connections_per_address=10_000, spare_descriptors=360)
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
@@ -249,7 +249,7 @@ def test_a_line_break_does_not_keep_an_idle_connection(serve, connect):
 
 
 def test_a_burst_of_one_address_is_thinned_out(serve, connect):
-    port = serve(Limits(header_s=60, of_address=4))
+    port = serve(Limits(header_s=60, connections_per_address=4))
     crowd = [connect(port, HALF_HEADER) for _ in range(20)]
     assert [read_all(connection)[9:12] for connection in crowd[:16]] == [b"503"] * 16
     crowd[17].settimeout(0.05)

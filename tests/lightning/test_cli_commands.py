@@ -131,7 +131,7 @@ def test_a_board_whose_counter_stands_still_is_left(monkeypatch):
     from lightning.kit.devices import guard
     from lightning.kit.devices.deadline import Patience
 
-    monkeypatch.setattr(guard, "SIMULATED", Patience(progress_s=0.2))
+    monkeypatch.setattr(guard, "SIMULATED_PATIENCE", Patience(progress_s=0.2))
     error = refused("multiply", "1", "2", "--device", "sim://kit?fault=stuck_counter")
     assert error["code"] == "device.stuck"
     assert "shot counter" in error["message"]

@@ -39,7 +39,7 @@ def test_every_key_with_its_default(page):
 
 
 def test_every_profile_with_its_coupling(page):
-    for name in profiles.NAMES:
+    for name in profiles.PROFILE_NAMES:
         profile = profiles.load(name)
         assert f"| `{name}` | {profile.dac_coupling}, {profile.adc_coupling} | version" in page
 

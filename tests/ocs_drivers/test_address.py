@@ -98,7 +98,7 @@ def third_party(monkeypatch):
     module.ThirdPartySwitch = ThirdPartySwitch
     monkeypatch.setitem(sys.modules, "third_party_switches", module)
     points = importlib.metadata.EntryPoints(
-        importlib.metadata.EntryPoint(name, f"third_party_switches:{value}", families.ENTRY_POINTS)
+        importlib.metadata.EntryPoint(name, f"third_party_switches:{value}", families.ENTRY_POINT_GROUP)
         for name, value in [("theirs", "ThirdPartySwitch"), ("broken", "Missing")]
     )
     monkeypatch.setattr(families, "entry_points", lambda **select: points.select(**select))

@@ -7,7 +7,7 @@ from libraries import skip_without
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import open_switch
-from ocs_drivers.engine.driver import CHECK_PORT, SESSIONS, advise
+from ocs_drivers.engine.driver import CHECK_PORT, FREE_SESSION_HINT, advise
 from ocs_drivers.errors import ConnectionLost, DeviceError, LoginFailed, OcsError, Unsupported
 
 skip_without("pyvisa_py")
@@ -57,7 +57,7 @@ def test_a_denial_for_the_limit_of_sessions_says_to_close_others(shared_twin, sc
         pass
 
     assert "maximum number of sessions" in str(caught.value)
-    assert SESSIONS in str(caught.value)
+    assert FREE_SESSION_HINT in str(caught.value)
     assert "check the port" not in str(caught.value).lower()
 
 
@@ -72,9 +72,9 @@ def test_a_refusal_of_another_kind_is_not_blamed_on_the_port():
 
 
 def test_each_thing_is_said_once():
-    assert hint_of(ConnectionLost("cut")) == f"{SESSIONS} {CHECK_PORT}"
+    assert hint_of(ConnectionLost("cut")) == f"{FREE_SESSION_HINT} {CHECK_PORT}"
     assert (
         hint_of(ConnectionLost("cut", hint="Close a session. Check the port."))
         == "Close a session. Check the port."
     )
-    assert hint_of(LoginFailed("user admin, too many sessions")) == SESSIONS
+    assert hint_of(LoginFailed("user admin, too many sessions")) == FREE_SESSION_HINT

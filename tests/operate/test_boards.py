@@ -112,7 +112,7 @@ def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
     plan = plan_lab(shard, wiring, {"ocs1": switch}, take_over=True)
     (part,) = plan.switches
     assert part.target == CrossConnects(AT_NIC4)
-    lights_nic4 = CrossConnects(switch.held).inputs_of[54]
+    lights_nic4 = CrossConnects(switch.held).inputs_by_output[54]
     removed = switch.held.pairs - part.steps[-1].after.pairs
     assert removed == {(4, switch.held[4]), (lights_nic4, 54)}
 

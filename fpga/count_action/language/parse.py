@@ -17,7 +17,7 @@ from fpga.count_action.diagnostics import CountActionError, Diagnostic, make_dia
 from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.model import Location
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
 _MAX_TOKENS = 50_000
 """Largest number of tokens of a text."""
@@ -69,7 +69,7 @@ def _import_lark() -> Any:
     try:
         import lark
     except ImportError as error:
-        message = f"reading the count-action language needs lark. Hint: {install_extra('fpga')}"
+        message = f"reading the count-action language needs lark. Hint: {describe_extra('fpga')}"
         raise ImportError(message) from error
     return lark
 

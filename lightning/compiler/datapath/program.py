@@ -1,10 +1,11 @@
-"""A compiled model as an `fpga.Program`: targets of the count-action datapath `photonic_dot`, layer by layer.
+"""A compiled model as an `fpga.Program`: settings of the count-action datapath `photonic_dot`, layer by layer.
 
-This module uses only the names of targets. The driver maps them to registers.
+A count-action datapath counts events, and acts when a count reaches its target. The targets are its settings. This
+module uses only their names; the driver maps them to registers.
 
-The datapath sums a fixed number of beats, its target `adder.beats`. With skipped zeros, rows need different numbers of
-beats. Rows with equal numbers form a segment with its own targets, which take effect in one cycle. Without skipped
-zeros, a layer is one segment.
+In each clock cycle the datapath multiplies the values of all lanes: one beat. A row of weights takes as many beats as
+the target `adder.beats` says. If products with weight 0 are skipped, rows need different numbers of beats, so rows with
+equal numbers form a segment with its own targets. Otherwise a layer is one segment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.optional import require
 
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 DARK = -1
 """Marks a dark lane in place of a term."""
 
@@ -37,11 +38,11 @@ class Segment:
 
     beats: int
     """Beats of one row, in one position and pass."""
-    rows: Whole
+    rows: Integers
     """(n,) index of each row among the rows of all groups."""
-    terms: Whole
+    terms: Integers
     """(n, beats * lanes) index of the activation in each lane, among all groups; `DARK` for none."""
-    weights: Whole
+    weights: Integers
     """(n, beats * lanes) signed weights; 0 in dark lanes."""
 
 
@@ -57,51 +58,51 @@ def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segme
     ... ]
     [([0], [0, 2, -1])]
     """
-    terms, readouts = _join_groups(layer, hardware)
-    beats = -(-readouts // hardware.lanes)
+    terms, row_lengths = _join_groups(layer, hardware)
+    beats = -(-row_lengths // hardware.lanes)
     return tuple(
         _make_segment(layer, terms, np.flatnonzero(beats == count), count, hardware.lanes)
         for count in sorted(set(beats.tolist()) - {0}, reverse=True)
     )
 
 
-def _make_segment(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
+def _make_segment(layer: PhotonicLayer, terms: Integers, rows: Integers, beats: int, lanes: int) -> Segment:
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
     term_indices = _resize(terms[rows], beats * lanes)
     row_weights = np.take_along_axis(weights, term_indices % weights.shape[1], axis=1)
     return Segment(beats, rows, term_indices, np.where(term_indices == DARK, 0, row_weights))
 
 
-def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
-    """Return the term of each readout, (groups * rows, readouts), and the number of readouts, (groups * rows,)."""
+def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Integers, Integers]:
+    """Return the index of the term of each readout, (rows of all groups, longest row), and the lengths of the rows."""
     groups = schedule_layer(layer, hardware)
-    most_readouts = max(group.order.shape[1] for group in groups)
+    longest_row = max(group.order.shape[1] for group in groups)
     width = layer.weights.shape[2]
-    orders = [_resize(schedule.order[:, :, 0].astype(np.int64), most_readouts) for schedule in groups]
-    terms = [np.where(order == DARK, DARK, order + group * width) for group, order in enumerate(orders)]
+    orders = [_resize(schedule.order[:, :, 0].astype(np.int64), longest_row) for schedule in groups]
+    terms = [np.where(order == DARK, DARK, order + index * width) for index, order in enumerate(orders)]
     return np.concatenate(terms), np.concatenate([group.readouts for group in groups])
 
 
-def _resize(terms: Whole, length: int) -> Whole:
+def _resize(terms: Integers, length: int) -> Integers:
     """Return the terms cut to this length, or padded with `DARK`, (rows, length)."""
     spare = max(0, length - terms.shape[1])
     return np.pad(terms, ((0, 0), (0, spare)), constant_values=DARK)[:, :length]
 
 
 @dataclass(frozen=True)
-class Sending:
+class ProgramEntry:
     """One entry of the program: a segment of rows in one pass of one layer."""
 
     layer: PhotonicLayer
-    passage: int
+    pass_number: int
     """Number of the pass: 0, or 1 for the negative part of activations."""
     segment: Segment
-    products: int
+    pass_beats: int
     """Beats of this layer in one whole pass."""
 
 
 def make_program(model: CompiledModel) -> Program:
-    """Return the program with the targets of all entries of `list_sendings`, in their order.
+    """Return the program with one set of targets for each entry of `list_entries`.
 
     Raise `CompileError` if the datapath does not have the model's hardware, or a layer is too large for its counters.
     """
@@ -118,10 +119,10 @@ def make_program(model: CompiledModel) -> Program:
 
     width = _WRAPPING_BITS if model.wrap else _WIDE_BITS
     datapath = library_datapath(DATAPATH, {"width": width})
-    sendings = tuple(list_sendings(model))
-    passes = len({(sending.layer.name, sending.passage) for sending in sendings})
+    entries = tuple(list_entries(model))
+    passes = len({(entry.layer.name, entry.pass_number) for entry in entries})
     try:
-        return Program(datapath, tuple(_make_targets(sending, passes) for sending in sendings) or ({},))
+        return Program(datapath, tuple(_make_targets(entry, passes) for entry in entries) or ({},))
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
@@ -129,14 +130,14 @@ def make_program(model: CompiledModel) -> Program:
         ) from error
 
 
-def list_sendings(model: CompiledModel) -> Iterator[Sending]:
+def list_entries(model: CompiledModel) -> Iterator[ProgramEntry]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = split_into_segments(layer, model.hardware)
         products = layer.positions * sum(segment.beats * len(segment.rows) for segment in segments)
-        for passage in range(count_passes(layer)):
+        for pass_number in range(count_passes(layer)):
             for segment in segments:
-                yield Sending(layer, passage, segment, products)
+                yield ProgramEntry(layer, pass_number, segment, products)
 
 
 def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
@@ -146,9 +147,9 @@ def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
             yield node.name, model.layers[node.name]
 
 
-def _make_targets(sending: Sending, passes: int) -> Layer:
+def _make_targets(entry: ProgramEntry, passes: int) -> Layer:
     return {
-        "adder.beats": sending.segment.beats,
-        "adder.products": sending.products,
+        "adder.beats": entry.segment.beats,
+        "adder.products": entry.pass_beats,
         "layers.layers": passes,
     }

@@ -124,12 +124,12 @@ def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: b
     _place_terms(order, positive, _rank_terms(positive))
     _place_terms(order, negative, positive_readouts * width + _rank_terms(negative))
     if keep_zeros:
-        holes = order[:, : int((positive_readouts + negative_readouts).max(initial=0)) * width] < 0
+        is_hole = order[:, : int((positive_readouts + negative_readouts).max(initial=0)) * width] < 0
         _place_terms(
             order,
             weights == 0,
             _find_zero_places(
-                holes, (positive_readouts + negative_readouts) * width, _rank_terms(weights == 0)
+                is_hole, (positive_readouts + negative_readouts) * width, _rank_terms(weights == 0)
             ),
         )
     positions = np.arange(readouts)
@@ -140,11 +140,11 @@ def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: b
     return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
 
 
-def _find_zero_places(holes: Bits, stop: Counts, ranks: Counts) -> Counts:
+def _find_zero_places(is_hole: Bits, stop: Counts, ranks: Counts) -> Counts:
     """Return the place of each zero, (rows, terms), by its rank: first the gaps before `stop`, then places after it."""
-    holes = holes & (np.arange(holes.shape[1]) < stop)
-    hole_counts = holes.sum(axis=1, keepdims=True)
-    hole_positions = np.argsort(~holes, axis=1, kind="stable")
+    is_hole = is_hole & (np.arange(is_hole.shape[1]) < stop)
+    hole_counts = is_hole.sum(axis=1, keepdims=True)
+    hole_positions = np.argsort(~is_hole, axis=1, kind="stable")
     inner_positions = (
         np.take_along_axis(hole_positions, np.minimum(ranks, max(hole_positions.shape[1] - 1, 0)), axis=1)
         if hole_positions.size

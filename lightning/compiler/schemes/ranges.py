@@ -1,13 +1,14 @@
-"""Choice of the largest activation. Larger activations are clipped, so that small ones are rounded more finely.
+"""Choice of the range of activations. Values beyond it are clipped, so that small values are rounded more finely.
 
-| `ranges` | largest activation |
+| `ranges` | end of the range |
 |---|---|
 | `min-max` | the largest observed magnitude |
 | `percentile` | a percentile of the observed magnitudes, without zeros |
 | `entropy` | the value at which rounding to 256 levels changes the distribution of the magnitudes least |
 | `error` | the candidate whose outputs, in photonic arithmetic, are nearest to the float outputs |
 
-`error` includes noise, which is a fixed number of steps. A smaller range reduces steps and noise, but clips more.
+`error` includes noise, whose size is a fixed number of steps. With a smaller range, each step and so the noise is
+smaller, but more values are clipped.
 
 `entropy` is the method of S. Migacz, "8-bit inference with TensorRT" (GPU Technology Conference, 2017): the
 Kullback-Leibler divergence over candidates of a histogram with 2,048 bins. As in NVIDIA's pytorch-quantization, the
@@ -24,23 +25,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import LoweredNode, lower, make_vectors, photonic_nodes
-from lightning.compiler.model import FULL
+from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower, make_vectors
+from lightning.compiler.model import FULL_VALUE
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
 _MAX_IMAGES = 256
-"""Most samples that determine ranges. From more samples, this many are chosen at random."""
+"""Maximum number of samples that determine ranges. From more samples, this many are chosen at random."""
 _MIN_IMAGES = 8
 _MAX_FLOATS = 2**26
-"""Most numbers in the largest tensor, or in the vectors, of all samples. It limits the number of samples."""
+"""Maximum size of the largest tensor, and of a layer's vectors, over all samples. It limits the number of samples."""
 _VECTOR_LIMITS = (64, 1024)
-"""Least and most vectors of activations that determine a layer's errors."""
+"""Minimum and maximum number of vectors of activations that determine a layer's errors."""
 _MAX_PRODUCTS = 2**28
-"""Most products of these vectors. A large layer gets fewer vectors, so that compilation takes seconds."""
+"""Maximum number of products of these vectors. A large layer gets fewer vectors, so that compilation takes seconds."""
 _OUTPUT_LIMIT = 1e37
-_KEEPS_SIGN = frozenset(
+_SIGN_PRESERVING = frozenset(
     {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
      "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
 )  # fmt: skip
@@ -49,12 +50,12 @@ _NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplu
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+RANGE_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Candidates of `error`, as shares of the largest observed magnitude."""
 _EQUAL_FACTOR = 1.5
-"""Errors up to this factor above the least count as equal, because few samples show the extremes."""
+"""Errors up to this factor above the smallest are treated as equal, because few samples show the extremes."""
 _BINS = 2048
-_LEVELS = FULL + 1
+_LEVELS = FULL_VALUE + 1
 _STEP = 16
 
 
@@ -67,9 +68,9 @@ class LayerObservation:
     """Magnitudes of all observed activations, as a flat array."""
     vectors: Floats
     """A sample of the activations as vectors, of shape (vectors, groups, terms)."""
-    signed: bool
+    is_signed: bool
     """True if some activation would round to a value below 0."""
-    rectified: bool
+    is_rectified: bool
     """True if only rectifiers read the outputs of the layer, so that negative outputs do not matter."""
 
 
@@ -79,9 +80,9 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
     Raise `CompileError` if the outputs of a layer could be infinite or NaN, or are close to the limit of float32.
     """
     random = np.random.default_rng(seed)
-    positive, rectified = find_nonnegative(network), find_rectified(network)
-    largest = max(prod(shape) for shape in network.shapes.values())
-    for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest), random)):
+    nonnegative, rectified = find_nonnegative(network), find_rectified(network)
+    largest_size = max(prod(shape) for shape in network.shapes.values())
+    for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest_size), random)):
         layer = lower(network, node)
         all_vectors = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
         vectors = _choose_rows(all_vectors, _count_sample_vectors(layer), random)
@@ -94,9 +95,9 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
                 " on these samples",
                 hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
             )
-        is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
-        signed = bool(is_below_zero) and node.inputs[0] not in positive
-        yield LayerObservation(layer, magnitudes, vectors, signed, node.output in rectified)
+        is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL_VALUE > magnitudes.max(initial=0.0)
+        is_signed = bool(is_below_zero) and node.inputs[0] not in nonnegative
+        yield LayerObservation(layer, magnitudes, vectors, is_signed, node.output in rectified)
 
 
 def find_nonnegative(network: Network) -> frozenset[str]:
@@ -106,23 +107,24 @@ def find_nonnegative(network: Network) -> frozenset[str]:
     """
     tensors: set[str] = set()
     for node in network.nodes:
-        keeps_sign = node.operation in _KEEPS_SIGN and all(
+        keeps_sign = node.operation in _SIGN_PRESERVING and all(
             _is_nonnegative(name, tensors, network) for name in node.inputs
         )
-        clipped = node.operation == "Clip" and node.attributes["min"] >= 0
-        if keeps_sign or clipped or node.operation in _NOT_NEGATIVE:
+        is_clipped = node.operation == "Clip" and node.attributes["min"] >= 0
+        if keeps_sign or is_clipped or node.operation in _NOT_NEGATIVE:
             tensors.add(node.output)
     return frozenset(tensors)
 
 
 def find_rectified(network: Network) -> frozenset[str]:
     """Return the tensors that only rectifiers read, so that their negative values do not matter."""
-    readers: dict[str, set[bool]] = {network.output: {False}}
+    # For each tensor: whether the nodes that read it are rectifiers.
+    reader_flags: dict[str, set[bool]] = {network.output: {False}}
     for node in network.nodes:
-        rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
+        is_rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
         for name in node.inputs:
-            readers.setdefault(name, set()).add(rectifier)
-    return frozenset(name for name, rectifiers in readers.items() if rectifiers == {True})
+            reader_flags.setdefault(name, set()).add(is_rectifier)
+    return frozenset(name for name, flags in reader_flags.items() if flags == {True})
 
 
 def _is_nonnegative(name: str, tensors: set[str], network: Network) -> bool:
@@ -135,20 +137,20 @@ def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Nod
     from lightning.networks.operations.operation_list import compute_node
     from lightning.networks.preprocess import preprocess
 
-    photonic = {node.name for node in photonic_nodes(network)}
+    photonic = {node.name for node in list_photonic_nodes(network)}
     tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
-    for node, spent in network.last_uses():
+    for node, unused_tensors in network.last_uses():
         if node.name in photonic:
             yield node, tensors[node.inputs[0]]
         with np.errstate(all="ignore"):  # `observe_layers` rejects values that are not finite
             tensors[node.output] = compute_node(node, tensors, network.constants)
-        for name in spent:
+        for name in unused_tensors:
             tensors.pop(name, None)
 
 
-def _limit_images(values: int) -> int:
-    """Return the number of images to use, for `values` values per image."""
-    return min(_MAX_IMAGES, max(_MIN_IMAGES, _MAX_FLOATS // max(values, 1)))
+def _limit_images(value_count: int) -> int:
+    """Return the number of images to use, for `value_count` values per image."""
+    return min(_MAX_IMAGES, max(_MIN_IMAGES, _MAX_FLOATS // max(value_count, 1)))
 
 
 def _count_sample_vectors(layer: LoweredNode) -> int:
@@ -168,17 +170,18 @@ def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
     if largest == 0:
         return (1.0,)
     if options.ranges == "error":
-        return tuple(part * largest for part in PARTS)
+        return tuple(part * largest for part in RANGE_SHARES)
     if options.ranges == "percentile":
         return (float(np.percentile(magnitudes[magnitudes > 0], options.percentile)),)
     return (find_least_divergent(magnitudes) if options.ranges == "entropy" else largest,)
 
 
 def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
-    """Return the index of the range, largest first, with the least mean square error including noise.
+    """Return the index of the range with the smallest mean square error including noise. The largest range has index 0.
 
-    Errors up to `_EQUAL_FACTOR` times the least count as equal. Of equal sums the first wins. Without noise, this is
-    the largest range with a least error. Noise grows with the range, so more noise never selects a larger range.
+    Errors up to `_EQUAL_FACTOR` times the smallest are treated as equal. Of equal sums the first wins. Without noise,
+    this is the largest range with a smallest error. Noise grows with the range, so more noise never selects a larger
+    range.
 
     >>> find_best([14, 10, 20, 90], [0, 0, 0, 0])
     0
@@ -187,8 +190,8 @@ def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     >>> find_best([14, 10, 20, 90], [32, 18, 8, 2])
     2
     """
-    least_error = min(errors) * _EQUAL_FACTOR
-    sums = [max(error, least_error) + noise for error, noise in zip(errors, noises, strict=True)]
+    equal_limit = min(errors) * _EQUAL_FACTOR
+    sums = [max(error, equal_limit) + noise for error, noise in zip(errors, noises, strict=True)]
     return sums.index(min(sums))
 
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from lightning.compiler.datapath.schedule import count_weight_readouts
 from lightning.compiler.lowering import compute_integer_sums
-from lightning.compiler.model import FULL, PhotonicLayer
+from lightning.compiler.model import FULL_VALUE, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.compiler.schemes.ranges import LayerObservation, find_best, find_candidates, observe_layers
 from lightning.networks.network import Network
@@ -45,25 +45,25 @@ _LARGEST_BIAS = 2**22
 def make_rounding_table(activations: Small) -> Small:
     """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), for these activations."""
     magnitudes = np.abs(activations).ravel()
-    share = np.bincount(magnitudes, minlength=FULL + 1) / max(magnitudes.size, 1)
-    values = np.arange(FULL + 1, dtype=np.float64)
+    share = np.bincount(magnitudes, minlength=FULL_VALUE + 1) / max(magnitudes.size, 1)
+    values = np.arange(FULL_VALUE + 1, dtype=np.float64)
     products = np.floor(np.outer(values, values) / 256)  # [w', a]
     means = products @ share
     variance = products**2 @ share - means**2
     covariance = (products * values) @ share / 256 - means * (values @ share) / 256
-    targets = np.arange(FULL * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
+    targets = np.arange(FULL_VALUE * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
     loss = variance - 2 * targets[:, None] * covariance
     loss[np.abs(targets[:, None] - values) > _MAX_ROUNDING_DISTANCE] = np.inf
     nearest = np.rint(targets).astype(np.int64)
-    worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
-    rounded = np.where(worse, loss.argmin(axis=1), nearest)
+    is_worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
+    rounded = np.where(is_worse, loss.argmin(axis=1), nearest)
     rounded[: _STEP_DIVISIONS // 2 + 1] = 0
     return np.asarray(rounded, np.int16)
 
 
 def round_weights(table: Small, steps: Doubles) -> Small:
     """Round weights by the table. `steps` are in steps of their scales, with any sign, up to 255."""
-    indices = np.rint(np.minimum(np.abs(steps), FULL) * _STEP_DIVISIONS).astype(np.int64)
+    indices = np.rint(np.minimum(np.abs(steps), FULL_VALUE) * _STEP_DIVISIONS).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
 
 
@@ -73,8 +73,8 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
     >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
     [0, 60, 255]
     """
-    lowest = -FULL if signed else 0
-    return np.asarray(np.clip(np.rint(values / scale), lowest, FULL).astype(np.int16))
+    lowest = -FULL_VALUE if signed else 0
+    return np.asarray(np.clip(np.rint(values / scale), lowest, FULL_VALUE).astype(np.int16))
 
 
 def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
@@ -90,12 +90,12 @@ def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     rows = (
         np.where(largest > 0, largest, layer_largest) if per_channel else np.full_like(largest, layer_largest)
     )
-    return np.asarray(rows / FULL)
+    return np.asarray(rows / FULL_VALUE)
 
 
 def quantise_weights(weights: Floats, scales: Doubles) -> Small:
     """Return the weights in steps of their scales, -255 .. 255, (groups, rows, terms)."""
-    return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL, FULL).astype(np.int16))
+    return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL_VALUE, FULL_VALUE).astype(np.int16))
 
 
 def compute_output_scales(input_scale: float, scales: Doubles) -> Floats:
@@ -145,15 +145,15 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
         np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
         fit.outputs,
-        observed.signed,
+        observed.is_signed,
         observed.layer.geometry,
         observed.layer.vectors,
     )
 
 
 def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _Fit:
-    input_scale = largest / FULL
-    integers = quantise(observed.vectors, input_scale, signed=observed.signed)
+    input_scale = largest / FULL_VALUE
+    integers = quantise(observed.vectors, input_scale, signed=observed.is_signed)
     scales = _choose_scales(observed, input_scale, options)
     weights = _round(observed.layer.weights, scales, integers, options)
     outputs = compute_output_scales(input_scale, scales)
@@ -174,9 +174,9 @@ def _compute_noise(
     If only rectifiers read an output, its noise is weighted by the share of vectors with a positive output. Clipping
     errors have no weight, because they recur with every similar image.
     """
-    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.signed else 1)
+    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.is_signed else 1)
     bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
-    passed = (exact + bias > 0).mean(axis=1) if observed.rectified else 1.0
+    passed = (exact + bias > 0).mean(axis=1) if observed.is_rectified else 1.0
     return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 

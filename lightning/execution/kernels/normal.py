@@ -16,20 +16,20 @@ from lightning.execution.kernels.compiled import compile_kernel
 
 Doubles = npt.NDArray[np.float64]
 
-STRIPS = 256
-EDGE = 3.6541528853610088
+STRIP_COUNT = 256
+STRIP_EDGE = 3.6541528853610088
 """Start of the tail, for 256 strips."""
-AREA = 0.00492867323399
+STRIP_AREA = 0.00492867323399
 """Area of every strip. The lowest strip includes the tail."""
 
 
 def _compute_strips() -> tuple[Doubles, Doubles]:
     """Return the right ends of the strips from the bottom up, and their densities (without 1 / sqrt(2 pi))."""
-    right_ends = np.zeros(STRIPS + 1)
-    density = np.exp(-0.5 * EDGE * EDGE)
-    right_ends[0], right_ends[1] = AREA / density, EDGE
-    for strip in range(2, STRIPS):
-        density += AREA / right_ends[strip - 1]
+    right_ends = np.zeros(STRIP_COUNT + 1)
+    density = np.exp(-0.5 * STRIP_EDGE * STRIP_EDGE)
+    right_ends[0], right_ends[1] = STRIP_AREA / density, STRIP_EDGE
+    for strip in range(2, STRIP_COUNT):
+        density += STRIP_AREA / right_ends[strip - 1]
         right_ends[strip] = np.sqrt(-2.0 * np.log(density))
     return right_ends, np.exp(-0.5 * right_ends * right_ends)
 
@@ -121,9 +121,9 @@ def _draw_tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     while True:
         first_word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         second_word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        distance = -np.log(_make_uniform(first_word)) / EDGE
+        distance = -np.log(_make_uniform(first_word)) / STRIP_EDGE
         if -2.0 * np.log(_make_uniform(second_word)) > distance * distance:
-            return EDGE + distance, s0, s1, s2, s3
+            return STRIP_EDGE + distance, s0, s1, s2, s3
 
 
 @compile_kernel("void(uint64, uint64, uint64, float64[::1])")

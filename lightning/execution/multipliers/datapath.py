@@ -20,7 +20,7 @@ from fpga import BusError, DatapathError, RegisterBus, WrongHardware
 from fpga.bus import make_simulated_bus, make_verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
-from lightning.compiler.datapath.program import LANES, Segment, Sending, list_sendings, make_program
+from lightning.compiler.datapath.program import LANES, ProgramEntry, Segment, list_entries, make_program
 from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
@@ -30,7 +30,7 @@ Light = Callable[[Whole, Whole], Whole]
 """Returns the detector values (beats, lanes), 0 .. 255, for activations and magnitudes of weights."""
 
 MAX_BEATS = 1 << 15
-"""Most beats in one run of the driver, because it holds them in memory as Python integers."""
+"""Maximum number of beats in one run of the driver, because it holds them in memory as Python integers."""
 _SIMULATORS = ("fastsim", "verilator")
 
 
@@ -62,7 +62,7 @@ class DatapathMultiplier:
         self._light = light
         self._unfinished = False
         """True after an error inside a layer. The hardware may then hold a partial sum and needs a reset."""
-        self._sendings = _group_by_pass(list_sendings(model))
+        self._entries_by_pass = _group_by_pass(list_entries(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Address and digest of the hardware."""
         with _translate_errors(str(address)):
@@ -112,11 +112,11 @@ class DatapathMultiplier:
         sums = self._sum_pass(layer, 0, np.maximum(values, 0))
         return sums - self._sum_pass(layer, 1, np.maximum(-values, 0)) if count_passes(layer) == 2 else sums
 
-    def _sum_pass(self, layer: PhotonicLayer, passage: int, magnitudes: Whole) -> Whole:
+    def _sum_pass(self, layer: PhotonicLayer, pass_number: int, magnitudes: Whole) -> Whole:
         result = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # Dark lanes read the last column, which is 0.
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
-        for index, segment in self._sendings.get((layer.name, passage), ()):
+        for index, segment in self._entries_by_pass.get((layer.name, pass_number), ()):
             self._driver.use(index)
             step = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
             for start in range(0, len(padded), step):
@@ -144,11 +144,11 @@ class DatapathMultiplier:
         return result
 
 
-def _group_by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
+def _group_by_pass(entries: Iterable[ProgramEntry]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
     """Return the segments by layer and pass, each with its place in the program."""
     result: dict[tuple[str, int], list[tuple[int, Segment]]] = {}
-    for index, sending in enumerate(sendings):
-        result.setdefault((sending.layer.name, sending.passage), []).append((index, sending.segment))
+    for index, entry in enumerate(entries):
+        result.setdefault((entry.layer.name, entry.pass_number), []).append((index, entry.segment))
     return result
 
 

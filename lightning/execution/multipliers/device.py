@@ -34,19 +34,19 @@ import numpy.typing as npt
 from lightning.compiler.model import Floats, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
 from lightning.execution.noise import Noise
-from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.form import to_text
 from lightning.kit.dot.core import VectorCore
 from lightning.kit.dot.symbol import Integers
-from lightning.kit.dot.tuning import play, training_values
+from lightning.kit.dot.tuning import draw_training_values, measure_tiles
 from sim.models.photonics.link import Budget, Link, budget
 
 MAX_PRODUCTS = 1 << 20
-"""Most products in one call of the core, including zeros. They take some tens of megabytes."""
+"""Maximum number of products in one call of the core, including zeros. They take some tens of megabytes."""
 
 Doubles = npt.NDArray[np.float64]
-FULL_STEPS = FULL * FULL / 256
+FULL_STEPS = FULL_VALUE * FULL_VALUE / 256
 """Steps of a product of 255 and 255, before `>> 8` rounds it down."""
 FIT_SYMBOLS = 128
 FIT_SHOTS = 65
@@ -100,10 +100,10 @@ class DeviceMultiplier:
     def _sum_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
         """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
-        light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)
+        light = self.core.analogue_dot(weights[None], vectors[:, None, :], shots=self._average)
         mean_losses = np.sign(weights) * compute_mean_loss()[np.abs(weights)]
         sums: npt.NDArray[np.float64] = (
-            light * (FULL / 256) - np.sign(vectors).astype(np.float32) @ mean_losses.T
+            light * (FULL_VALUE / 256) - np.sign(vectors).astype(np.float32) @ mean_losses.T
         )
         return sums
 
@@ -120,7 +120,7 @@ def compute_mean_loss() -> npt.NDArray[np.float32]:
     >>> compute_mean_loss()[[0, 1, 128]].round(4).tolist() == np.float32([0, 0.5, 0.251]).tolist()
     True
     """
-    activations, weights = np.arange(1, FULL + 1), np.arange(FULL + 1)
+    activations, weights = np.arange(1, FULL_VALUE + 1), np.arange(FULL_VALUE + 1)
     low_bits = np.outer(weights, activations) & 255
     return np.asarray(low_bits.mean(axis=1) / 256, np.float32)
 
@@ -137,7 +137,7 @@ def make_calibration_noise(calibration: Calibration) -> Noise:
     steps = FULL_STEPS / calibration.decoder.gain[0]
     return Noise(
         sigma=math.sqrt(model.constant) * steps,
-        mean=model.mean * FULL_STEPS / FULL,
+        mean=model.mean * FULL_STEPS / FULL_VALUE,
         shot=model.shot * steps,
         intensity=model.rin,
         identity=describe_calibration(calibration),
@@ -155,11 +155,11 @@ def make_link_noise(link: Link) -> Noise:
     """
     dark, full = budget(link, 0.0), budget(link, 1.0)
     return Noise(
-        sigma=dark.total * FULL_STEPS / FULL,
+        sigma=dark.total * FULL_STEPS / FULL_VALUE,
         shot=_compute_growth(dark, full, lambda link_budget: link_budget.noises["shot"])
         * FULL_STEPS
-        / FULL**2,
-        intensity=(full.noises["intensity"] / FULL) ** 2,
+        / FULL_VALUE**2,
+        intensity=(full.noises["intensity"] / FULL_VALUE) ** 2,
         identity=f"link {hashlib.sha256(repr(link).encode()).hexdigest()[:12]}",
     )
 
@@ -172,9 +172,9 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     for shorter tiles. It excludes the small common error of the dark tiles that are subtracted in each run.
     """
     tuning, rng = core.tuning, np.random.default_rng(seed)
-    values = training_values(rng, min(FIT_SYMBOLS, core.tile_reader.most_symbols(core.symbol)))
+    values = draw_training_values(rng, min(FIT_SYMBOLS, core.tile_reader.count_max_symbols(core.symbol)))
     words = tuning.coding.words(values)
-    played = play(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
+    played = measure_tiles(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
     steps = FULL_STEPS / tuning.decoder.unit
     result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))
     return Noise(

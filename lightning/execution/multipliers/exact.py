@@ -12,7 +12,7 @@ from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
-SPARSE_BELOW = 0.03
+SPARSE_DENSITY = 0.03
 """Below this share of nonzero weights, the sparse form is faster. Above it, the dense form is, because a processor
 multiplies eight to thirty-two neighbours at a time."""
 
@@ -34,13 +34,13 @@ class KernelWeights:
 
 
 def arrange_weights(weights: npt.NDArray[np.int16]) -> KernelWeights:
-    """Return the weights (rows, terms) in the form of `kernels.sums`: dense, or sparse below `SPARSE_BELOW`.
+    """Return the weights (rows, terms) in the form of `kernels.sums`: dense, or sparse below `SPARSE_DENSITY`.
 
     >>> arrange_weights(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
     [0, 0, 1, 1]
     """
     by_term = np.ascontiguousarray(weights.T)
-    if np.count_nonzero(by_term) >= SPARSE_BELOW * by_term.size:
+    if np.count_nonzero(by_term) >= SPARSE_DENSITY * by_term.size:
         return KernelWeights(by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.uint32))
     terms, rows = np.nonzero(by_term)
     pointers = np.concatenate([[0], np.bincount(terms, minlength=len(by_term)).cumsum()])
@@ -52,7 +52,7 @@ def arrange_groups(layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
     return tuple(arrange_weights(group) for group in layer.weights)
 
 
-def exact_multiplier() -> Multiplier:
+def make_exact_multiplier() -> Multiplier:
     """Return a multiplier in machine code if numba is installed, else in numpy. Both give the same integers."""
     return CompiledMultiplier() if find_spec("numba") else ExactMultiplier()
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import TOP_VALUE
 
-FULL = TOP_VALUE
+FULL_VALUE = TOP_VALUE
 """The greatest operand value, and the result of one full product."""
 
 
@@ -89,7 +89,7 @@ class Decoder:
         straight = y + self.curvature * y**2
         first_lit, second_lit = np.atleast_2d(np.asarray(lit, dtype=bool)).T
         unit = np.where(first_lit & second_lit, self.shared, np.where(second_lit, self.gain[1], self.gain[0]))
-        analogue: Floats = FULL * (straight - self.offset - v @ np.array(self.leak)) / unit
+        analogue: Floats = FULL_VALUE * (straight - self.offset - v @ np.array(self.leak)) / unit
         return analogue
 
 
@@ -117,7 +117,7 @@ def fit_decoder(
         curvature=w[7] / scale,
         shared=shared,
         full_scale=full_scale,
-        residual_rms=FULL * rms / max(abs(w[5]), 1e-12),
+        residual_rms=FULL_VALUE * rms / max(abs(w[5]), 1e-12),
     )
 
 
@@ -128,7 +128,7 @@ def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray
     [0, 20, 255]
     """
     integers = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
-    rounded: npt.NDArray[np.int64] = np.clip(integers, 0, FULL * products)
+    rounded: npt.NDArray[np.int64] = np.clip(integers, 0, FULL_VALUE * products)
     return rounded
 
 
@@ -148,7 +148,7 @@ def accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> floa
     >>> accuracy([255, 0], [255, 0], [255, 9])
     100.0
     """
-    return 100.0 - 100.0 * rms_error(results, a, b) / FULL
+    return 100.0 - 100.0 * rms_error(results, a, b) / FULL_VALUE
 
 
 def rms_error(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -163,5 +163,5 @@ def true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     >>> true_product(100, 51).item()
     20.0
     """
-    product: Floats = np.asarray(a, dtype=float) * np.asarray(b, dtype=float) / FULL
+    product: Floats = np.asarray(a, dtype=float) * np.asarray(b, dtype=float) / FULL_VALUE
     return product

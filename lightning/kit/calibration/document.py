@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.errors import ConfigError, WrongChannel
-from lightning.kit.calibration.decoder import FULL, DecodedLevel, Decoder, round_products
+from lightning.kit.calibration.decoder import FULL_VALUE, DecodedLevel, Decoder, round_products
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.noise import NoiseModel
@@ -160,16 +160,16 @@ class Calibration:
         `peaks` (n,) are plateaus in counts, including the idle level. `analogue` (n,) are the decoded results, and
         `values` (n, 4) the values sent.
         """
-        at_end = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
+        is_clipped = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
         products = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
-        beyond = np.asarray(analogue, dtype=float) > products * FULL + RANGE_MARGIN
-        too_bright: npt.NDArray[np.bool_] = at_end | beyond
+        is_beyond = np.asarray(analogue, dtype=float) > products * FULL_VALUE + RANGE_MARGIN
+        too_bright: npt.NDArray[np.bool_] = is_clipped | is_beyond
         return too_bright
 
     def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask (n,) of the rows without light: the result is about 0, but the products are well above 0."""
         v = _check_values(values)
-        expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
+        expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
         no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
         return no_light
 

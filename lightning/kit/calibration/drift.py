@@ -19,19 +19,27 @@ from lightning.kit.calibration.decoder import Decoder
 from lightning.kit.calibration.document import HINT, Calibration, Modulator
 from lightning.kit.calibration.encoder import dim, make_encoder
 from lightning.kit.calibration.measurement.pairs import sum_truth
-from lightning.kit.calibration.measurement.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
+from lightning.kit.calibration.measurement.transfer import (
+    MAX_RESIDUAL,
+    PARTNERS,
+    POINT_COUNT,
+    Rows,
+    Sweep,
+    sweep_all,
+)
 
-LIMIT = 1.3
+NOISE_LIMIT = 1.3
 """Limit of the rms error of the decoded references, in units of 1/255: an accuracy of 99.5 per cent."""
 INTERVAL_S = 600.0
-SHOTS = 16
-_VALUES = (0, 64, 128, 192, 255)
+SHOT_COUNT = 16
+_REFERENCE_VALUES = (0, 64, 128, 192, 255)
 REFERENCES = np.array(
-    [[a, b, 0, 0] for a in _VALUES for b in _VALUES] + [[0, 0, a, b] for a in _VALUES for b in _VALUES]
+    [[a, b, 0, 0] for a in _REFERENCE_VALUES for b in _REFERENCE_VALUES]
+    + [[0, 0, a, b] for a in _REFERENCE_VALUES for b in _REFERENCE_VALUES]
 )
 """(50, 4) values whose products are known."""
 
-BRIGHTEST = np.full((1, 4), 255)
+BRIGHTEST_ROW = np.full((1, 4), 255)
 """The sum of two full products: of all rows it is the first to clip at the converter."""
 
 
@@ -58,7 +66,9 @@ class Drift:
         return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
 
 
-def measure_drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT, shots: int = SHOTS) -> Drift:
+def measure_drift(
+    rows: Rows, calibration: Calibration, *, limit: float = NOISE_LIMIT, shots: int = SHOT_COUNT
+) -> Drift:
     """Measure the reference products with this calibration, and return their errors."""
     words = calibration.word_table(REFERENCES)
     readings = rows.read(words, shots=shots)
@@ -84,7 +94,7 @@ class Monitor:
         calibration: Calibration,
         *,
         interval_s: float = INTERVAL_S,
-        limit: float = LIMIT,
+        limit: float = NOISE_LIMIT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rows = rows
@@ -110,20 +120,22 @@ class Monitor:
         return self.last
 
 
-def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
+def recalibrate(
+    rows: Rows, calibration: Calibration, *, points: int = POINT_COUNT, shots: int = 4
+) -> Calibration:
     """Sweep each modulator once, and return the calibration with new curves, words and gains.
 
     Raise `CalibrationError` if a full calibration is needed: a modulator shows no fringe, a curve's residual exceeds
-    `RESIDUAL` (a converter or an amplifier clips), or known products are still wrong afterwards.
+    `MAX_RESIDUAL` (a converter or an amplifier clips), or known products are still wrong afterwards.
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
         sweeps = sweep_all(rows, curves, points=points, shots=shots)
-        if dark := [index for index, sweep in sweeps.items() if not sweep.visible]:
+        if dark := [index for index, sweep in sweeps.items() if not sweep.is_visible]:
             raise ValueError(f"no light responds to modulators {dark}")
-        if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > RESIDUAL:
+        if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > MAX_RESIDUAL:
             raise ValueError(
-                f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {RESIDUAL:.1%}"
+                f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {MAX_RESIDUAL:.1%}"
             )
         modulator_0, modulator_1, modulator_2, modulator_3 = (
             _refresh(m, sweeps, i) for i, m in enumerate(calibration.modulators)
@@ -139,8 +151,8 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     )
     # A reference lights only one pair. The brightest sum, with both pairs lit, shows whether two full products clip.
     deviation = measure_drift(rows, fresh)
-    brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
-    missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
+    brightest = rows.read(fresh.word_table(BRIGHTEST_ROW), shots=SHOT_COUNT)
+    missing = float(sum_truth(BRIGHTEST_ROW)[0] - fresh.decode_table(brightest.levels, BRIGHTEST_ROW)[0])
     if deviation.recalibrate or abs(missing) > 2 * deviation.limit:
         raise errors.CalibrationError(
             (
@@ -156,7 +168,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
 
 def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
     """Return the modulator with the new curve. In sums it opens to the same share of its range as before."""
-    sweep, partner = sweeps[index], sweeps[PARTNER[index]]
+    sweep, partner = sweeps[index], sweeps[PARTNERS[index]]
     full = make_encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
     shared = full if factor > 1 - 1e-9 else dim(sweep.curve, full, factor)

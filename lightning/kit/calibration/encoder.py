@@ -20,11 +20,11 @@ from lightning.kit.calibration.fringe import Floats, Fringe
 
 Words = npt.NDArray[np.int64]
 
-LEVELS = 256
+LEVEL_COUNT = 256
 WORD_LIMIT = 32766
 """Greatest magnitude of a gain word that a QICK generator accepts."""
 MIN_RANGE = 0.1
-"""Least share of a modulator's range that the available words must cover."""
+"""Minimum share of a modulator's range that the available words must cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
     top = min(top, reach)
     if high <= low or top - floor < MIN_RANGE:
         raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
-    targets = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
+    targets = floor + (top - floor) * np.arange(LEVEL_COUNT) / (LEVEL_COUNT - 1)
     # The phase grows over [low, high], so a table of all words inverts the curve.
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
     angles = np.arcsin(np.sqrt(np.clip(targets, 0.0, 1.0)))

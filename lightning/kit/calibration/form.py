@@ -29,7 +29,7 @@ FORMAT = "lightbed.calibration"
 VERSION = 1
 
 ORIGINS = ("measured", "factory")
-CHANNELS = 16
+CHANNEL_COUNT = 16
 """Greatest number of generators, and of readouts, of one QICK processor."""
 LATEST_TICKS = 8_192
 """Latest valid arrival. The search for light covers four windows of about a thousand ticks."""
@@ -208,10 +208,10 @@ def _check_raw_name(raw: str) -> None:
 def _check_channels(calibration: Calibration) -> None:
     channels = [modulator.channel for modulator in calibration.modulators]
     for channel in channels:
-        check_integer("channel", channel, 0, CHANNELS - 1)
+        check_integer("channel", channel, 0, CHANNEL_COUNT - 1)
     if len(set(channels)) != len(channels):
         raise ValueError(f"channels {channels} name a generator twice")
-    check_integer("readout", calibration.readout, 0, CHANNELS - 1)
+    check_integer("readout", calibration.readout, 0, CHANNEL_COUNT - 1)
 
 
 def _check_modulator(name: str, modulator: Modulator) -> None:

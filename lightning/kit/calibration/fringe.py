@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-GRID = 240
+GRID_POINTS = 240
 """Number of periods tried to start a fit."""
 MIN_HALF_WAVE, MAX_HALF_WAVE = 0.25, 4.0
 """Range of half-wave settings that the fit searches, as shares of the swept range."""
@@ -121,7 +121,7 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
     For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
     """
     best_fit = (np.inf, np.zeros(4))
-    for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID):
+    for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID_POINTS):
         design = np.column_stack(
             [np.ones_like(unit), np.cos(np.pi / half * unit), np.sin(np.pi / half * unit)]
         )
@@ -162,9 +162,9 @@ def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
             if damping > 1e12:
                 break
             continue
-        settled = rss - trial <= 1e-14 * rss
+        is_converged = rss - trial <= 1e-14 * rss
         p, values, jacobian, rss, damping = p + step, trial_values, trial_jacobian, trial, damping / 10
-        if settled:
+        if is_converged:
             break
     return p
 

@@ -14,7 +14,7 @@ from lightning.kit.calibration.document import Calibration, Modulator, Outcome, 
 from lightning.kit.calibration.measurement.batch import Window
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.steps import NEEDED, STEPS
-from lightning.kit.calibration.measurement.transfer import PARTNER
+from lightning.kit.calibration.measurement.transfer import PARTNERS
 from lightning.kit.calibration.store import Raw
 from lightning.kit.devices.identity import read_identity
 
@@ -133,7 +133,7 @@ def _make_calibration(
 
 def _make_modulator(bench: Bench, index: int) -> Modulator:
     assert bench.coded is not None
-    sweep, partner = bench.sweeps[index], bench.sweeps[PARTNER[index]]
+    sweep, partner = bench.sweeps[index], bench.sweeps[PARTNERS[index]]
     return Modulator(
         channel=bench.channels[index],
         curve=sweep.curve,

@@ -172,7 +172,7 @@ def require(
     return calibration
 
 
-def get_fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
+def choose_calibration(device: Any, calibration: Calibration | None = None) -> Calibration:
     """Return `calibration` after a check for this device, or by default the stored calibration.
 
     For a recording, the age counts up to the date of the recording. Raise the errors of `check` and `require`.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning.errors import AddressError, DeviceGone
-from lightning.kit.devices.deadline import COMPUTING, SIMULATED, Patience
+from lightning.kit.devices.deadline import COMPUTING, SIMULATED_PATIENCE, Patience
 from lightning.kit.devices.identity import board_name
 from lightning.optional import require
 
@@ -43,7 +43,7 @@ class BoardAddress:
     name: str
 
     @property
-    def loopback(self) -> bool:
+    def is_loopback(self) -> bool:
         """True if the host is this machine."""
         if self.host == "localhost":
             return True
@@ -103,7 +103,7 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
     pyro4 = require("Pyro4", "to reach a board in the network")
     from lightning.kit.devices.guard import GuardedSoc
 
-    if not address.loopback:
+    if not address.is_loopback:
         sys.stderr.write(_WARNING.format(host=address.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:
@@ -121,7 +121,7 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
             hint="Start QICK's nameserver and server on it, and check the name",
         ) from error
     device = _RemoteSoc(soc, soccfg)
-    patience = patience or (SIMULATED if device.simulated else Patience())
+    patience = patience or (SIMULATED_PATIENCE if device.simulated else Patience())
     device.limit_calls(patience)
     return GuardedSoc(
         device,

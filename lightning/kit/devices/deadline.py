@@ -39,7 +39,7 @@ class Patience:
 COMPUTING = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
 """Calls in which a twin simulates light and samples. All others return at once."""
 
-SIMULATED = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
+SIMULATED_PATIENCE = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
 """Limits for a twin. Its speed depends on the computer that runs it."""
 
 
@@ -52,13 +52,13 @@ class Progress:
         self._clock = clock
         self._count = 0
         self._runs = 0
-        self._started = self._moved = clock()
+        self._start_s = self._count_changed_s = clock()
         self._limit_s: float | None = None
-        self.external = False
+        self.is_external = False
         """True if the run waits for an external trigger."""
 
     @property
-    def reached(self) -> str:
+    def progress_text(self) -> str:
         """The last known progress of the device, in words."""
         return f"in run {self._runs}, after {self._count} shots" if self._runs else "before the first run"
 
@@ -70,32 +70,32 @@ class Progress:
         """Note the start of a run. `expected_s` is its compiled length, or None if unknown."""
         self._runs += 1
         self._count = 0
-        self._started = self._moved = self._clock()
+        self._start_s = self._count_changed_s = self._clock()
         slack = self.patience.progress_s + self.patience.computing_s
         self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
 
     def note_count(self, count: int) -> None:
         """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count stays too long."""
         if count != self._count:
-            first_from_outside = self.external and self._count == 0
-            self._count, self._moved = count, self._clock()
-            self._started = self._moved if first_from_outside else self._started
-            elapsed_s = self._moved - self._started
+            first_from_outside = self.is_external and self._count == 0
+            self._count, self._count_changed_s = count, self._clock()
+            self._start_s = self._count_changed_s if first_from_outside else self._start_s
+            elapsed_s = self._count_changed_s - self._start_s
             if self._limit_s is not None and elapsed_s > self._limit_s:
-                raise self._make_stuck(
+                raise self._make_stuck_error(
                     f"the run has taken {elapsed_s:.1f} s; the limit is {self._limit_s:.1f} s"
                 )
             return
-        silent_s = self._clock() - self._moved
+        silent_s = self._clock() - self._count_changed_s
         if silent_s > self.patience.progress_s:
-            raise self._make_stuck(f"its shot counter has not moved for {silent_s:.1f} s")
+            raise self._make_stuck_error(f"its shot counter has not moved for {silent_s:.1f} s")
 
-    def _make_stuck(self, problem: str) -> DeviceStuck:
-        waiting = self.external and self._count == 0
+    def _make_stuck_error(self, problem: str) -> DeviceStuck:
+        waiting = self.is_external and self._count == 0
         hint = (
             'Send the external trigger that start_src("external") waits for'
             if waiting
             else "Load its firmware again (or restart the server of the board), then try again; no data was kept. If"
             " one shot takes that long, connect with patience=Patience(progress_s=...)"
         )
-        return DeviceStuck(f"{problem}, {self.reached}", device=self._device, hint=hint)
+        return DeviceStuck(f"{problem}, {self.progress_text}", device=self._device, hint=hint)

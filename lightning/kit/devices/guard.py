@@ -23,7 +23,7 @@ from qick import QickConfig
 
 from lightning.errors import DeviceGone, ReadoutOverrun
 from lightning.kit.checks import check_running_clocks
-from lightning.kit.devices.deadline import SIMULATED, Clock, Patience, Progress
+from lightning.kit.devices.deadline import SIMULATED_PATIENCE, Clock, Patience, Progress
 from lightning.kit.devices.identity import read_identity
 from lightning.kit.programs import ticks
 
@@ -33,8 +33,8 @@ POLL_S = 0.2
 """Timeout of one read of the stream. Between two reads, the guard reads the shot counter."""
 INSTRUCTION_TICKS = 16
 """Upper bound for an instruction of processor version 1, which takes a few clocks."""
-OVERFLOWED = "Overflowed the averages buffer"
-"""Start of QICK's error for streamed sums. On a board this error is the `__cause__` of another."""
+OVERFLOW_TEXT = "Overflowed the averages buffer"
+"""Text in QICK's error for streamed sums. On a board, this error is the `__cause__` of another error."""
 Call = Callable[..., Any]
 
 
@@ -44,10 +44,10 @@ class Worker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] | None = None
 
-    def bound_call(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
+    def limit_time(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
         """Return a function that makes `call` and raises `TimeoutError` if it takes longer than `limit_s`."""
 
-        def call_bounded(*args: Any, **kwargs: Any) -> Any:
+        def limited_call(*args: Any, **kwargs: Any) -> Any:
             outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
             def job() -> None:
@@ -58,7 +58,7 @@ class Worker:
 
             return self._wait(job, outcome, limit_s)
 
-        return call_bounded
+        return limited_call
 
     def _wait(self, job: Job, outcome: queue.SimpleQueue[tuple[bool, Any]], limit_s: float) -> Any:
         self._get_queue().put(job)
@@ -107,15 +107,15 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         """Names of the guarded calls in this object's dictionary."""
         self.simulated = bool(getattr(soc, "simulated", False))
         self.identity = identity or read_identity(soc).name
-        self.patience = patience or (SIMULATED if self.simulated else Patience())
+        self.patience = patience or (SIMULATED_PATIENCE if self.simulated else Patience())
         self._clock = clock
         self._lost_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, *lost_errors)
         self._worker = worker
         self._progress = Progress(self.identity, self.patience, clock)
-        self._announced_s: float | None = None
+        self._next_expected_s: float | None = None
         self._expected_s: float | None = None
         self._counter_addr = 1
-        self._streamed = 0
+        self._streamed_points = 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "unguarded" not in self.__dict__:
@@ -125,7 +125,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             return attribute
         return self._cache(name, self._guard(name, attribute))
 
-    def be_patient(self, patience: Patience) -> None:
+    def set_patience(self, patience: Patience) -> None:
         """Replace the time limits."""
         self.patience = self._progress.patience = patience
         while self._cached:
@@ -133,7 +133,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         if limit_calls := getattr(self.unguarded, "limit_calls", None):
             limit_calls(patience)
 
-    def guarding(self) -> dict[str, Any]:
+    def make_guard_arguments(self) -> dict[str, Any]:
         """Return the arguments for a second guard of the same device."""
         return {
             "patience": self.patience,
@@ -144,11 +144,11 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def expect(self, seconds: float | None) -> None:
         """Set the length of one run of the next program, for programs whose length `ticks` cannot compute."""
-        self._announced_s = seconds
+        self._next_expected_s = seconds
 
     def start_src(self, src: str) -> None:
         """Set the start source. A device that waits for an external start does not count as stuck."""
-        self._progress.external = src == "external"
+        self._progress.is_external = src == "external"
         self._forward("start_src", src)
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
@@ -160,7 +160,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         # Some objects with a QickSoc's interface have no converters.
         if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
             check_running_clocks(self)
-        self._expected_s, self._announced_s = self._announced_s, None
+        self._expected_s, self._next_expected_s = self._next_expected_s, None
         if isinstance(binprog, list):
             length = ticks(binprog, per_instruction=INSTRUCTION_TICKS)
             f_time_hz = float(self["tprocs"][0]["f_time"]) * 1e6
@@ -190,7 +190,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         """Start a readout and the deadline of the run."""
         self._forward("start_readout", total_shots, counter_addr, ch_list, reads_per_shot, stride)
         self._counter_addr = counter_addr
-        self._streamed = 0
+        self._streamed_points = 0
         self._progress.begin(self._expected_s)
 
     def poll_data(self, totaltime: float = 0.1, timeout: float | None = None) -> list[Any]:
@@ -198,11 +198,11 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         wait_s = POLL_S if timeout is None else timeout
         data: list[Any] = self._forward("poll_data", totaltime=totaltime, timeout=wait_s)
         if data:
-            self._streamed += sum(points for points, _ in data)
-            self._progress.note_count(self._streamed)
+            self._streamed_points += sum(points for points, _ in data)
+            self._progress.note_count(self._streamed_points)
         else:
             count = int(self._forward("get_tproc_counter", self._counter_addr))
-            self._progress.note_count(max(count, self._streamed))
+            self._progress.note_count(max(count, self._streamed_points))
         return data
 
     def _forward(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -223,22 +223,22 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
         Callers cache the function, because some calls repeat thousands of times.
         """
-        run = (
-            call if self._worker is None else self._worker.bound_call(call, self.patience.limit_of_call(name))
+        limited_call = (
+            call if self._worker is None else self._worker.limit_time(call, self.patience.limit_of_call(name))
         )
         lost_errors = self._lost_errors
 
         def guarded_call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return run(*args, **kwargs)
+                return limited_call(*args, **kwargs)
             except DeviceGone:
                 raise
             except lost_errors as error:
-                raise self._make_gone(name, error) from error
+                raise self._make_gone_error(name, error) from error
             except RuntimeError as error:  # QICK reports errors of its streaming thread this way
                 if isinstance(error.__cause__, lost_errors):
-                    raise self._make_gone(name, error.__cause__) from error
-                if OVERFLOWED in f"{error} {error.__cause__}":
+                    raise self._make_gone_error(name, error.__cause__) from error
+                if OVERFLOW_TEXT in f"{error} {error.__cause__}":
                     raise self._make_overrun() from error
                 raise
 
@@ -251,9 +251,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             hint="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts again each time",
         )
 
-    def _make_gone(self, name: str, error: Exception) -> DeviceGone:
+    def _make_gone_error(self, name: str, error: Exception) -> DeviceGone:
         return DeviceGone(
-            f"no answer to {name} {self._progress.reached} ({error})",
+            f"no answer to {name} {self._progress.progress_text} ({error})",
             device=self.identity,
             hint="Check power, network and the server of the board, then connect again",
         )

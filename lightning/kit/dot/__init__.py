@@ -9,9 +9,9 @@
 | module | purpose |
 |---|---|
 | `symbol` | converts values to samples |
-| `packing` | assigns products to symbols of tiles |
+| `packing` | assigns products to symbols, and symbols to tiles (one envelope each) |
 | `program` | measures many tiles in one program |
-| `tuning` | the gates' curves, and the decoder of tiles |
+| `tuning` | measures the modulators' curves, and decodes the light of a tile into a sum |
 | `core` | `VectorCore` |
 | `inspection` | a vector as a waveform |
 """
@@ -30,7 +30,7 @@ from lightning.kit.dot.symbol import Symbol
 __all__ = ["Inspection", "Symbol", "VectorCore", "dot", "get_core", "inspect", "matvec"]
 
 
-class Computes(Protocol):
+class ProductComputer(Protocol):
     """The methods of `LightningCompute` that this module needs."""
 
     @property
@@ -47,18 +47,20 @@ class Computes(Protocol):
         ...
 
 
-def get_core(compute: Computes) -> VectorCore:
+def get_core(compute: ProductComputer) -> VectorCore:
     """Return the vector core of a `LightningCompute`, on the same device and calibration."""
     return compute.vectors
 
 
-def dot(compute: Computes, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
+def dot(
+    compute: ProductComputer, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None
+) -> Any:
     """Return the result of `VectorCore.dot`. `shots` defaults to `compute.shots`."""
     return compute.dot(weights, inputs, shots=shots)
 
 
 def matvec(
-    compute: Computes, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None
+    compute: ProductComputer, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None
 ) -> Integers:
     """Return the result of `VectorCore.matvec`. `shots` defaults to `compute.shots`."""
     return compute.matvec(matrix, vector, shots=shots)

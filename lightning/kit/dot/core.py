@@ -9,19 +9,19 @@ import numpy.typing as npt
 
 from lightning.errors import OutOfRange, warn_of_darkness
 from lightning.kit.calibration import store
-from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.packing import Integers, PackedRows, operands, pack
+from lightning.kit.dot.packing import Integers, PackedRows, check_operands, pack
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import Symbol
-from lightning.kit.dot.tuning import WORST_RESIDUAL, Tiles, Tuning, play, tune
+from lightning.kit.dot.tuning import WORST_RESIDUAL, TileMeter, Tuning, measure_tiles, tune
 
-SHOTS = 4
+SHOT_COUNT = 4
 LENGTH_STEP = 4
 """Tile lengths are multiples of this number of symbols, so that fewer programs must be compiled."""
 MIN_LIGHT_SHARE = 0.1
-"""A tile with less than this share of the expected light counts as dark. Closed modulators leak less."""
+"""A tile with less than this share of the expected light counts as dark. Closed modulators leak a smaller share."""
 
 
 class VectorCore:
@@ -39,9 +39,9 @@ class VectorCore:
         *,
         symbol: Symbol | None = None,
         seed: int = 0,
-        tile_reader: Tiles | None = None,
+        tile_reader: TileMeter | None = None,
     ) -> None:
-        self.calibration = store.get_fitting(device, calibration)
+        self.calibration = store.choose_calibration(device, calibration)
         self.symbol = symbol or Symbol()
         self.tile_reader = tile_reader or TileReader(device, self.calibration)
         self._rng = np.random.default_rng(seed)
@@ -60,39 +60,41 @@ class VectorCore:
         self._tuning = tune(self.tile_reader, self.calibration, self.symbol, self._rng)
         return self._tuning
 
-    def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Any:
-        """Return sum_k weights_k inputs_k / 255 over the last axis, rounded: an int for two vectors, else an array.
+    def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOT_COUNT) -> Any:
+        """Return dot products of the last axes, divided by 255 and rounded: an int for two vectors, else an array.
 
         Values are integers from -255 to 255. Leading axes broadcast. The result is the mean of `shots` measurements.
         Raise `OutOfRange` for other values, different lengths, or less than one shot. Warn with `DarkWarning` if light
         was expected and none arrived.
         """
-        answers = np.rint(self.analogue(weights, inputs, shots=shots)).astype(np.int64)
-        return answers if answers.ndim else int(answers)
+        results = np.rint(self.analogue_dot(weights, inputs, shots=shots)).astype(np.int64)
+        return results if results.ndim else int(results)
 
-    def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
+    def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOT_COUNT) -> Integers:
         """Return the dot products (m,) of an (m, n) matrix's rows with an (n,) vector. Raise the errors of `dot`."""
         rows, column = np.asarray(matrix), np.asarray(vector)
         if rows.ndim != 2 or column.ndim != 1:
             raise OutOfRange(f"expected a matrix and a vector, not shapes {rows.shape} and {column.shape}")
-        answers: Integers = self.dot(rows, column[None, :], shots=shots)
-        return answers
+        products: Integers = self.dot(rows, column[None, :], shots=shots)
+        return products
 
-    def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
+    def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOT_COUNT) -> Integers:
         """Return the product (m, p) of (m, n) and (n, p) matrices, divided by 255. Raise the errors of `dot`."""
         left_array, right_array = np.asarray(left), np.asarray(right)
         if left_array.ndim != 2 or right_array.ndim != 2:
             raise OutOfRange(f"expected two matrices, not shapes {left_array.shape} and {right_array.shape}")
-        answers: Integers = self.dot(left_array[:, None, :], right_array.T[None, :, :], shots=shots)
-        return answers
+        products: Integers = self.dot(left_array[:, None, :], right_array.T[None, :, :], shots=shots)
+        return products
 
-    def analogue(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Floats:
-        """Return the result of `dot` before rounding, in units of 1/255."""
-        weight_array, input_array = operands(weights, inputs)
+    def analogue_dot(
+        self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOT_COUNT
+    ) -> Floats:
+        """Return the result of `dot` before rounding."""
+        weight_array, input_array = check_operands(weights, inputs)
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots must be an integer of 1 or more, not {shots}")
         length = weight_array.shape[-1]
-        max_length = self.tile_reader.most_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
+        max_length = self.tile_reader.count_max_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
         packed = pack(weight_array.reshape(-1, length), input_array.reshape(-1, length), max_length)
         totals = np.zeros(weight_array.size // length)
         if packed.row.size:
@@ -100,22 +102,22 @@ class VectorCore:
         return totals.reshape(weight_array.shape[:-1])
 
     def _measure_tiles(self, packed: PackedRows, shots: int) -> Floats:
-        """Measure the tiles and return the magnitudes of their sums of products in units of 1/255, (tiles,)."""
+        """Measure the tiles and return the sum of products of each, divided by 255 and without sign, (tiles,)."""
         tuning = self.tuning
         # Dark symbols pad the tiles.
         values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % LENGTH_STEP), (0, 0)))
-        levels = play(
+        levels = measure_tiles(
             self.tile_reader, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
-        answers = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
-        if (dark := _find_unlit(answers, values)).any():
-            warn_of_darkness(self.calibration.device, int(dark.sum()))
-        return answers
+        sums = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
+        if (unlit := _find_unlit(sums, values)).any():
+            warn_of_darkness(self.calibration.device, int(unlit.sum()))
+        return sums
 
 
-def _find_unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
+def _find_unlit(sums: Floats, values: Integers) -> npt.NDArray[np.bool_]:
     """Return a mask (tiles,) of the tiles with far less light than expected for their values (tiles, symbols, 4)."""
-    expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
+    expected_sums = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL_VALUE
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
-    unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= MIN_LIGHT_SHARE * expected)
+    unlit: npt.NDArray[np.bool_] = (expected_sums >= 10 * noise) & (sums <= MIN_LIGHT_SHARE * expected_sums)
     return unlit

@@ -16,13 +16,13 @@ import numpy.typing as npt
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.packing import PAIRS, operands
+from lightning.kit.dot.packing import PAIR_COUNT, check_operands
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, envelopes
 
 SYMBOL = Symbol(samples=240, guard=7)
 """A symbol of 15 ticks, with one settled sample in its middle."""
-ROUNDS = 4
+ROUND_COUNT = 4
 FILTER_TICKS = 8
 
 
@@ -46,14 +46,14 @@ def inspect(
     weights: npt.ArrayLike,
     inputs: npt.ArrayLike,
     *,
-    rounds: int = ROUNDS,
+    rounds: int = ROUND_COUNT,
 ) -> Inspection:
     """Play the magnitudes of two vectors, with products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
 
     Raise `OutOfRange` for a vector longer than `capacity`, and the errors of `TileReader`.
     """
     reader = TileReader(device, calibration)
-    left, right = operands(weights, inputs)
+    left, right = check_operands(weights, inputs)
     room = capacity(reader)
     if left.ndim != 1 or left.size > room:
         raise OutOfRange(
@@ -68,7 +68,7 @@ def inspect(
     dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
     waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
     counts = reader.trace(waveforms, tile, rounds=rounds)
-    settled = settled_samples(tile)
+    settled = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
     idle_samples = REACH_TICKS - FILTER_TICKS
     idle = float(np.concatenate([counts[:idle_samples], counts[-idle_samples:]]).mean())
@@ -82,13 +82,13 @@ def capacity(reader: TileReader) -> int:
     The kit's firmware holds 132: 66 for each pair.
     """
     ticks = reader.decimated - 2 * REACH_TICKS
-    return PAIRS * (ticks * reader.samples_per_tick // SYMBOL.samples)
+    return PAIR_COUNT * (ticks * reader.samples_per_tick // SYMBOL.samples)
 
 
-def settled_samples(tile: Tile) -> Integers:
+def find_settled_samples(tile: Tile) -> Integers:
     """Return the index of the sample in the middle of each symbol, (symbols,).
 
-    >>> settled_samples(Tile(3, SYMBOL, 16)).tolist()
+    >>> find_settled_samples(Tile(3, SYMBOL, 16)).tolist()
     [17, 32, 47]
     """
     per_symbol = tile.symbol.samples / tile.samples_per_tick
@@ -99,8 +99,8 @@ def settled_samples(tile: Tile) -> Integers:
 
 def _group_by_symbol(left: Integers, right: Integers) -> Integers:
     """Return values per symbol, (symbols, 4), from (n,) magnitudes of both operands."""
-    symbols = -(-left.size // PAIRS)
-    values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)
+    symbols = -(-left.size // PAIR_COUNT)
+    values = np.zeros((symbols, PAIR_COUNT, 2), dtype=np.int64)
     flat = values.reshape(-1, 2)
     flat[: left.size, 0], flat[: left.size, 1] = left, right
-    return values.reshape(symbols, 2 * PAIRS)
+    return values.reshape(symbols, 2 * PAIR_COUNT)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import OutOfRange
-from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.decoder import FULL_VALUE
 
 Integers = npt.NDArray[np.int64]
-PAIRS = 2
-PRODUCTS_PER_SYMBOL = PAIRS
+PAIR_COUNT = 2
+PRODUCTS_PER_SYMBOL = PAIR_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class PackedRows:
     """(tiles,) 1 for positive products, -1 for negative ones."""
 
 
-def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
+def check_operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
     """Return both operands as integers of one shape (..., n). Leading axes broadcast.
 
     Raise `OutOfRange` unless all are integers from -255 to 255, for vectors of unequal length, and for leading axes
     that do not broadcast.
     """
-    weight_array, input_array = _check_whole("weights", weights), _check_whole("inputs", inputs)
+    weight_array, input_array = _check_integers("weights", weights), _check_integers("inputs", inputs)
     if weight_array.shape[-1] != input_array.shape[-1]:
         raise OutOfRange(
             f"vectors of {weight_array.shape[-1]} and {input_array.shape[-1]} entries have no dot product",
@@ -64,15 +64,15 @@ def pack(weights: Integers, inputs: Integers, max_symbols: int) -> PackedRows:
     ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
     """
     pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * max_symbols))
-    longest = max((-(-indices.size // PAIRS) for _, _, indices in pieces), default=0)
-    values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
+    longest = max((-(-indices.size // PAIR_COUNT) for _, _, indices in pieces), default=0)
+    values = np.zeros((len(pieces), PAIR_COUNT, 2, longest), dtype=np.int64)
     for tile, (row, _, indices) in enumerate(pieces):
-        for pair in range(PAIRS):
-            pair_places = indices[pair::PAIRS]
+        for pair in range(PAIR_COUNT):
+            pair_places = indices[pair::PAIR_COUNT]
             values[tile, pair, 0, : pair_places.size] = weights[row, pair_places]
             values[tile, pair, 1, : pair_places.size] = inputs[row, pair_places]
     rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
-    by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIRS, longest).transpose(0, 2, 1)
+    by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIR_COUNT, longest).transpose(0, 2, 1)
     return PackedRows(by_symbol, rows, signs)
 
 
@@ -85,13 +85,13 @@ def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, 
                 yield row, sign, indices[start : start + limit]
 
 
-def _check_whole(name: str, values: npt.ArrayLike) -> Integers:
+def _check_integers(name: str, values: npt.ArrayLike) -> Integers:
     array = np.asarray(values)
     if array.ndim == 0 or array.size == 0:
         raise OutOfRange(f"{name} are {'empty' if array.ndim else 'a single number'}", hint="Give vectors")
     if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         raise OutOfRange(f"{name} are not all numbers", hint="Give integers from -255 to 255")
     integers = array.astype(np.int64)
-    if (integers != array).any() or np.abs(integers).max() > FULL:
+    if (integers != array).any() or np.abs(integers).max() > FULL_VALUE:
         raise OutOfRange(f"{name} must be integers from -255 to 255", hint="Scale or round them first")
     return integers

@@ -27,7 +27,7 @@ from lightning.kit.settings import MODULATORS
 from lightning.optional import require
 
 FULL_GAIN = 32767
-DARK_TILES = 4
+DARK_TILE_COUNT = 4
 """Dark tiles at each end of a run of short tiles. A run of long tiles has one at each end."""
 REST_TICKS = 240
 """Pause between two tiles. The processor needs about 100 ticks to count, advance addresses and set four pulses; with a
@@ -71,26 +71,27 @@ class TileReader:
         """Return the dimensions of a tile with this number of symbols on this device."""
         return Tile(symbols, symbol, self.samples_per_tick)
 
-    def most_symbols(self, symbol: Symbol) -> int:
+    def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
         edges = self.tile(0, symbol).ticks
         return (ticks - edges) * self.samples_per_tick // symbol.samples
 
-    def per_run(self, tile: Tile) -> int:
+    def count_tiles_per_run(self, tile: Tile) -> int:
         """Return the number of tiles that fit in one run besides the dark tiles."""
         return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
 
     def dark_tiles(self, tile: Tile) -> int:
         """Return the number of dark tiles at each end of a run."""
-        return DARK_TILES if 8 * DARK_TILES * tile.samples <= self.memory else 1
+        return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory else 1
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
 
-        `envelopes` are (4, tiles, samples), `dark` (4, samples). More than `per_run` tiles take several runs.
+        `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
+        them.
         """
-        step = self.per_run(tile)
+        step = self.count_tiles_per_run(tile)
         parts = [
             self._measure_run(envelopes[:, start : start + step], tile, dark, shots)
             for start in range(0, envelopes.shape[1], step)

@@ -141,7 +141,7 @@ class Coding:
         return tuple(int(encoder.words[0]) for encoder in self.encoders)
 
     @property
-    def fullest(self) -> Floats:
+    def full_products(self) -> Floats:
         """(2,) product of each pair's operands at value 255."""
         top = np.array([encoder.operands[-1] for encoder in self.encoders])
         return np.asarray(top[0::2] * top[1::2])
@@ -164,9 +164,9 @@ def envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Ali
     samples = np.empty((MODULATORS, tiles, tile.samples), dtype=np.int16)
     form = tile.symbol
     for index in range(MODULATORS):
-        within = slice(form.guard, form.samples - form.guard) if index in GATES else slice(None)
+        open_samples = slice(form.guard, form.samples - form.guard) if index in GATES else slice(None)
         pattern = np.full((tiles, symbols, form.samples), dark[index], dtype=np.int64)
-        pattern[:, :, within] = words[:, :, index, None]
+        pattern[:, :, open_samples] = words[:, :, index, None]
         begin = EDGE_TICKS * tile.samples_per_tick + alignment.shifts[index]
         samples[index] = dark[index] + HALF_STEP
         samples[index, :, begin : begin + symbols * form.samples] = pattern.reshape(tiles, -1) + HALF_STEP

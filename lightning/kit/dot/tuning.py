@@ -19,9 +19,9 @@ from typing import Protocol
 import numpy as np
 
 from lightning.errors import CalibrationError
-from lightning.kit.calibration.decoder import FULL
+from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
-from lightning.kit.calibration.encoder import LEVELS, Encoder, make_encoder
+from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, make_encoder
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.dot.program import Wiring
 from lightning.kit.dot.symbol import GATES, Coding, Integers, Samples, Symbol, Tile, envelopes
@@ -34,16 +34,16 @@ RANGE_MARGIN = 0.08
 """A gate's sweep starts this share of the half-wave word below the null and ends as far above the peak."""
 TRAINING_TILES = 64
 TRAINING_SYMBOLS = 128
-SHOTS = 8
+SHOT_COUNT = 8
 WORD_LIMIT = 32_760
 MIN_PEAK = 0.3
-"""Least measured light, as a share of the light that the calibration predicts."""
+"""Minimum of the measured light, as a share of the light that the calibration predicts."""
 WORST_RESIDUAL = 0.6
 """Largest residual, in units of 1/255 of a product per root of the number of symbols. Compression exceeds it; noise
 does not."""
 
 
-class Tiles(Protocol):
+class TileMeter(Protocol):
     """Measurement of tiles, such as `program.TileReader`."""
 
     wiring: Wiring
@@ -52,7 +52,7 @@ class Tiles(Protocol):
         """Return the dimensions of a tile."""
         ...
 
-    def most_symbols(self, symbol: Symbol) -> int:
+    def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile."""
         ...
 
@@ -76,7 +76,7 @@ class TileDecoder:
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
         """Return the sums of products (tiles,), in units of 1/255, for levels (tiles,) and operand sums (tiles, 4)."""
-        analogue: Floats = FULL * (levels - sums @ np.array(self.leak)) / self.unit
+        analogue: Floats = FULL_VALUE * (levels - sums @ np.array(self.leak)) / self.unit
         return analogue
 
 
@@ -90,7 +90,9 @@ class Tuning:
     decoder: TileDecoder
 
 
-def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
+def measure_tiles(
+    tiles: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int
+) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tiles.tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
@@ -99,7 +101,7 @@ def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *
     return tiles.sums(samples, tile, envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
 
 
-def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
+def tune(tiles: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
     """Sweep both gates, fit the decoder to random tiles, and return the tuning.
 
     Raise `CalibrationError` if the device does not agree with its calibration: there is too little light, or the
@@ -115,7 +117,7 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
 
 
 def _measure_gate(
-    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
+    tiles: TileMeter, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
 ) -> Fringe:
     """Measure and return the curve of a gate's pulses, with its partner open and the other pair dark.
 
@@ -130,7 +132,7 @@ def _measure_gate(
     words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOLS, 1))
     words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
-    levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
+    levels = measure_tiles(tiles, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
     swing = float(np.ptp(levels))
     if swing < MIN_PEAK * expected:
@@ -145,15 +147,15 @@ def _measure_gate(
     return fit(sweep_words, levels)
 
 
-def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
+def _open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
     """Return the total open time of the gate in a tile of a sweep, in ticks."""
     return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
 
 
-def _train_decoder(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
-    length = min(TRAINING_SYMBOLS, tiles.most_symbols(symbol))
-    values = training_values(rng, length)
-    levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOTS).mean(axis=1)
+def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
+    length = min(TRAINING_SYMBOLS, tiles.count_max_symbols(symbol))
+    values = draw_training_values(rng, length)
+    levels = measure_tiles(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     operands = coding.operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
@@ -161,8 +163,8 @@ def _train_decoder(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.
     residuals = levels - design @ weights
     w = [float(weight) for weight in weights]
     gain = (w[MODULATORS], w[MODULATORS + 1])
-    unit = float(np.mean(np.array(gain) * coding.fullest))
-    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL / unit
+    unit = float(np.mean(np.array(gain) * coding.full_products))
+    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / unit
     if not rms <= WORST_RESIDUAL:
         raise CalibrationError(
             (
@@ -177,11 +179,11 @@ def _train_decoder(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.
     return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
 
 
-def training_values(rng: np.random.Generator, length: int) -> Integers:
+def draw_training_values(rng: np.random.Generator, length: int) -> Integers:
     """Return random values, (tiles, length, 4).
 
     Each modulator of each tile has its own range, so that the regression can separate operand sums from product sums.
     """
-    top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
+    top = rng.integers(0, LEVEL_COUNT, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)
     return rng.integers(base, top + 1, (TRAINING_TILES, length, MODULATORS))

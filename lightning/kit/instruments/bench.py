@@ -77,12 +77,12 @@ def open_bench(resources: Mapping[str, str], *, timeout_s: float = 2.0) -> Instr
 
     Raise the errors of `open_instrument`.
     """
-    opened: dict[str, TunableLaser | BiasSupply | PowerMeter] = {}
+    instruments: dict[str, TunableLaser | BiasSupply | PowerMeter] = {}
     try:
         for role, resource in resources.items():
-            opened[role] = open_instrument(resource, role, timeout_s=timeout_s)  # type: ignore[call-overload]
+            instruments[role] = open_instrument(resource, role, timeout_s=timeout_s)  # type: ignore[call-overload]
     except Exception:
-        for instrument in opened.values():
+        for instrument in instruments.values():
             instrument.close()
         raise
-    return Instruments(**opened)  # type: ignore[arg-type]
+    return Instruments(**instruments)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ import socket
 import time
 from typing import Any, Protocol
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from lightning.errors import AddressError, DeviceError, MissingLibrary
 
 _CHUNK_BYTES = 4096
@@ -131,7 +131,7 @@ def _open_manager(backend: str) -> Any:
     except ImportError as error:
         raise MissingLibrary(
             "laboratory instruments are reached through PyVISA, which is not installed",
-            hint=f"To use it, {install_extra('kit')}.",
+            hint=f"To use it, {describe_extra('kit')}.",
         ) from error
     try:
         return pyvisa.ResourceManager(backend)

@@ -1,7 +1,7 @@
-"""Profiles of known firmware: QICK configurations to compile for without a board, with couplings and clock rates.
+"""Profiles of known firmware, for compiling programs without a board: QICK configurations, couplings and clock rates.
 
-`load("lightning-zcu111").soccfg()` returns a `QickConfig`. Coupling matters because the kit's pulses have frequency 0
-and droop behind baluns (AC).
+`load("lightning-zcu111").soccfg()` returns a `QickConfig`. The kit needs DC coupling: its
+pulses have frequency 0, and droop behind the baluns of AC-coupled connectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lightning.errors import UnknownProfile
 from lightning.optional import require
 
 Coupling = Literal["AC", "DC"]
-NAMES = ("lightning-zcu111", "rfsoc4x2", "zcu111", "zcu216")
+PROFILE_NAMES = ("lightning-zcu111", "rfsoc4x2", "zcu111", "zcu216")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Profile:
 
     name: str
     board: str
-    about: str
+    description: str
     dac_coupling: Coupling
     adc_coupling: Coupling
     coupling_note: str
-    """The connectors that the couplings describe, and other options."""
+    """The connectors for which these couplings hold, and other connectors of the board."""
     refclk_mhz: tuple[float, ...]
     dac_msps: tuple[float, ...]
     adc_msps: tuple[float, ...]
@@ -46,8 +46,8 @@ class Profile:
 @lru_cache
 def load(name: str) -> Profile:
     """Return the profile of this name. Raise `UnknownProfile` if there is none."""
-    if name not in NAMES:
-        raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(NAMES)}")
+    if name not in PROFILE_NAMES:
+        raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(PROFILE_NAMES)}")
     return parse(json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")))
 
 
@@ -57,7 +57,7 @@ def parse(document: dict[str, Any]) -> Profile:
     return Profile(
         name=document["name"],
         board=document["soccfg"]["board"],
-        about=document["about"],
+        description=document["about"],
         dac_coupling=coupling["dac"],
         adc_coupling=coupling["adc"],
         coupling_note=coupling["note"],
@@ -70,5 +70,5 @@ def parse(document: dict[str, Any]) -> Profile:
 
 @lru_cache
 def find_for_board(board: str) -> tuple[Profile, ...]:
-    """Return the profiles for this board, in upper or lower case."""
-    return tuple(profile for profile in map(load, NAMES) if profile.board.lower() == board.lower())
+    """Return the profiles for this board. The case of its name does not matter."""
+    return tuple(profile for profile in map(load, PROFILE_NAMES) if profile.board.lower() == board.lower())

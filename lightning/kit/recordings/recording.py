@@ -145,7 +145,9 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
         calibration=_find_calibration_document(device),
     )
     try:
-        yield GuardedSoc(Recorder(device.unguarded, recording), identity=device.identity, **device.guarding())
+        yield GuardedSoc(
+            Recorder(device.unguarded, recording), identity=device.identity, **device.make_guard_arguments()
+        )
     finally:
         save(recording, file)
 

@@ -126,7 +126,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.simulated = bool(recording.device["simulated"])
         self.made = recording.made
         """Date of the recording, at which the age of a calibration is computed."""
-        self.about = f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
+        self.announcement = (
+            f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
+        )
         self.autoproxy: list[Any] = []
         self._recording = recording
         self._acquisitions = _group_by_program(recording.events)
@@ -134,7 +136,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self._candidates: list[int] = []
         """Indices of the acquisitions with the loaded program, next acquisition first; empty after the start."""
         self._digests: Digests = {}
-        self._new_places: set[Hashable] = set()
+        self._new_keys: set[Hashable] = set()
         """Places written since the start of the previous program."""
         self._answers: dict[str, deque[Event]] = _queue_by_call(recording.events)
 
@@ -194,7 +196,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def _start(self) -> None:
         if not self._candidates:  # a further run of the same acquisition
             return
-        fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._digests, self._new_places))
+        fitting = (
+            i for i in self._candidates if self._acquisitions[i].matches_state(self._digests, self._new_keys)
+        )
         index = next(fitting, None)
         if index is None:
             raise RecordingError(
@@ -203,7 +207,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 hint="Repeat the recorded calls; a recording holds no other results",
             )
         self._select(index)
-        self._candidates, self._new_places = [], set()
+        self._candidates, self._new_keys = [], set()
 
     def _select(self, index: int) -> None:
         self._next = (index + 1) % len(self._acquisitions)
@@ -221,7 +225,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         """Store the digest of what this call writes; return its next recorded result, or raise its error."""
         content_key = note_content(self._digests, name, args, kwargs)
         if content_key is not None:
-            self._new_places.add(content_key)
+            self._new_keys.add(content_key)
         queue = self._answers.get(name)
         if not queue:
             if name in _READ_CALLS:
@@ -251,7 +255,7 @@ class Acquisition:
     events: list[Event] = field(default_factory=list)
     has_begun: bool = False
 
-    def fits(self, digests: Digests, fresh_keys: set[Hashable]) -> bool:
+    def matches_state(self, digests: Digests, fresh_keys: set[Hashable]) -> bool:
         """Return whether all places that either session has newly written have the same content."""
         return all(
             self.digests.get(content_key) == digests.get(content_key)

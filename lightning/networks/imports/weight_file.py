@@ -14,7 +14,7 @@ import numpy as np
 from lightning.errors import NetworkError
 from lightning.networks.network import Floats, Network, Node, Preprocessing
 
-PIXELS = Preprocessing(scale=1 / 255)
+PIXEL_PREPROCESSING = Preprocessing(scale=1 / 255)
 """Default preprocessing of these networks: bytes scaled to 0..1."""
 
 INVALID_FILE_ERRORS = (
@@ -55,7 +55,14 @@ def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Netw
             nodes.append(Node(f"relu{number}", "Relu", (f"fc{number}",), f"relu{number}"))
             shapes[f"relu{number}"] = (rows,)
     return Network(
-        path.stem, tuple(nodes), constants, "input", f"fc{depth}", shapes, preprocessing or PIXELS, ()
+        path.stem,
+        tuple(nodes),
+        constants,
+        "input",
+        f"fc{depth}",
+        shapes,
+        preprocessing or PIXEL_PREPROCESSING,
+        (),
     )
 
 

@@ -14,15 +14,15 @@ from lightning.networks.operations.builder import (
     Operator,
 )
 
-DEFAULTS: Mapping[str, Mapping[str, float]] = {
+DEFAULT_ATTRIBUTES: Mapping[str, Mapping[str, float]] = {
     "LeakyRelu": {"alpha": 0.01},
     "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
 }
 """Attributes by operation, with ONNX's defaults."""
-FLOATS = frozenset({1, 10, 11, 16})
+FLOAT_CODES = frozenset({1, 10, 11, 16})
 """ONNX's type codes of float32, float16, float64, bfloat16."""
-ERFC = (
+ERFC_COEFFICIENTS = (
     0.17087277,
     -0.82215223,
     1.48851587,
@@ -43,12 +43,13 @@ ERFC = (
 def add_unary(builder: Builder, call: Call) -> str:
     """Add an operation of one activation. Its output has the same shape."""
     attributes = {
-        name: call.number(name, default) for name, default in DEFAULTS.get(call.operation, {}).items()
+        name: call.number(name, default)
+        for name, default in DEFAULT_ATTRIBUTES.get(call.operation, {}).items()
     }
     return builder.emit(call.operation, [builder.require_activation(call)], call.name, attributes)
 
 
-def leave_out(builder: Builder, call: Call) -> str:
+def skip_identity(builder: Builder, call: Call) -> str:
     """Return the activation of an `Identity`, or of a `Dropout` in inference."""
     if call.operation == "Dropout":
         mode = builder.find_constant(call, 2)
@@ -58,9 +59,9 @@ def leave_out(builder: Builder, call: Call) -> str:
     return builder.require_activation(call)
 
 
-def leave_out_cast(builder: Builder, call: Call) -> str:
+def skip_cast(builder: Builder, call: Call) -> str:
     """Return the activation of a cast between floats: all floats are float32 here."""
-    if call.integer("to", 1) not in FLOATS:
+    if call.integer("to", 1) not in FLOAT_CODES:
         raise call.make_error("converts activations to integers or booleans", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
     return builder.require_activation(call)
@@ -189,7 +190,7 @@ def erf(x: Array) -> Array:
     """
     size = np.abs(x, dtype=np.float64)
     t = 1 / (1 + size / 2)
-    complement = t * np.exp(np.polyval(ERFC, t) - size * size)
+    complement = t * np.exp(np.polyval(ERFC_COEFFICIENTS, t) - size * size)
     return np.asarray(np.sign(x) * (1 - complement))
 
 
@@ -258,9 +259,9 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Div": Operator(add_binary, _make_binary(np.divide)),
     "Pow": Operator(add_binary, _make_binary(np.power)),
     "PRelu": Operator(add_binary, _make_binary(lambda x, slope: np.where(x < 0, slope * x, x))),
-    "Identity": Operator(leave_out),
-    "Dropout": Operator(leave_out),
-    "Cast": Operator(leave_out_cast),
+    "Identity": Operator(skip_identity),
+    "Dropout": Operator(skip_identity),
+    "Cast": Operator(skip_cast),
     "Gelu": Operator(add_gelu, lambda inputs, a: gelu(inputs[0], a["approximate"])),
     "Clip": Operator(add_clip, lambda inputs, a: np.clip(inputs[0], a["min"], a["max"])),
     "Sum": Operator(add_pairs("Add")),

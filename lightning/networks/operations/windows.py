@@ -36,11 +36,11 @@ def add_conv(builder: Builder, call: Call) -> str:
     )
     groups, rows = call.integer("group", 1), len(weights)
     _check_kernel(builder, call, weights, bias)
-    image, flat = reshape_to_image(builder, call, x)
-    kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
+    image, is_sequence = reshape_to_image(builder, call, x)
+    kernels = weights.reshape(rows, weights.shape[1], 1, -1) if is_sequence else weights
     kernel = (kernels.shape[2], kernels.shape[3])
     size = (builder.shapes[image][1], builder.shapes[image][2])
-    move = read_move(call, size, kernel, flat=flat)
+    move = read_move(call, size, kernel, is_sequence=is_sequence)
     if min(output_size(size, kernel, *move)) < 1:
         raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
     inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
@@ -48,7 +48,9 @@ def add_conv(builder: Builder, call: Call) -> str:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))
     strides, pads, dilations = move
     attributes = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
-    return remove_row(builder, call, builder.emit("Conv", inputs, call.name, attributes), flat=flat)
+    return remove_row(
+        builder, call, builder.emit("Conv", inputs, call.name, attributes), is_sequence=is_sequence
+    )
 
 
 def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
@@ -64,7 +66,7 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
 
 
 def reshape_to_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
-    """Return (image, flat). Reshape a sequence (channels, length) to an image of one row, with `flat` True.
+    """Return (image, is_sequence). Reshape a sequence (channels, length) to an image of one row.
 
     Raise `UnsupportedNode` for other numbers of axes.
     """
@@ -77,9 +79,9 @@ def reshape_to_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
     return builder.reshape(x, (shape[0], 1, shape[1]), f"{call.name}/image"), True
 
 
-def remove_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
-    """Return the image, reshaped back to a sequence if `flat`."""
-    if not flat:
+def remove_row(builder: Builder, call: Call, image: str, *, is_sequence: bool) -> str:
+    """Return the image, reshaped back to a sequence if `is_sequence`."""
+    if not is_sequence:
         return image
     channels, _, length = builder.shapes[image]
     return builder.reshape(image, (channels, length), f"{call.name}/sequence")
@@ -90,11 +92,11 @@ def add_pool(builder: Builder, call: Call) -> str:
     x = builder.require_activation(call)
     if call.outputs > 1:
         raise call.make_error("returns indices too", "Export it with one output")
-    image, flat = reshape_to_image(builder, call, x)
+    image, is_sequence = reshape_to_image(builder, call, x)
     size = (builder.shapes[image][1], builder.shapes[image][2])
-    sides = call.integers("kernel_shape", (0,) if flat else (0, 0), minimum=1)
-    kernel = (1, sides[0]) if flat else (sides[0], sides[1])
-    movement = read_move(call, size, kernel, flat=flat)
+    sides = call.integers("kernel_shape", (0,) if is_sequence else (0, 0), minimum=1)
+    kernel = (1, sides[0]) if is_sequence else (sides[0], sides[1])
+    movement = read_move(call, size, kernel, is_sequence=is_sequence)
     strides, pads, dilations = movement
     reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
     if any(pad >= span for pad, span in zip(pads, reach, strict=True)):
@@ -107,55 +109,65 @@ def add_pool(builder: Builder, call: Call) -> str:
     attributes["excess"] = extra_pads
     if call.operation == "AveragePool":
         attributes["count_include_pad"] = bool(call.integer("count_include_pad", 0))
-    return remove_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
+    return remove_row(
+        builder, call, builder.emit(call.operation, [image], call.name, attributes), is_sequence=is_sequence
+    )
 
 
 def add_global_pool(builder: Builder, call: Call) -> str:
     """Add `GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
     x = builder.require_activation(call)
-    image, flat = reshape_to_image(builder, call, x)
-    return remove_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
+    image, is_sequence = reshape_to_image(builder, call, x)
+    return remove_row(
+        builder, call, builder.emit(call.operation, [image], call.name), is_sequence=is_sequence
+    )
 
 
-def read_move(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:
-    """Return strides, pads and dilations of a call for an image of `size`. With `flat`, its attributes have one axis.
+def read_move(call: Call, size: tuple[int, ...], kernel: Pair, *, is_sequence: bool) -> Move:
+    """Return strides, pads and dilations of a call for an image of `size`. Attributes of a sequence have one axis.
 
     Raise `UnsupportedNode` for invalid attributes, for example negative pads.
     """
-    ones = (1,) if flat else (1, 1)
+    ones = (1,) if is_sequence else (1, 1)
     strides = _make_pair(call.integers("strides", ones, minimum=1))
     dilations = _make_pair(call.integers("dilations", ones, minimum=1))
-    return strides, _find_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
+    return (
+        strides,
+        _find_pads(call, (size[0], size[1]), kernel, strides, dilations, is_sequence=is_sequence),
+        dilations,
+    )
 
 
 def _make_pair(values: tuple[int, ...]) -> Pair:
     return (1, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
-def _find_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, flat: bool) -> Pads:
+def _find_pads(
+    call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, is_sequence: bool
+) -> Pads:
     auto_pad = call.attributes.get("auto_pad", "NOTSET")
     if auto_pad == "VALID":
         return (0, 0, 0, 0)
     if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
-        return compute_same_pads(size, kernel, strides, dilations, upper=auto_pad == "SAME_UPPER")
+        return compute_same_pads(size, kernel, strides, dilations, pads_end=auto_pad == "SAME_UPPER")
     if auto_pad != "NOTSET":
         raise call.make_error(f"has auto_pad = {auto_pad!r}")
-    pads = call.integers("pads", (0, 0) if flat else (0, 0, 0, 0))
-    return (0, pads[0], 0, pads[1]) if flat else cast("Pads", pads)
+    pads = call.integers("pads", (0, 0) if is_sequence else (0, 0, 0, 0))
+    return (0, pads[0], 0, pads[1]) if is_sequence else cast("Pads", pads)
 
 
-def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
-    """Return pads for an output of ceil(size / stride). With `upper`, an odd pad is at the end, else at the start.
+def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, pads_end: bool) -> Pads:
+    """Return pads for an output of ceil(size / stride). With `pads_end`, an odd pad is at the end, else at the start.
 
-    >>> compute_same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
+    >>> compute_same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), pads_end=True)
     (1, 0, 1, 1)
     """
     start_pads, end_pads = [], []
     for length, k, stride, dilation in zip(size, kernel, strides, dilations, strict=True):
         total = max((-(-length // stride) - 1) * stride + (k - 1) * dilation + 1 - length, 0)
         smaller_pad, larger_pad = total // 2, total - total // 2
-        start_pads.append(smaller_pad if upper else larger_pad)
-        end_pads.append(larger_pad if upper else smaller_pad)
+        start_pads.append(smaller_pad if pads_end else larger_pad)
+        end_pads.append(larger_pad if pads_end else smaller_pad)
     return (start_pads[0], start_pads[1], end_pads[0], end_pads[1])
 
 

@@ -16,7 +16,7 @@ from lightning.serving.http.asgi import (
     Reply,
     check_content_length,
     make_error_reply,
-    make_refusal,
+    make_error_response,
     read_body,
 )
 from lightning.serving.http.fast_path import Infer
@@ -94,7 +94,9 @@ class Service:
 
 def build_app(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     """Return the FastAPI application with all routes. Loading a model runs in a thread, because it is slow."""
-    face = FastAPI(title="lightning", version=toolkit_version(), description="Open Inference Protocol (v2).")
+    face = FastAPI(
+        title="lightning", version=get_toolkit_version(), description="Open Inference Protocol (v2)."
+    )
     _add_health(face, infer)
     _add_models(face, infer)
     _add_repository(face, infer)
@@ -110,7 +112,7 @@ def build_app(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     return face
 
 
-def toolkit_version() -> str:
+def get_toolkit_version() -> str:
     """Return the version of this toolkit, or "unknown" if it is not installed."""
     try:
         return version("lightbed")
@@ -143,7 +145,7 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
         """Return the name, version and extensions of the server."""
         return {
             "name": "lightbed",
-            "version": toolkit_version(),
+            "version": get_toolkit_version(),
             "extensions": ["binary_tensor_data", "model_repository"],
         }
 
@@ -155,7 +157,7 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
     @face.get("/v2/health/ready")
     async def ready(response: Response) -> Document:
         """Return whether a model is in service. The status is 503 if none is. Loaded models are warm."""
-        is_ready = bool(infer.repository.serving())
+        is_ready = bool(infer.repository.list_serving())
         response.status_code = 200 if is_ready else 503
         return {"ready": is_ready}
 
@@ -187,7 +189,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
     async def index(request: Request) -> list[Document]:
         """Return the models in service, and the files that could be loaded."""
         only_ready = (await _read_document(request, infer)).get("ready") is True
-        entries = infer.repository.index()
+        entries = infer.repository.list_models()
         return [
             {"name": entry.name, "version": entry.version, "state": state, "reason": ""}
             for entry in entries
@@ -214,7 +216,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, LightningError)
-    return _make_response(make_refusal(error, request.scope["headers"]))
+    return _make_response(make_error_response(error, request.scope["headers"]))
 
 
 async def _refuse_for_framework(request: Request, error: Exception) -> Response:

@@ -21,7 +21,7 @@ from lightning.errors import (
     ServingError,
     UnknownModel,
 )
-from lightning.serving.http.v2 import HEADER_LENGTH, document_bytes
+from lightning.serving.http.v2 import JSON_LENGTH_HEADER, encode_document
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -79,8 +79,8 @@ def find_status(error: LightningError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def make_refusal(error: LightningError, headers: Headers) -> Reply:
-    """Return the reply to an error, with its document and the error code of this toolkit."""
+def make_error_response(error: LightningError, headers: Headers) -> Reply:
+    """Return the reply to an error: its JSON document with the error code of this toolkit, and its HTTP status."""
     return make_error_reply(str(error), error.code, find_status(error), headers)
 
 
@@ -90,15 +90,15 @@ def make_error_reply(message: str, code: str, status: int, headers: Headers = ()
     A client that waits for permission to send a body (`Expect: 100-continue`) does not send it after an error, so the
     connection is closed. For other clients it stays open.
     """
-    expects_continue = header(headers, b"expect") is not None
+    expects_continue = find_header(headers, b"expect") is not None
     return Reply(
-        document_bytes({"error": message, "code": code}),
+        encode_document({"error": message, "code": code}),
         status,
         (JSON_HEADER, CLOSE_HEADER) if expects_continue else (JSON_HEADER,),
     )
 
 
-def header(headers: Headers, name: bytes) -> bytes | None:
+def find_header(headers: Headers, name: bytes) -> bytes | None:
     """Return the value of a header, or None. `name` is in lower case, as in ASGI."""
     for key, value in headers:
         if key == name:
@@ -106,9 +106,9 @@ def header(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
-def read_header_length(headers: Headers) -> int | None:
+def read_json_length(headers: Headers) -> int | None:
     """Return the number of JSON bytes in the body, or None without the header. Raise `MalformedRequest` if invalid."""
-    value = header(headers, HEADER_LENGTH)
+    value = find_header(headers, JSON_LENGTH_HEADER)
     if value is None:
         return None
     if not value.isdigit() or len(value) > 18:
@@ -120,13 +120,16 @@ def read_header_length(headers: Headers) -> int | None:
 
 
 def check_content_length(headers: Headers, limit: int) -> int:
-    """Return the announced size of the body, or `limit` without one. Raise `RequestTooLarge` above the limit."""
-    content_length = header(headers, b"content-length")
+    """Return the announced size of the body, or `limit` if the header is missing.
+
+    Raise `RequestTooLarge` above the limit.
+    """
+    content_length = find_header(headers, b"content-length")
     if content_length is None:
         return limit
     size = int(content_length)
     if size > limit:
-        raise _make_too_large(size, limit)
+        raise _make_size_error(size, limit)
     return size
 
 
@@ -139,13 +142,13 @@ async def read_body(
     `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_TIMEOUT_S`, `ClientDisconnected` if
     the client leaves, or `MalformedRequest` for a compressed body.
     """
-    if header(headers, b"content-encoding") is not None:
+    if find_header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not supported", hint="Send the body uncompressed")
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) > limit:
-            raise _make_too_large(len(body), limit)
+            raise _make_size_error(len(body), limit)
         reserve(len(body))
         return body
     try:
@@ -166,14 +169,14 @@ async def _read_rest(message: Message, receive: Receive, limit: int, reserve: Re
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
-            raise _make_too_large(size, limit)
+            raise _make_size_error(size, limit)
         reserve(len(parts[-1]))
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()
 
 
-def _make_too_large(size: int, limit: int) -> RequestTooLarge:
+def _make_size_error(size: int, limit: int) -> RequestTooLarge:
     return RequestTooLarge(
         f"the request has {size} bytes or more; the limit is {limit}",
         hint="Send smaller batches, or start the server with a larger --max-body",

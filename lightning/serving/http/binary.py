@@ -30,10 +30,10 @@ DATATYPES: dict[str, np.dtype[Any]] = {
 }
 """Numpy types by the datatype names of the Open Inference Protocol. BOOL and BYTES are not numbers."""
 
-CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
+STRUCT_CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
 """Type codes of the datatypes in the module `array` (https://docs.python.org/3/library/array.html)."""
 
-ONLY_BINARY = "FP16"
+BINARY_DATATYPE = "FP16"
 """Datatype without a common JSON form."""
 
 MAX_AXES = 8
@@ -93,9 +93,9 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
     [[1, 2], [3, 4]]
     """
     kind = parse_datatype(datatype)
-    if datatype == ONLY_BINARY:
+    if datatype == BINARY_DATATYPE:
         raise MalformedRequest(
-            f"JSON cannot carry {ONLY_BINARY}", hint="Send it as binary data, or send FP32"
+            f"JSON cannot carry {BINARY_DATATYPE}", hint="Send it as binary data, or send FP32"
         )
     numbers = _flatten(data, shape)
     if len(numbers) != math.prod(shape):
@@ -139,7 +139,7 @@ def _pack(numbers: list[Any], datatype: str) -> array[Any]:
             f"`data` of a tensor holds booleans, which are not valid {datatype}", hint="Send 1 and 0"
         )
     try:
-        return array(CODES[datatype], numbers)
+        return array(STRUCT_CODES[datatype], numbers)
     except (TypeError, OverflowError, ValueError) as error:
         raise MalformedRequest(
             f"`data` of a tensor holds values that are not valid {datatype} ({error})",

@@ -22,13 +22,19 @@ from lightning.serving.http.asgi import (
     Scope,
     check_content_length,
     make_error_reply,
-    make_refusal,
+    make_error_response,
     read_body,
-    read_header_length,
+    read_json_length,
 )
 from lightning.serving.http.binary import Array
 from lightning.serving.http.metrics import Counts
-from lightning.serving.http.v2 import HEADER_LENGTH, Body, InferRequest, decode_request, encode_answer
+from lightning.serving.http.v2 import (
+    JSON_LENGTH_HEADER,
+    Body,
+    InferRequest,
+    decode_request,
+    encode_answer,
+)
 from lightning.serving.model_instance import MAX_INLINE_S, ModelInstance
 from lightning.serving.repository import Repository
 
@@ -55,7 +61,7 @@ class KeyCounter:
 
     next: int = 0
 
-    def take(self, images: int) -> int:
+    def reserve_keys(self, images: int) -> int:
         """Reserve `images` consecutive keys and return the first."""
         first_key = self.next
         self.next = (first_key + images) % KEY_COUNT
@@ -65,7 +71,7 @@ class KeyCounter:
 def make_task(
     request: InferRequest, instance: ModelInstance, key_counter: KeyCounter, arrival_s: float
 ) -> Task:
-    """Return the task of a request that arrived at `arrived`.
+    """Return the task of a request that arrived at `arrival_s`.
 
     Raise `InputError` for other inputs than the model's, `MalformedRequest` for an invalid key or timeout.
     """
@@ -79,10 +85,10 @@ def make_task(
             ),
             hint="Send one input with this name; the model's metadata give its shape",
         )
-    inputs = to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
+    inputs = convert_to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
     first_key = _find_first_key(request)
     if first_key is None:
-        first_key = key_counter.take(len(inputs))
+        first_key = key_counter.reserve_keys(len(inputs))
     return Task(inputs, make_keys(first_key, len(inputs)), arrival_s + read_timeout_s(request.parameters))
 
 
@@ -170,10 +176,10 @@ def _check_deadline(task: Task, needed_s: float = 0.0) -> None:
         )
 
 
-def to_uint8(numbers: Array) -> Array:
+def convert_to_uint8(numbers: Array) -> Array:
     """Return the numbers as uint8 if all are integers from 0 to 255, else unchanged.
 
-    >>> to_uint8(np.array([0.0, 255.0])).dtype, to_uint8(np.array([0.5])).dtype
+    >>> convert_to_uint8(np.array([0.0, 255.0])).dtype, convert_to_uint8(np.array([0.5])).dtype
     (dtype('uint8'), dtype('float64'))
     """
     if numbers.dtype == np.uint8:
@@ -202,9 +208,9 @@ class Limits:
     body_bytes: int = 64 * MEBIBYTE
     """Largest size of a request body."""
     in_flight: int = 1024
-    """Most requests that may wait for an answer."""
+    """Maximum number of requests that may wait for an answer."""
     all_bodies_bytes: int = 512 * MEBIBYTE
-    """Most received bytes of all waiting requests. Announced bytes do not count."""
+    """Maximum number of received bytes of all waiting requests. Announced bytes do not count."""
 
 
 @dataclass
@@ -214,7 +220,7 @@ class Infer:
     repository: Repository
     limits: Limits = field(default_factory=Limits)
     counts: Counts = field(default_factory=Counts)
-    fresh: KeyCounter = field(default_factory=KeyCounter)
+    key_counter: KeyCounter = field(default_factory=KeyCounter)
     reserved_bytes: int = 0
     """Received bytes of the bodies of waiting requests."""
 
@@ -232,7 +238,7 @@ class Infer:
                 return await self._answer(instance, scope, receive, arrival_s)
         except LightningError as error:
             self._count_failure(label, arrival_s, error.code)
-            return make_refusal(error, scope["headers"])
+            return make_error_response(error, scope["headers"])
         except ClientDisconnected:
             self._count_failure(label, arrival_s, ClientDisconnected.code)
             raise
@@ -250,7 +256,7 @@ class Infer:
     ) -> Reply:
         own_bytes = 0
 
-        def take(size: int) -> None:
+        def reserve_bytes(size: int) -> None:
             nonlocal own_bytes
             if self.reserved_bytes + size > self.limits.all_bodies_bytes:
                 raise Busy("waiting requests use all the memory reserved for them", hint="Try again later")
@@ -259,8 +265,8 @@ class Infer:
 
         try:
             limit = check_content_length(scope["headers"], self.limits.body_bytes)
-            body = await read_body(scope["headers"], receive, limit, take)
-            return await self._answer_body(instance, body, read_header_length(scope["headers"]), arrival_s)
+            body = await read_body(scope["headers"], receive, limit, reserve_bytes)
+            return await self._answer_body(instance, body, read_json_length(scope["headers"]), arrival_s)
         finally:
             self.reserved_bytes -= own_bytes
 
@@ -268,7 +274,7 @@ class Infer:
         self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrival_s: float
     ) -> Reply:
         request = decode_request(body, json_bytes)
-        task = make_task(request, instance, self.fresh, arrival_s)
+        task = make_task(request, instance, self.key_counter, arrival_s)
         answers = await run(instance, task)
         answer = make_answer(request, instance, task, answers)
         self.counts.count_answer(
@@ -287,5 +293,5 @@ class Infer:
 def _make_reply(answer: Body) -> Reply:
     if answer.header_length is None:
         return Reply(answer.content)
-    length = (HEADER_LENGTH, b"%d" % answer.header_length)
+    length = (JSON_LENGTH_HEADER, b"%d" % answer.header_length)
     return Reply(answer.content, headers=((b"content-type", b"application/octet-stream"), length))

@@ -59,7 +59,7 @@ class Histogram:
         self.sum_s += seconds
 
     def accumulate(self) -> list[tuple[str, int]]:
-        """Return (upper bound as text, number of times up to the bound) for each bucket."""
+        """Return for each bucket its upper bound as text, and how many of the times are not above it."""
         rows, total = [], 0
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             total += count
@@ -92,7 +92,7 @@ class Counts:
     in_flight: int = 0
     """Requests that have arrived but are not answered yet."""
 
-    def of(self, model: str) -> ModelCounts:
+    def get_model_counts(self, model: str) -> ModelCounts:
         """Return the counters of a model. Pass "" for all unknown names, so that clients cannot fill the memory."""
         counts = self.models.get(model)
         if counts is None:
@@ -101,7 +101,7 @@ class Counts:
 
     def count_answer(self, model: str, seconds: float, images: int, events: Mapping[str, int]) -> None:
         """Count an answered request."""
-        counts = self.of(model)
+        counts = self.get_model_counts(model)
         counts.latency.observe(seconds)
         counts.images += images
         if events:
@@ -109,17 +109,17 @@ class Counts:
 
     def count_failure(self, model: str, seconds: float, code: str) -> None:
         """Count a request that ended in an error with this code."""
-        counts = self.of(model)
+        counts = self.get_model_counts(model)
         counts.latency.observe(seconds)
         counts.failures[code] += 1
 
 
-def format_metrics(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
+def format_metrics(repository: Repository, counts: Counts, read_packets: ReadPackets | None = None) -> bytes:
     """Return all metrics of a server as text for Prometheus."""
     registry = CollectorRegistry()
     registry.register(
         _FamilyCollector(
-            [*_collect_models(repository), *_collect_requests(counts), *_collect_packets(packets)]
+            [*_collect_models(repository), *_collect_requests(counts), *_collect_packets(read_packets)]
         )
     )
     return bytes(generate_latest(registry))
@@ -137,11 +137,11 @@ class _FamilyCollector:
 
 def _collect_models(repository: Repository) -> Iterator[Any]:
     ready = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
-    users = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
-    serving = {instance.name: instance for instance in repository.serving()}
-    for name in repository.numbers():
+    holders = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
+    serving = {instance.name: instance for instance in repository.list_serving()}
+    for name in repository.get_numbers():
         ready.add_metric([name], int(name in serving))
-        users.add_metric([name], serving[name].users if name in serving else 0)
+        holders.add_metric([name], serving[name].users if name in serving else 0)
     versions = GaugeMetricFamily(
         "lightning_model_version",
         "Version of the model in service: how many times it was loaded.",
@@ -149,7 +149,7 @@ def _collect_models(repository: Repository) -> Iterator[Any]:
     )
     for name, instance in serving.items():
         versions.add_metric([name], int(instance.version))
-    yield from (ready, users, versions)
+    yield from (ready, holders, versions)
 
 
 def _collect_requests(counts: Counts) -> Iterator[Any]:
@@ -176,11 +176,11 @@ def _collect_requests(counts: Counts) -> Iterator[Any]:
     yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight)
 
 
-def _collect_packets(packets: ReadPackets | None) -> Iterator[Any]:
-    if packets is None:
+def _collect_packets(read_packets: ReadPackets | None) -> Iterator[Any]:
+    if read_packets is None:
         return
     family = CounterMetricFamily("lightning_packets", "UDP packets by outcome.", labels=["outcome"])
-    counts = packets()
+    counts = read_packets()
     for outcome, count in counts.outcomes().items():
         family.add_metric([outcome], count)
     yield family

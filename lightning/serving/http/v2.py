@@ -20,13 +20,13 @@ from lightning.serving.http.binary import DATATYPES, Array, from_bytes, from_lis
 
 Document = dict[str, Any]
 
-HEADER_LENGTH = b"inference-header-content-length"
+JSON_LENGTH_HEADER = b"inference-header-content-length"
 """Name of the header with the number of JSON bytes in a body."""
 
 _NON_JSON_NUMBER = re.compile("NaN|-?Infinity")
 """Python's names for numbers that JSON lacks."""
 
-NAMES = {kind: name for name, kind in DATATYPES.items()}
+DATATYPE_NAMES = {kind: name for name, kind in DATATYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,21 +215,25 @@ def encode_answer(
             )
         entries.append(_encode_output(request_output, outputs[request_output.name], binary_parts))
     document = {"model_name": model, "model_version": version, "id": request.id}
-    text = document_bytes(document | {"parameters": parameters, "outputs": entries})
+    text = encode_document(document | {"parameters": parameters, "outputs": entries})
     if not binary_parts:
         return Body(text)
     return Body(b"".join((text, *binary_parts)), len(text))
 
 
 def _encode_output(requested: RequestedOutput, array: Array, binary_parts: list[bytes]) -> Document:
-    entry: Document = {"name": requested.name, "datatype": NAMES[array.dtype], "shape": list(array.shape)}
+    entry: Document = {
+        "name": requested.name,
+        "datatype": DATATYPE_NAMES[array.dtype],
+        "shape": list(array.shape),
+    }
     if not requested.binary:
         return entry | {"data": array.ravel()}
     binary_parts.append(to_bytes(array))
     return entry | {"parameters": {"binary_data_size": len(binary_parts[-1])}}
 
 
-def document_bytes(document: Document) -> bytes:
+def encode_document(document: Document) -> bytes:
     """Return a document as JSON, with numpy arrays as lists."""
     orjson = _import_orjson()
     return bytes(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY))

@@ -11,6 +11,14 @@
 
 from __future__ import annotations
 
-from lightning.serving.packets.codec import Kind, Packet, PacketError, decode_answer, parse, serialise, split
+from lightning.serving.packets.codec import (
+    Kind,
+    Packet,
+    PacketError,
+    decode_answer,
+    parse,
+    serialise,
+    split,
+)
 
 __all__ = ["Kind", "Packet", "PacketError", "decode_answer", "parse", "serialise", "split"]

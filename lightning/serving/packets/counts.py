@@ -37,7 +37,7 @@ class PacketCounts:
     """Datagrams that the kernel discarded because the socket's buffer was full. They are not in `received`."""
 
     @property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """True if every received packet has an outcome or waits."""
         return self.received == sum(self.outcomes().values()) - self.overrun + self.waiting
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from time import time_ns as wall_clock
+from time import time_ns as wall_clock_ns
 from typing import TypeVar
 
 import numpy as np
@@ -33,9 +33,9 @@ LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 NO_DEADLINE = 1 << 63
-"""`Job.latest` of a request without a deadline."""
+"""`Job.deadline_ns` of a request without a deadline."""
 MAX_PENDING = 256
-"""Most requests that may wait for their models."""
+"""Maximum number of requests that may wait for their models."""
 MAX_ELAPSED_US = 0xFFFFFFFF
 """Largest time that the header of a packet can hold."""
 
@@ -48,10 +48,10 @@ class Job:
     """Address in the form of the system calls (struct sockaddr_in)."""
     model: int
     request: int
-    numbers: bytes
+    input_bytes: bytes
     datatype: int
-    arrived: int
-    latest: int
+    arrival_ns: int
+    deadline_ns: int
 
 
 class DeferredRequests:
@@ -60,7 +60,7 @@ class DeferredRequests:
     def __init__(self, inbox: Inbox, repository: Repository) -> None:
         self._inbox = inbox
         self._repository = repository
-        self._threads: dict[int, ThreadPoolExecutor] = {}
+        self._executors: dict[int, ThreadPoolExecutor] = {}
         self._pending: dict[Future[Code | None], Job] = {}
         self._send_lock = threading.Lock()
         self._closed = False
@@ -68,19 +68,19 @@ class DeferredRequests:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def take(self, job: Job) -> bool:
+    def submit(self, job: Job) -> bool:
         """Queue a job for its model; return False if too many are waiting."""
         if len(self._pending) >= MAX_PENDING:
             return False
-        if job.model not in self._threads:
-            self._threads[job.model] = ThreadPoolExecutor(1, thread_name_prefix=f"packets-{job.model}")
-        self._pending[self._threads[job.model].submit(self._run_job, job)] = job
+        if job.model not in self._executors:
+            self._executors[job.model] = ThreadPoolExecutor(1, thread_name_prefix=f"packets-{job.model}")
+        self._pending[self._executors[job.model].submit(self._run_job, job)] = job
         return True
 
     def collect(self) -> Iterator[tuple[Job, Code | None]]:
         """Refuse jobs past their deadline; yield (job, refusal code or None) for each job that has ended."""
         for future, job in list(self._pending.items()):
-            if wall_clock() > job.latest and future.cancel():
+            if wall_clock_ns() > job.deadline_ns and future.cancel():
                 self._refuse(job, Code.LATE)
             elif not future.done():
                 continue
@@ -91,11 +91,11 @@ class DeferredRequests:
         """Send nothing from now on. A model may still be computing."""
         with self._send_lock:
             self._closed = True
-        for executor in self._threads.values():
+        for executor in self._executors.values():
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, job: Job) -> Code | None:
-        code = try_work(lambda: self._compute_answer(job), job.model, job.request)
+        code = run_guarded(lambda: self._compute_answer(job), job.model, job.request)
         if code is not None:
             self._refuse(job, code)
         return code
@@ -107,17 +107,19 @@ class DeferredRequests:
 
     def _answer(self, job: Job, answers: Answers) -> Code | None:
         message = encode_answer(answers.scores, answers.cycles)
-        elapsed = measure_elapsed_us(job.arrived)
+        elapsed_us = measure_elapsed_us(job.arrival_ns)
         packets = split(
-            Kind.ANSWER, job.model, job.request, message, time_us=elapsed, datatype=Datatype.FLOAT32
+            Kind.ANSWER, job.model, job.request, message, time_us=elapsed_us, datatype=Datatype.FLOAT32
         )
-        accepted = [self._send(job, packet) for packet in packets]
-        return None if all(accepted) else Code.FAILED
+        is_accepted = [self._send(job, packet) for packet in packets]
+        return None if all(is_accepted) else Code.FAILED
 
     def _refuse(self, job: Job, code: Code) -> None:
         self._send(
             job,
-            Packet(Kind.REFUSAL, job.model, job.request, time_us=measure_elapsed_us(job.arrived), code=code),
+            Packet(
+                Kind.REFUSAL, job.model, job.request, time_us=measure_elapsed_us(job.arrival_ns), code=code
+            ),
         )
 
     def _send(self, job: Job, packet: Packet) -> bool:
@@ -127,19 +129,19 @@ class DeferredRequests:
 
 def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
     """Wait for the model and run it. Return None if the deadline passes first. Raise `InputError` for invalid input."""
-    inputs = decode_inputs(instance, job.numbers, job.datatype)
-    timeout_s = (job.latest - wall_clock()) / 1e9 if job.latest < NO_DEADLINE else -1
-    if job.latest < wall_clock() or not instance.lock.acquire(timeout=timeout_s):
+    inputs = decode_inputs(instance, job.input_bytes, job.datatype)
+    timeout_s = (job.deadline_ns - wall_clock_ns()) / 1e9 if job.deadline_ns < NO_DEADLINE else -1
+    if job.deadline_ns < wall_clock_ns() or not instance.lock.acquire(timeout=timeout_s):
         return None
     try:
         answers = instance.executor.run(inputs, np.array([job.request], np.uint64))
     finally:
         instance.lock.release()
-    return answers if wall_clock() <= job.latest else None
+    return answers if wall_clock_ns() <= job.deadline_ns else None
 
 
-def try_work(work: Callable[[], Result], model: int, request: int) -> Result | Code:
-    """Return the result of `work`, or the refusal code for its error. Log unexpected errors."""
+def run_guarded(work: Callable[[], Result], model: int, request: int) -> Result | Code:
+    """Call `work`. Return its result, or the refusal code for its error. Log unexpected errors."""
     try:
         return work()
     except UnknownModel:
@@ -152,5 +154,5 @@ def try_work(work: Callable[[], Result], model: int, request: int) -> Result | C
 
 
 def measure_elapsed_us(arrived: int) -> int:
-    """Return the time since `arrived` (ns of the wall clock), or 0 if the clock was set back."""
-    return min(max(wall_clock() - arrived, 0) // 1000, MAX_ELAPSED_US)
+    """Return the time since `arrival_ns` (ns of the wall clock), or 0 if the clock was set back."""
+    return min(max(wall_clock_ns() - arrived, 0) // 1000, MAX_ELAPSED_US)

@@ -1,8 +1,8 @@
 """Many datagrams per system call, with the kernel's reception time of each (Linux).
 
-This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, so they keep
-the global interpreter lock. Releasing and reacquiring it would take longer than the call, and up to 5 ms if a thread is
-busy.
+This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, and they keep
+the global interpreter lock: releasing and reacquiring it would take longer than the call, and if another thread
+computes, up to 5 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lightning.errors import ServingError
 
 SLOT_BYTES = 2048
-"""Bytes reserved for a datagram. A longer datagram is truncated, which makes its length field wrong."""
+"""Bytes reserved for a datagram. A longer datagram is truncated, so it has less payload than its header says."""
 
 ADDRESS_BYTES = 16
 """Bytes of struct sockaddr_in."""
@@ -26,8 +26,8 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 """Bytes of receive buffer requested for a socket. The kernel grants no more than its limit."""
 
 # SO_TIMESTAMPNS and SO_RXQ_OVFL of asm-generic/socket.h, for which Python has no names.
-_TIMESTAMPS = 35
-_OVERRUNS = 40
+_TIMESTAMP_OPTION = 35
+_OVERRUN_OPTION = 40
 _CONTROL_BYTES = 64
 
 MESSAGE = np.dtype(
@@ -83,14 +83,14 @@ def find_memory_address(array: npt.NDArray[Any]) -> int:
 class Inbox:
     """Slots for datagrams of an IPv4 socket, filled many at a time.
 
-    After `receive` has returned n, slots 0..n - 1 hold datagrams; slot i begins at byte `i * SLOT` of `buffer`.
+    After `receive` has returned n, slots 0..n - 1 hold datagrams; slot i begins at byte `i * SLOT_BYTES` of `buffer`.
     """
 
     def __init__(self, receiver: socket.socket, slots: int = 32) -> None:
         self.library = load_system_library()
         self.descriptor = receiver.fileno()
         self.slots = slots
-        self.unreachable = False
+        self.is_peer_unreachable = False
         """True if the last `receive` failed because no process receives at the connected address."""
         self.bytes = np.zeros((slots, SLOT_BYTES), np.uint8)
         self.buffer = self.bytes.data.cast("B")
@@ -103,23 +103,23 @@ class Inbox:
         self.times = self._controls["time"]
         """(slots, 2) reception time by the kernel: seconds and nanoseconds of the wall clock."""
         # Each message points to its own slot of every buffer.
-        steps = np.arange(self.slots, dtype=np.uint64)
-        self._vectors["base"] = find_memory_address(self.bytes) + steps * SLOT_BYTES
+        slot_indices = np.arange(self.slots, dtype=np.uint64)
+        self._vectors["base"] = find_memory_address(self.bytes) + slot_indices * SLOT_BYTES
         self._vectors["length"] = SLOT_BYTES
-        self._messages["name"] = find_memory_address(self.senders) + steps * ADDRESS_BYTES
-        self._messages["vectors"] = find_memory_address(self._vectors) + steps * VECTOR.itemsize
+        self._messages["name"] = find_memory_address(self.senders) + slot_indices * ADDRESS_BYTES
+        self._messages["vectors"] = find_memory_address(self._vectors) + slot_indices * VECTOR.itemsize
         self._messages["vector_count"] = 1
-        self._messages["control"] = find_memory_address(self._controls) + steps * _CONTROL_BYTES
+        self._messages["control"] = find_memory_address(self._controls) + slot_indices * _CONTROL_BYTES
         self._reset_capacities(self.slots)
         self._messages_address = find_memory_address(self._messages)
         receiver.setblocking(False)
-        for option in (_TIMESTAMPS, _OVERRUNS):
+        for option in (_TIMESTAMP_OPTION, _OVERRUN_OPTION):
             receiver.setsockopt(socket.SOL_SOCKET, option, 1)
 
-    def _reset_capacities(self, used: int) -> None:
+    def _reset_capacities(self, count: int) -> None:
         # The kernel overwrites these capacities with the lengths that it used.
-        self._messages["name_length"][:used] = ADDRESS_BYTES
-        self._messages["control_length"][:used] = _CONTROL_BYTES
+        self._messages["name_length"][:count] = ADDRESS_BYTES
+        self._messages["control_length"][:count] = _CONTROL_BYTES
 
     def receive(self) -> int:
         """Receive pending datagrams into the first slots, and return their number.
@@ -130,12 +130,12 @@ class Inbox:
             self.descriptor, self._messages_address, self.slots, socket.MSG_DONTWAIT, None
         )
         if count <= 0:
-            self.unreachable = ctypes.get_errno() == errno.ECONNREFUSED
+            self.is_peer_unreachable = ctypes.get_errno() == errno.ECONNREFUSED
             return 0
         self._reset_capacities(count)
         return count
 
-    def sender(self, slot: int) -> bytes:
+    def get_sender(self, slot: int) -> bytes:
         """Return the address of the sender of a datagram, for `send`."""
         return bytes(self.senders[slot])
 
@@ -146,20 +146,20 @@ class Inbox:
         )
         return sent_bytes == len(datagram)
 
-    def length(self, slot: int) -> int:
+    def get_length(self, slot: int) -> int:
         """Return the size of a datagram."""
         return int(self.sizes[slot])
 
-    def lengths(self, count: int) -> list[int]:
+    def list_lengths(self, count: int) -> list[int]:
         """Return the sizes of the first datagrams."""
         lengths: list[int] = self.sizes[:count].tolist()
         return lengths
 
-    def arrival(self, slot: int) -> int:
+    def get_arrival_ns(self, slot: int) -> int:
         """Return the time at which the kernel received a datagram, in nanoseconds of the wall clock."""
         seconds, nanoseconds = self.times[slot].tolist()
         return int(seconds * 1_000_000_000 + nanoseconds)
 
-    def overruns(self, count: int) -> int:
+    def count_overruns(self, count: int) -> int:
         """Return the number of datagrams, modulo 2^32, that the kernel has discarded because the buffer was full."""
         return int(self._controls["overruns"][:count].max())

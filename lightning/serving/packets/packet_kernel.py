@@ -76,7 +76,7 @@ def answer_round(
             outcomes[slot] = LATE
         elif not send(answer, datagram, elapsed, descriptor, senders, slot):
             outcomes[slot] = FAILED
-        elif check_replay(replay_cache, read_number(senders[slot], 2, 6), key[0]):
+        elif note_request(replay_cache, read_number(senders[slot], 2, 6), key[0]):
             outcomes[slot] = REPLAYED
         else:
             outcomes[slot] = ANSWERED
@@ -144,8 +144,8 @@ def swap(words: Array, answer: Array, start: Any) -> None:
 
 
 @compile_kernel()
-def check_replay(replay_cache: Array, peer: Any, request: Any) -> bool:
-    """Return whether a request is in the cache, and store it, like `ReplayCache.check_replay`."""
+def note_request(replay_cache: Array, peer: Any, request: Any) -> bool:
+    """Return whether a request is in the cache, and store it, like `ReplayCache.note_request`."""
     entry = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
     if replay_cache[entry, 0] == peer and replay_cache[entry, 1] == request:
         return True

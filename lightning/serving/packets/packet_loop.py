@@ -27,7 +27,7 @@ from lightning.serving.packets.deferred import (
     DeferredRequests,
     Job,
     measure_elapsed_us,
-    try_work,
+    run_guarded,
 )
 from lightning.serving.packets.mmsg import ADDRESS_BYTES, SLOT_BYTES, Inbox, find_memory_address
 from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
@@ -75,7 +75,7 @@ class PacketLoop:
 
     def prepare(self) -> None:
         """Prepare the services of newly loaded models, so that the first request does not wait."""
-        for instance in self.repository.serving():
+        for instance in self.repository.list_serving():
             if self._prepared.get(instance.number) is not instance:
                 self._prepared[instance.number] = instance
                 with contextlib.suppress(Exception):  # the first request will report the error
@@ -102,7 +102,7 @@ class PacketLoop:
             counts.replayed += outcomes.count(REPLAYED)
             counts.failed += outcomes.count(FAILED)
             counts.late += outcomes.count(LATE)
-            counts.overrun = max(counts.overrun, self.inbox.overruns(received))
+            counts.overrun = max(counts.overrun, self.inbox.count_overruns(received))
             for slot, outcome in enumerate(outcomes):
                 if outcome == UNHANDLED:
                     self._handle_datagram(slot)
@@ -114,7 +114,7 @@ class PacketLoop:
         """Discard old fragments and unloaded models, and prepare new models. Call this from time to time."""
         self.reassembly.expire(wall_clock())
         self.prepare()
-        numbers = {instance.number for instance in self.repository.serving()}
+        numbers = {instance.number for instance in self.repository.list_serving()}
         self._services = {number: service for number, service in self._services.items() if number in numbers}
         self._prepared = {
             number: instance for number, instance in self._prepared.items() if number in numbers
@@ -138,7 +138,7 @@ class PacketLoop:
         self._leases.clear()
 
     def _handle_datagram(self, slot: int) -> None:
-        size, arrival_ns = self.inbox.length(slot), self.inbox.arrival(slot)
+        size, arrival_ns = self.inbox.get_length(slot), self.inbox.get_arrival_ns(slot)
         if size < HEADER.size:
             self.counts.malformed += 1
             return
@@ -162,7 +162,7 @@ class PacketLoop:
     def _add_fragment(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrival_ns: int
     ) -> CompleteMessage | None:
-        key = read_peer(self.inbox.sender(slot)), request
+        key = read_peer(self.inbox.get_sender(slot)), request
         result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrival_ns)
         if isinstance(result, CompleteMessage):
             self.counts.joined += result.fragments_before_last
@@ -181,11 +181,13 @@ class PacketLoop:
         deadline: int,
         arrival_ns: int,
     ) -> None:
-        latest = arrival_ns + deadline * 1000 if deadline else NO_DEADLINE
-        job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrival_ns, latest)
-        result = try_work(lambda: self._answer_now(job, slot), model, request)
+        deadline_ns = arrival_ns + deadline * 1000 if deadline else NO_DEADLINE
+        job = Job(
+            self.inbox.get_sender(slot), model, request, numbers.tobytes(), datatype, arrival_ns, deadline_ns
+        )
+        result = run_guarded(lambda: self._answer_now(job, slot), model, request)
         if result is False:
-            if self.deferred.take(job):
+            if self.deferred.submit(job):
                 return
             result = Code.BUSY
         code = None if result is True else result
@@ -202,20 +204,20 @@ class PacketLoop:
         if service is None or not service.instance.lock.acquire(timeout=0):
             return False
         try:
-            if wall_clock() > job.latest:
+            if wall_clock() > job.deadline_ns:
                 return Code.LATE
-            service.compute(job.numbers, job.datatype, job.request)
+            service.compute(job.input_bytes, job.datatype, job.request)
         finally:
             service.instance.lock.release()
-        if wall_clock() > job.latest:
+        if wall_clock() > job.deadline_ns:
             return Code.LATE
-        return self._send_answer(service, slot, job.request, job.arrived) or Code.FAILED
+        return self._send_answer(service, slot, job.request, job.arrival_ns) or Code.FAILED
 
     def _note_request(self, job: Job, code: Code | None) -> None:
         if code is not None:
             outcome = OUTCOMES[code]
         else:
-            is_replay = self.replay_cache.check_replay(int.from_bytes(read_peer(job.sender)), job.request)
+            is_replay = self.replay_cache.note_request(int.from_bytes(read_peer(job.sender)), job.request)
             outcome = "replayed" if is_replay else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
@@ -228,7 +230,7 @@ class PacketLoop:
         if service_now is not None and service_now.instance is lease.instance:
             return service_now
         instance = lease.instance
-        if not instance.quick or not instance.lock.acquire(timeout=0):
+        if not instance.is_quick or not instance.lock.acquire(timeout=0):
             return None
         try:
             service = self._services[instance.number] = Service(instance)
@@ -243,16 +245,16 @@ class PacketLoop:
         """Send the computed answer and return whether the kernel accepted it."""
         elapsed = measure_elapsed_us(arrival_ns)
         length = service.fill_datagram(request, elapsed)
-        if service.fits:
+        if service.fits_datagram:
             return self._send(slot, service.datagram_address, length)
         model, kind = service.instance.number, Datatype.FLOAT32
         packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
-        accepted = [self.inbox.send(serialise(packet), self.inbox.sender(slot)) for packet in packets]
+        accepted = [self.inbox.send(serialise(packet), self.inbox.get_sender(slot)) for packet in packets]
         return all(accepted)
 
     def _refuse(self, slot: int, model: int, request: int, code: Code, arrival_ns: int) -> None:
         refusal = Packet(Kind.REFUSAL, model, request, time_us=measure_elapsed_us(arrival_ns), code=code)
-        self.inbox.send(serialise(refusal), self.inbox.sender(slot))
+        self.inbox.send(serialise(refusal), self.inbox.get_sender(slot))
 
     def _send(self, slot: int, address: int, length: int) -> bool:
         to = self._senders + slot * ADDRESS_BYTES

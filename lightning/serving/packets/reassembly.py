@@ -14,8 +14,8 @@ MEMORY_LIMIT = 16 << 20
 FRAGMENT_OVERHEAD = 256
 """Approximate memory of a fragment besides its payload, in bytes."""
 
-PLACES_LOG2 = 16
-SHIFT = 64 - PLACES_LOG2
+SLOTS_LOG2 = 16
+SHIFT = 64 - SLOTS_LOG2
 PEER_FACTOR = 0xC2B2AE3D27D4EB4F
 REQUEST_FACTOR = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio, so that successive numbers are far apart in the table (Knuth, TAOCP 3, 6.4)."""
@@ -99,20 +99,20 @@ class Reassembly:
 
 
 class ReplayCache:
-    """A cache of recent requests. Each pair of peer and request is hashed to one of 65,536 places.
+    """A cache of recent requests. Each pair of peer and request is hashed to one of 65,536 slots.
 
-    A pair stays until another pair with the same place replaces it.
+    A pair stays until another pair with the same slot replaces it.
     """
 
     def __init__(self) -> None:
-        self.table = np.zeros((1 << PLACES_LOG2, 2), np.uint64)
-        """(places, 2) peer and request. 0 is not a valid peer, so it marks an empty place."""
+        self.table = np.zeros((1 << SLOTS_LOG2, 2), np.uint64)
+        """(slots, 2) peer and request. 0 is not a valid peer, so it marks an empty slot."""
 
-    def check_replay(self, peer: int, request: int) -> bool:
+    def note_request(self, peer: int, request: int) -> bool:
         """Return whether the pair is in the cache, and store it.
 
         >>> replay_cache = ReplayCache()
-        >>> replay_cache.check_replay(1, 7), replay_cache.check_replay(1, 7), replay_cache.check_replay(2, 7)
+        >>> replay_cache.note_request(1, 7), replay_cache.note_request(1, 7), replay_cache.note_request(2, 7)
         (False, True, False)
         """
         slot = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT

@@ -102,10 +102,12 @@ class Service:
         ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first_answer.cycles)
         self.datagram_address = self._datagram.ctypes.data
         """Memory address of the datagram that `fill_datagram` fills."""
-        self.fits = length <= MAX_PAYLOAD_BYTES
+        self.fits_datagram = length <= MAX_PAYLOAD_BYTES
         """True if an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
-        simple = chain is not None and not chain.tail and self.fits and self.size <= MAX_PAYLOAD_BYTES
+        simple = (
+            chain is not None and not chain.tail and self.fits_datagram and self.size <= MAX_PAYLOAD_BYTES
+        )
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
         """The compiled code for a chain whose request and answer fit into one datagram each; None for other models."""
 

@@ -38,7 +38,7 @@ class CommandSet:
 
     select: str
     query: str
-    identity: str = scpi.IDENTITY
+    identity: str = scpi.IDENTITY_QUERY
     errors: str = ""
     monitor: str = ""
     open_state: str = ""

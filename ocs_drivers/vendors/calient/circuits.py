@@ -38,13 +38,13 @@ class Circuits:
             if circuit.state != "provisioned"
             for pair in pairs
         ]
-        self._by_pair = dict(active)
+        self._circuits_by_pair = dict(active)
         self._provisioned = [circuit for circuit in self._pairs_by_circuit if circuit.state == "provisioned"]
         try:
-            self._connections = CrossConnects(list(self._by_pair))
+            self._connections = CrossConnects(list(self._circuits_by_pair))
         except ValueError as error:
             raise ProtocolDesync(f"impossible circuits: {error}") from error
-        if len(active) != len(self._by_pair):
+        if len(active) != len(self._circuits_by_pair):
             raise ProtocolDesync("impossible circuits: two make the same pair")
 
     def snapshot(
@@ -57,7 +57,9 @@ class Circuits:
             monotonic_s,
             unfit,
             tied=frozenset(
-                self._pairs_by_circuit[circuit] for circuit in self._by_pair.values() if circuit.two_way
+                self._pairs_by_circuit[circuit]
+                for circuit in self._circuits_by_pair.values()
+                if circuit.is_two_way
             ),
             pending=tuple(
                 PendingMove("connect", pair, source="provisioned, not active", request=circuit.name)
@@ -68,7 +70,7 @@ class Circuits:
 
     def find(self, pair: Pair) -> Circuit | None:
         """Return the active circuit of a pair, or None."""
-        return self._by_pair.get(pair)
+        return self._circuits_by_pair.get(pair)
 
     def find_provisioned(self, pair: Pair) -> Circuit | None:
         """Return the one-way circuit that is provisioned for exactly this pair, or None."""
@@ -87,7 +89,7 @@ class Circuits:
         return [
             circuit
             for circuit in self._provisioned
-            if circuit is not own_circuit and _share_port(self._pairs_by_circuit[circuit], {pair})
+            if circuit is not own_circuit and _have_common_port(self._pairs_by_circuit[circuit], {pair})
         ]
 
     def is_moving(self, pair: Pair) -> bool:
@@ -103,14 +105,18 @@ class Circuits:
             for other_pair in pairs
             if other_pair != pair
         )
-        return next((other_pair for other_pair in other_pairs if _share_port({other_pair}, {pair})), None)
+        return next(
+            (other_pair for other_pair in other_pairs if _have_common_port({other_pair}, {pair})), None
+        )
 
     def is_dark(self, output: int) -> bool:
         """Return True if the device reports that a circuit to this output gets no light."""
-        return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
+        return any(
+            pair[1] == output and not circuit.is_lit for pair, circuit in self._circuits_by_pair.items()
+        )
 
 
-def _share_port(left_pairs: Collection[Pair], right_pairs: Collection[Pair]) -> bool:
+def _have_common_port(left_pairs: Collection[Pair], right_pairs: Collection[Pair]) -> bool:
     return any(left[0] == right[0] or left[1] == right[1] for left in left_pairs for right in right_pairs)
 
 
@@ -124,7 +130,7 @@ def check_not_provisioned(
             by_name.setdefault(move.request, set()).add(move.pair)
     for name, pairs in by_name.items():
         outside = sorted(source for source, _ in pairs if source not in scope)
-        blocked = sorted(pair for pair in added if _share_port(pairs, {pair}))
+        blocked = sorted(pair for pair in added if _have_common_port(pairs, {pair}))
         if outside and blocked:
             raise PortBusy(
                 f"{name} is provisioned there, but not active",

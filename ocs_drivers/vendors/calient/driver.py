@@ -18,7 +18,7 @@ from ocs_drivers.vendors.calient.ports import Names, Pair, format_circuit_name
 ACTIVATION_S = 10.0
 """Longest time from activation to an active circuit: one public driver polls ten times, once a second."""
 
-BUSY = "invalid connection"
+BUSY_TEXT = "invalid connection"
 """Part of the text with which the device denies a circuit because a port is in use."""
 
 Powers = Mapping[str, tuple[float | None, float | None]]
@@ -224,7 +224,9 @@ class CalientSwitch(SwitchDriver):
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
         """Return `PortBusy`, with the other end of the blocking circuit, if the device denied a port in use."""
         is_provisioning = refusal.sent.startswith(self.provision_prefix)
-        if not (is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.problem.lower()):
+        if not (
+            is_provisioning and isinstance(refusal, DeviceError) and BUSY_TEXT in refusal.problem.lower()
+        ):
             return super()._explain(refusal, step)
         refused_ports = set(refusal.ports) or {port for pair in step.pairs.items() for port in pair}
         peer, ports = None, tuple(sorted(refused_ports))

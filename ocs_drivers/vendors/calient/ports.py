@@ -22,15 +22,15 @@ _CIRCUIT = re.compile(rf"(?P<source>{_PORT.pattern})(?P<way>[>-])(?P<target>{_PO
 class Circuit:
     """A circuit as the device reports it: its name, the names of its ports, and its direction.
 
-    `state` is `provisioned` (reserved, without light), `moving` or `made`; `lit` is False if it is dark.
+    `state` is `provisioned` (reserved, without light), `moving` or `made`; `is_lit` is False if it is dark.
     """
 
     name: str
     source: str
     target: str
-    two_way: bool
+    is_two_way: bool
     state: State
-    lit: bool
+    is_lit: bool
 
 
 def format_circuit_name(source: str, target: str) -> str:
@@ -109,7 +109,7 @@ class Names:
         """
         source, target, size = self.number(circuit.source), self.number(circuit.target), len(self)
         forward = {(source, size + target)}
-        return frozenset(forward | {(target, size + source)} if circuit.two_way else forward)
+        return frozenset(forward | {(target, size + source)} if circuit.is_two_way else forward)
 
     def get_port_names(self, pair: Pair) -> tuple[str, str]:
         """Return the names of the two ports that a pair joins."""

@@ -26,7 +26,7 @@ def decode_circuits(document: Any) -> list[Circuit]:
     """Decode the circuits of `GET /rest/crossconnects/?id=list`.
 
     >>> half = {"conn": "3.3.1>3.3.2", "as": "IS", "os": "IS", "oc": "FAIL"}
-    >>> decode_circuits([{"name": "3.3.1>3.3.2", "dir": "uni", "half1": half, "half2": {}}])[0].lit
+    >>> decode_circuits([{"name": "3.3.1>3.3.2", "dir": "uni", "half1": half, "half2": {}}])[0].is_lit
     False
     """
     return [_decode_circuit(item) for item in _check_objects(document)]

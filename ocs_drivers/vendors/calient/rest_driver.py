@@ -30,7 +30,7 @@ from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair, format_circu
 
 _T = TypeVar("_T")
 
-GROUP = "SYSTEM"
+GROUP_NAME = "SYSTEM"
 """The connection group of our circuits."""
 
 _CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
@@ -165,7 +165,7 @@ class CalientRest(CalientSwitch):
         return {
             "in": source,
             "out": target,
-            "group": GROUP,
+            "group": GROUP_NAME,
             "conn": format_circuit_name(source, target),
             "dir": "uni",
         }

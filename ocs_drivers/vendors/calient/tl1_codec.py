@@ -1,4 +1,4 @@
-"""Decoders of the data lines of Calient TL1 replies. Pure; undocumented forms raise `ProtocolDesync`.
+"""Decoders of the data lines of Calient TL1 replies. Undocumented forms raise `ProtocolDesync`.
 
 2.3.6-3.2.5:SRCPORT=2.3.6,DSTPORT=3.2.5,GRPNAME=DSTRAUB,CONNNAME=2.3.6-3.2.5,CONNTYPE=2WAY,AS=UMA,OS=RDY,OC=OK,...
 6.1.1:WX,TRANSIT,TRANSIT:INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=IS,OUTOC=OK,OUTRS=NPR
@@ -48,15 +48,15 @@ def _decode_circuit(line: str) -> Circuit:
     fields = _parse_keywords(line)
     try:
         source, target = fields["SRCPORT"], fields["DSTPORT"]
-        kind, admin = fields["CONNTYPE"], fields["AS"]
-        operational, capability = fields["OS"], fields["OC"]
+        kind, administrative = fields["CONNTYPE"], fields["AS"]
+        operational, condition = fields["OS"], fields["OC"]
     except KeyError as missing:
         raise _make_desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
         raise _make_desync(f"a circuit that is neither one-way nor two-way: {kind[:20]}", line)
     name = fields.get("CONNNAME") or format_circuit_name(source, target)
     return Circuit(
-        name, source, target, kind == "2WAY", decode_state(admin, operational), capability != "FAIL"
+        name, source, target, kind == "2WAY", decode_state(administrative, operational), condition != "FAIL"
     )
 
 
@@ -64,7 +64,9 @@ def decode_ports(lines: Lines) -> dict[str, Port]:
     """Decode the reply to `RTRV-PORT`: the states of input and output fibre, by port."""
     return _decode_by_port(
         lines,
-        lambda fields, line: Port((_decode_state(fields, "IN", line), _decode_state(fields, "OUT", line))),
+        lambda fields, line: Port(
+            (_decode_side_state(fields, "IN", line), _decode_side_state(fields, "OUT", line))
+        ),
     )
 
 
@@ -82,7 +84,7 @@ def _decode_by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]
     return ports
 
 
-def _decode_state(fields: Mapping[str, str], side: str, line: str) -> PortState:
+def _decode_side_state(fields: Mapping[str, str], side: str, line: str) -> PortState:
     try:
         return decode_port_state(fields[f"{side}AS"], fields[f"{side}OS"])
     except KeyError as missing:

@@ -33,7 +33,7 @@ from ocs_drivers.vendors.calient.ports import Names, Pair, format_circuit_name
 
 _T = TypeVar("_T")
 
-GROUP = "SYSTEM"
+GROUP_NAME = "SYSTEM"
 """The connection group of our circuits."""
 
 DIALECT = Dialect(
@@ -138,6 +138,6 @@ class CalientTl1(CalientSwitch):
         aid, provisioned = f"{source},{target}", self._circuits.find_provisioned(pair)
         commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking(pair)]
         if provisioned is None:
-            commands.append(("ENT-CRS", aid, f"{GROUP},1WAY"))
+            commands.append(("ENT-CRS", aid, f"{GROUP_NAME},1WAY"))
         name = provisioned.name if provisioned else format_circuit_name(source, target)
-        return [*commands, ("ACT-CRS", aid, f"{name},{GROUP}")]
+        return [*commands, ("ACT-CRS", aid, f"{name},{GROUP_NAME}")]

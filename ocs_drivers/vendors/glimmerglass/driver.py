@@ -40,7 +40,8 @@ OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "O
 """Keyword of every connection command, by the option `opmode` of the address."""
 
 DIALECT = Dialect(
-    login_text=re.compile(r"log ?in (is )?(required|needed|not active)|not logged", re.IGNORECASE), short=True
+    login_text=re.compile(r"log ?in (is )?(required|needed|not active)|not logged", re.IGNORECASE),
+    is_short=True,
 )
 
 LONGEST_MOVE_S = 0.5

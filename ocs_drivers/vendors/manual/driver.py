@@ -59,7 +59,7 @@ class PanelSession:
         self._operator.close()
 
     @property
-    def in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """True from `open` to `close`."""
         return self._in_use
 
@@ -82,7 +82,7 @@ class PanelSession:
         """Return a re-entrant lock that excludes questions of other threads."""
         return self._lock
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         """Ensure a connection to the person. Raise `ConnectionLost` after `close`."""
         if not self._in_use:
             raise make_connection_lost(self._device, "it is closed; open the switch first")
@@ -143,8 +143,8 @@ class ManualPanel(SwitchDriver):
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            if not self._session.in_use:
-                self._session.ready()  # raises
+            if not self._session.is_in_use:
+                self._session.make_ready()  # raises
             panel = self._file.read()
             for port in sorted(panel.doubtful):
                 panel = self._trace(panel, port)
@@ -156,7 +156,7 @@ class ManualPanel(SwitchDriver):
 
     def _trace(self, panel: Panel, port: int) -> Panel:
         """Ask where the cord of a doubtful input goes, and write the answer to the file."""
-        self._session.ready()
+        self._session.make_ready()
         question = (
             f"Where does the cord in input {_format_port(panel, port)} go? Answer with the output, or none."
         )
@@ -194,7 +194,7 @@ class ManualPanel(SwitchDriver):
 
     def _announce(self, steps: Collection[Step]) -> None:
         panel = self._file.read()
-        self._session.ready()
+        self._session.make_ready()
         count = f"{len(steps)} move{'s' if len(steps) > 1 else ''}"
         self._operator.tell(
             [

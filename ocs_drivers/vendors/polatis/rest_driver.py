@@ -327,7 +327,7 @@ class PolatisRest(SwitchDriver):
         """Enable or disable ports one by one and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         with self._write_lock, self._session.lock():
-            self._session.ready()
+            self._session.make_ready()
             ports_before = self._ask_ports()
             for port in ports:
                 guard()
@@ -350,7 +350,7 @@ class PolatisRest(SwitchDriver):
         """Raise `AnotherDevice` if the serial number differs after a reconnection."""
         known_identity = self._identity
         if known_identity is None or self._session.connections == self._known_connection:
-            self._session.ready()
+            self._session.make_ready()
         if known_identity is None or self._session.connections == self._known_connection:
             return
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)

@@ -1,7 +1,7 @@
 """SCPI commands and replies of Polatis switches. Pure; invalid replies raise `ProtocolDesync`.
 
 Set commands have no reply: a refusal appears only in the device's error queue, so every write is followed by
-`scpi.OPERATION_COMPLETE` and checked by reading back.
+`scpi.COMPLETION_QUERY` and checked by reading back.
 """
 
 from __future__ import annotations

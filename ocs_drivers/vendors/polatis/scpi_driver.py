@@ -41,7 +41,7 @@ _FORMATTERS = {
 
 
 def _format_command(step: Step) -> str:
-    return f"{_FORMATTERS[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
+    return f"{_FORMATTERS[step.kind](step.pairs)};{scpi.COMPLETION_QUERY}"
 
 
 class PolatisScpi(SwitchDriver):
@@ -153,9 +153,9 @@ class PolatisScpi(SwitchDriver):
         planning.check_known(ports, self.capabilities, device=self.address)
         command = scpi_codec.format_shutters(ports, is_open=is_open)
         with self._write_lock, self._session.lock():
-            self._session.ready()
+            self._session.make_ready()
             guard()
-            self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
+            self._session.ask(f"{command};{scpi.COMPLETION_QUERY}", scpi.decode_complete)
             refusals = self._session.drain_errors(command)
             ports_after = self.ports()
         goal = PortState.ENABLED if is_open else PortState.DISABLED
@@ -170,7 +170,9 @@ class PolatisScpi(SwitchDriver):
             )
 
     def _ask_size(self, identity: Identity) -> tuple[int, int]:
-        size, refusals = self._session.ask_checked(f"{scpi.CLEAR};{scpi_codec.SIZE}", scpi_codec.decode_size)
+        size, refusals = self._session.ask_checked(
+            f"{scpi.CLEAR_COMMAND};{scpi_codec.SIZE}", scpi_codec.decode_size
+        )
         size_in_code = scpi_codec.parse_product_size(identity.model)
         if size is None and size_in_code is None:
             raise refusals[0]

@@ -168,7 +168,7 @@ class PolatisTl1(Tl1Driver):
 
     def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
         with self._write_lock, self._session.lock():
-            self._session.ready()
+            self._session.make_ready()
             guard()
             self._session.ask(verb, tl1.ignore, aid=aid, keywords=keywords, before_resending=guard)
 

@@ -95,7 +95,7 @@ class Dialect:
 
     `kind` starts the heading of `show board`. `size` matches one entry of its MATRIX SIZE, with groups
     `side` and `last`. `row` matches one port of `port show`, with the groups that `port_table` reads; it must match in
-    text without line ends. With `logical_requests`, the device has a table of logical ports, and one request makes or
+    text without line ends. With `has_logical_ports`, the device has a table of logical ports, and one request makes or
     removes both circuits between two logical ports.
     """
 
@@ -103,7 +103,7 @@ class Dialect:
     vendor: str
     size: re.Pattern[str]
     row: re.Pattern[str]
-    logical_requests: bool = False
+    has_logical_ports: bool = False
 
 
 ROME = Dialect(
@@ -129,7 +129,7 @@ AFM = Dialect(
         r"(?:\s+(?P<paired>[ew]\d+))?(?:\s+(?P<peer>[EW]\d+)(?:\s+[^\s\d]\S*)?)?"
         r"\s+(?P<role>[1-5])\s+(?P<counter>\d{1,9})(?!\S)"
     ),
-    logical_requests=True,
+    has_logical_ports=True,
 )
 
 
@@ -191,13 +191,13 @@ def find_failure(lines: Iterable[str], names: Collection[tuple[str, str]], comma
 class Board:
     """Identity of the device; `east` and `west` are the numbers of rows in its port table for each side.
 
-    `paired` is True if the device reports paired ports: removing a circuit may also remove its mirror.
+    `is_paired` is True if the device reports paired ports: removing a circuit may also remove its mirror.
     """
 
     identity: Identity
     east: int
     west: int
-    paired: bool = False
+    is_paired: bool = False
 
 
 def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:

@@ -152,7 +152,7 @@ class RomeCli(SwitchDriver):
             lambda: self._query(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
         self._layout = self._retry(lambda: self._query(codec.SHOW_PORTS, self._decode_any_ports)).layout
-        if self._dialect.logical_requests:
+        if self._dialect.has_logical_ports:
             logical = self._query_optional(codec.SHOW_LOGICAL, decode_logical)
             self._layout = replace(self._layout, logical=logical or {})
         self._reports_queue = self._query_optional(codec.SHOW_QUEUE, decode_queue) is not None
@@ -208,7 +208,7 @@ class RomeCli(SwitchDriver):
             table = self._query(codec.SHOW_PORTS, self._decode_ports)
         pending_pairs = {move.pair for move in pending if move.kind == "connect" and move.pair}
         connections = table.connections(pending_pairs)
-        are_tied = self._board.paired and not self._timeouts.removes_one_way
+        are_tied = self._board.is_paired and not self._timeouts.removes_one_way
         tied = find_two_way_circuits(connections.pairs, self._layout) if are_tied else frozenset()
         return Snapshot(connections, self._clock.now(), unfit=table.unfit_ports(), tied=tied, pending=pending)
 
@@ -244,7 +244,7 @@ class RomeCli(SwitchDriver):
         except PortBusy as busy:
             raise explain_tie(busy, current) from None
         check_one_matrix(steps, self._layout, device=self._address)
-        return join_both_ways(steps, self._layout) if self._dialect.logical_requests else steps
+        return join_both_ways(steps, self._layout) if self._dialect.has_logical_ports else steps
 
     # -- moving
 
@@ -253,7 +253,7 @@ class RomeCli(SwitchDriver):
 
         Raises `RobotFault` for a stopped robot, and `Conflict` if another request waits for the same ports.
         """
-        self._session.ready()
+        self._session.make_ready()
         snapshot = self.read()
         transaction.check_unmoved(step, snapshot.connections, device=self._address)
         lines = [line for event in self.events() for line in event.lines]
@@ -341,7 +341,7 @@ class RomeCli(SwitchDriver):
         """
         homing_s = max(self._timeouts.homing_s, self._timeout_s)
         with self._write_lock, self._session.lock():
-            self._session.ready()
+            self._session.make_ready()
             try:
                 guard()
                 self._send_and_await(codec.HOMING_RUN, codec.RECOVERED, homing_s)
@@ -371,11 +371,11 @@ class RomeCli(SwitchDriver):
                     received=failure,
                     hint="Call the vendor's service.",
                 )
-            if deadline.passed:
+            if deadline.is_over:
                 raise Timeout(
                     f"the device did not report completion within {timeout_s:.3g} s",
                     sent=command,
                     hint="Check the device; nothing else was sent.",
                 )
             self._clock.sleep(min(self._timeouts.poll_s, max(deadline.remaining_s(), 0.001)))
-            self._session.ready()
+            self._session.make_ready()

@@ -15,7 +15,7 @@ from ocs_drivers.model import CrossConnects, PortState
 from ocs_drivers.vendors.rome.codec import Board, Dialect
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
-FOR_CONNECTIONS = "1"
+CONNECTION_USE = "1"
 """The role of ports for circuits; the other roles are loopbacks, test buses and links."""
 
 
@@ -155,7 +155,7 @@ def _decode_row(fields: dict[str, str]) -> PortRow:
 def _decode_state(fields: dict[str, str], motion: Motion) -> PortState:
     if fields["lock"].lower() in {"locked", "2"}:
         return PortState.LOCKED
-    if fields["admin"].lower() in {"disabled", "2"} or fields.get("role", FOR_CONNECTIONS) != FOR_CONNECTIONS:
+    if fields["admin"].lower() in {"disabled", "2"} or fields.get("role", CONNECTION_USE) != CONNECTION_USE:
         return PortState.DISABLED
     return PortState.FAILED if motion is Motion.OTHER else PortState.ENABLED
 

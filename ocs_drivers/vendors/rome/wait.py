@@ -4,7 +4,7 @@ request                              result
 in the queue                         wait, up to the longest time of this move and the moves ahead of it
 in the queue of a stopped robot      RobotFault if it is in process, Timeout (unknown) if it waits
 no longer in the queue               over; DeviceError if the device reported a failure
-never in the queue, connection lost  Timeout after `POLLS_WHEN_LOST` polls: the device may not have received it
+never in the queue, connection lost  Timeout after `MAX_POLLS_WHEN_LOST` polls: the device may not have received it
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ocs_drivers.vendors.rome import codec
 from ocs_drivers.vendors.rome.codec import Queue, Request
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
-POLLS_WHEN_LOST = 5
+MAX_POLLS_WHEN_LOST = 5
 """Number of polls that wait for a request to appear in the queue if the connection broke while it was sent."""
 
 
@@ -36,7 +36,7 @@ class Move:
     connection_error: TransportError | None = field(default=None)
     was_queued: bool = False
     absent_since_s: float | None = None
-    allowed_s: float = 0.0
+    time_limit_s: float = 0.0
     halted_request: Request | None = None
     halted_since_s: float | None = None
 
@@ -58,7 +58,7 @@ class Progress:
     reports_queue: bool = True
 
     @property
-    def ahead(self) -> int | None:
+    def moves_ahead(self) -> int | None:
         """Number of moves before the last one of this request; None if it is not in the queue."""
         turns: dict[Pair | None, int] = {}
         for turn, move in enumerate(self.pending):
@@ -114,10 +114,10 @@ def judge_progress(
 
     Raises `RobotFault`, `DeviceError` and `Timeout` as in the table in the module docstring.
     """
-    moves_ahead = progress.ahead
+    moves_ahead = progress.moves_ahead
     move.was_queued = move.was_queued or moves_ahead is not None
     if reason := _explain_stop(move, progress, grace_s):
-        raise _make_stopped(reason, move, progress)
+        raise _make_stop_error(reason, move, progress)
     if moves_ahead is None and (
         failure := codec.find_failure(progress.lines, progress.names, progress.command)
     ):
@@ -126,12 +126,12 @@ def judge_progress(
         return _is_awaited(move, progress.now_s, poll_s)
     move.absent_since_s = None
     move_count = len(progress.pairs) if moves_ahead is None else 1 + moves_ahead
-    move.allowed_s = max(move.allowed_s, longest_s * move_count)
-    if progress.now_s - move.start_s < move.allowed_s:
+    move.time_limit_s = max(move.time_limit_s, longest_s * move_count)
+    if progress.now_s - move.start_s < move.time_limit_s:
         return True
     homing_note = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
-    raise _make_stopped(
-        f"the robot has not finished the move within {move.allowed_s:.3g} s{homing_note}", move, progress
+    raise _make_stop_error(
+        f"the robot has not finished the move within {move.time_limit_s:.3g} s{homing_note}", move, progress
     )
 
 
@@ -145,7 +145,7 @@ def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
     absent_s = now_s - move.absent_since_s
     if move.was_queued or not move.connection_error:
         return absent_s < poll_s
-    if absent_s < POLLS_WHEN_LOST * poll_s:
+    if absent_s < MAX_POLLS_WHEN_LOST * poll_s:
         return True
     raise Timeout(
         (
@@ -173,9 +173,9 @@ def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
     return ""
 
 
-def _make_stopped(reason: str, move: Move, progress: Progress) -> OcsError:
+def _make_stop_error(reason: str, move: Move, progress: Progress) -> OcsError:
     """Return the error for a stopped robot: `RobotFault`, or `Timeout` if our request waits or may not have arrived."""
-    if progress.ahead is not None and not progress.is_running:
+    if progress.moves_ahead is not None and not progress.is_running:
         return Timeout(
             f"{reason}; the request waits in the queue, and will be executed when the robot goes on",
             hint=codec.HOMING_HINT,

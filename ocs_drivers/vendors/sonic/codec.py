@@ -19,7 +19,7 @@ from ocs_drivers.model import Identity, PortState
 
 Pair = tuple[int, int]
 
-LONGEST_LIST = 700
+MAX_LIST_LENGTH = 700
 """Maximum length of the pairs in one command, in characters; the shell's line editor would wrap longer lines."""
 
 _PORT = re.compile(r"([1-9][0-9]{0,8})([AB])")
@@ -28,7 +28,7 @@ _SHORTEST_RANGE = 3
 
 Lines = tuple[str, ...]
 
-SUCCEEDED = "succeeded"
+SUCCESS_TEXT = "succeeded"
 
 CONFIG_COLUMNS = ("id", "a_side", "b_side")
 STATUS_COLUMNS = (*CONFIG_COLUMNS, "a_side_status", "b_side_status")
@@ -88,7 +88,7 @@ class Names:
         """
         line = ""
         for item in self._format_items(sorted(pairs)):
-            if line and len(line) + 1 + len(item) > LONGEST_LIST:
+            if line and len(line) + 1 + len(item) > MAX_LIST_LENGTH:
                 yield line
                 line = ""
             line += f",{item}" if line else item
@@ -250,7 +250,7 @@ def check_done(lines: Lines) -> None:
             received=text,
             hint="Use an account with sudo rights, and remove the option sudo=no.",
         )
-    if not any(line.rstrip(".").endswith(SUCCEEDED) for line in lines):
+    if not any(line.rstrip(".").endswith(SUCCESS_TEXT) for line in lines):
         match = re.match(r"\w+", text)
         raise DeviceError(f"the device refused: {text}", device_code=match[0] if match else "silence")
 

@@ -278,7 +278,7 @@ class SonicOcs(SwitchDriver):
         planning.check_known(ports, self.capabilities, device=self.address)
         override = "normal" if is_open else "force_blocked"
         with self._write_lock, self._session.lock():
-            self._session.ready()
+            self._session.make_ready()
             for port in sorted(ports):
                 guard()
                 command = f"{self._config} port state {self._names.name_port(port)} {override}"

@@ -80,7 +80,7 @@ class CommandSet:
         )
 
 
-COLUMNS = 12
+COLUMN_COUNT = 12
 """Outputs per row; the number of an output is row * 12 + column."""
 
 _ROW = re.compile(r"R\d+#")
@@ -180,7 +180,7 @@ def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]
         raise ProtocolDesync("no row of the table arrived", received=" ".join(lines))
     cells: list[Cell] = []
     for number, line in enumerate(rows):
-        if len(cells) != number * COLUMNS:
+        if len(cells) != number * COLUMN_COUNT:
             raise ProtocolDesync("a row of the table ends early", received=rows[number - 1])
         cells += _decode_row(line, number)
     return tuple(cells)
@@ -192,7 +192,7 @@ def _decode_row(line: str, number: int) -> list[Cell]:
     if match is None or int(match["row"]) != number:
         raise ProtocolDesync(f"this is not row {number} of the table", received=line)
     cells = [Cell(cell["status"].upper(), int(cell["number"])) for cell in _CELL.finditer(match["cells"])]
-    if len(cells) > COLUMNS:
+    if len(cells) > COLUMN_COUNT:
         raise ProtocolDesync(f"row {number} of the table has {len(cells)} columns", received=line)
     return cells
 

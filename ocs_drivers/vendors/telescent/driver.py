@@ -202,7 +202,7 @@ class TelescentCli(SwitchDriver):
 
     def _prepare_step(self, step: Step, guard: Guard) -> None:
         """Read the inputs of the step again before the first write, because the last read may be minutes old."""
-        self._session.ready()
+        self._session.make_ready()
         for source, output in step.pairs.items():
             self._check_as_expected(step, source, output)
         super()._prepare_step(step, guard)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fpga.bus import load_datapath, make_simulated_bus
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.twins.board.memory import DEFAULT_BASE, Slot
 
 
@@ -56,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     except ImportError as error:
         parser.exit(
-            1, f"cannot serve: {error}. Hint: {install_extra('pynq')}, in an environment of its own\n"
+            1, f"cannot serve: {error}. Hint: {describe_extra('pynq')}, in an environment of its own\n"
         )
     except (OSError, ValueError) as error:
         parser.exit(1, f"cannot serve: {error}\n")

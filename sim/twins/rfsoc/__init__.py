@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError
 
@@ -29,7 +29,7 @@ def connect(address: str) -> SimulatedSoc:
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"qick", "tqdm"}:
             raise ModuleNotFoundError(
-                f"the twin of a QICK board needs {error.name}: {install_extra('qick')}", name=error.name
+                f"the twin of a QICK board needs {error.name}: {describe_extra('qick')}", name=error.name
             ) from error
         raise
     return SimulatedSoc(address)

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.twins.rfsoc.address import AddressError
 
 
@@ -42,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except AddressError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:
-        parser.exit(1, f"cannot serve: {error}; {install_extra('qick')}\n")
+        parser.exit(1, f"cannot serve: {error}; {describe_extra('qick')}\n")
     except (OSError, RuntimeError) as error:
         parser.exit(1, f"cannot serve: {error}\n")
     ready = {

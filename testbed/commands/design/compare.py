@@ -58,7 +58,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
 
     def run(self, context: CommandContext) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises the errors of `open_job`, `TopologyError`."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
         setting = self.setting(connects_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
@@ -71,8 +71,8 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             setting.options,
             skip_slow=self.fabrics == "all",
         )
-        links_text = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
-        nodes = count_noun(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
+        links_text = f"{format_count(degree, 'link')} of {rate_gbps:g} Gbit/s each"
+        nodes = format_count(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
         title = f"SIMULATED {job.name} on {nodes}, {links_text}"
         if self.plot:
             draw_comparison(rows, self.plot, title)

@@ -256,7 +256,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
 
 
 def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, SearchResult]:
-    from lightbed.wording import count_noun
+    from lightbed.wording import format_count
     from testbed.design.plans.planning import make_plan
 
     with narrate() as narrator:
@@ -266,7 +266,7 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
                 progress.steps, progress.total, f"best so far {progress.best_s * 1e3:.3f} ms in closed form"
             )
 
-        narrator.phase(f"Searching for {choice.name} on {count_noun(servers.nodes, 'server')}")
+        narrator.phase(f"Searching for {choice.name} on {format_count(servers.nodes, 'server')}")
         return make_plan(choice, servers, effort, report)
 
 
@@ -289,7 +289,7 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
 
 def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
-    from lightbed.wording import count_noun
+    from lightbed.wording import format_count
     from testbed.design.patching.wiring import list_patches
     from testbed.operate.design import build_plan_design, find_plan_lab
 
@@ -300,22 +300,22 @@ def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
         raise TopologyError(
             f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"
         ) from error
-    return (count_noun(len(list_patches(wiring)), "patch"),)
+    return (format_count(len(list_patches(wiring)), "patch"),)
 
 
 def _describe_plan(plan: Plan) -> list[str]:
-    from lightbed.wording import count_noun
+    from lightbed.wording import format_count
 
     topology, predicted = plan.topology, plan.predicted
     lengths = ", ".join(f"{count} of {length}" for length, count in predicted["path_lengths"].items())
     times = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
     hops = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths or 'none'}"
     strides = ", ".join(map(str, topology.strides)) or "none"
-    servers, links = count_noun(topology.nodes, "server"), count_noun(topology.degree, "link")
+    servers, links = format_count(topology.nodes, "server"), format_count(topology.degree, "link")
     return [
         f"{plan.workload.name} on {servers}, {links} of {plan.rate_gbps:g} Gbit/s each",
         f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
-        f"strides {strides}; {count_noun(predicted['matching_degree'], 'link')} a server for pairs",
+        f"strides {strides}; {format_count(predicted['matching_degree'], 'link')} a server for pairs",
         *(f"- {reason}" for reason in plan.reasons),
     ]

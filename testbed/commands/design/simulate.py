@@ -61,9 +61,9 @@ class CheckpointTimes:
 
     def lines(self) -> Iterator[str]:
         """Yield the times as lines for people."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
 
-        hosts = count_noun(self.storage, "storage host")
+        hosts = format_count(self.storage, "storage host")
         yield f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts}: the write takes {self.write_ms:.3f} ms"
         # Rounding may leave -0.0, which would print a sign.
         slowdown, mean_slowdown = (
@@ -72,10 +72,10 @@ class CheckpointTimes:
         )
         yield (
             f"iteration with it {self.iteration_ms:.3f} ms ({slowdown:+.1%}); with one every "
-            f"{count_noun(self.every, 'iteration')} {self.mean_ms:.3f} ms on average ({mean_slowdown:+.1%})"
+            f"{format_count(self.every, 'iteration')} {self.mean_ms:.3f} ms on average ({mean_slowdown:+.1%})"
         )
         if self.extrapolated:
-            yield f"the write goes on after {count_noun(self.simulated, 'simulated iteration')}: at the same progress"
+            yield f"the write goes on after {format_count(self.simulated, 'simulated iteration')}: at the same progress"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +112,11 @@ class CircuitMoves:
 
     def lines(self, moves: int, outage_ms: float) -> Iterator[str]:
         """Yield a line for people, with how often circuits moved and how long they were dark in all."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
 
         period = f":{self.period_ms:g}" if self.period_ms else ""
-        circuits = f"{count_noun(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
-        outage_text = f"{count_noun(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
+        circuits = f"{format_count(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
+        outage_text = f"{format_count(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
         yield f"{circuits}, controller {self.controller}{period}: {outage_text}"
 
 
@@ -137,17 +137,17 @@ class SimulationDocument(Figures, JobDocument):
 
     def lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
 
-        links_text = f"{count_noun(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
+        links_text = f"{format_count(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
         links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else links_text
-        servers = count_noun(self.nodes, "server" if self.hb_domain is None else "GPU")
+        servers = format_count(self.nodes, "server" if self.hb_domain is None else "GPU")
         yield f"SIMULATED {self.job} on {servers}, fabric {self.fabric}, {links} each"
         if self.hb_domain is not None:
-            servers = count_noun(self.nodes // self.hb_domain, "domain")
+            servers = format_count(self.nodes // self.hb_domain, "domain")
             yield f"{servers} of {self.hb_domain} GPUs, {self.hb_gbps:g} Gbit/s from each inside its domain"
         elif self.servers is not None:
-            yield f"{count_noun(self.servers, 'server')} as {count_noun(self.nodes, 'logical server')}"
+            yield f"{format_count(self.servers, 'server')} as {format_count(self.nodes, 'logical server')}"
         if self.batch is not None:
             yield f"batch of {self.batch:,} samples an iteration"
         yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
@@ -171,7 +171,7 @@ class SimulationDocument(Figures, JobDocument):
             yield "the plan has no routes: the simulation chose them"
         yield from self.notes or ()
         if self.estimated_nodes is not None:
-            nodes = count_noun(self.estimated_nodes, "node")
+            nodes = format_count(self.estimated_nodes, "node")
             yield f"{nodes} without a duration: estimated for a {self.device}"
 
 

@@ -48,7 +48,7 @@ class Topology(Command[TopologyDocument]):
 
     def run(self, context: CommandContext) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
         from testbed.design.patching.wiring import list_patches, wire
         from testbed.design.topology.circulants import find_topology, parse_demands, render_topology
 
@@ -57,7 +57,7 @@ class Topology(Command[TopologyDocument]):
             self.nodes, self.degree, simplex=self.simplex, method=self.method, demands=demands
         )
         document = TopologyDocument(**render_topology(topology))
-        links = count_noun(len(topology.links), "one-way link" if self.simplex else "duplex link")
+        links = format_count(len(topology.links), "one-way link" if self.simplex else "duplex link")
         strides = ", ".join(map(str, topology.strides))
         context.say(
             f"{self.nodes} nodes, degree {self.degree}: strides {strides}",

@@ -74,7 +74,7 @@ def _say_outcome(
     replaced: tuple[Pair, ...] | None = None,
 ) -> ChangeDocument:
     """Print and return the outcome of every pair. Drivers raise failures, so every pair is done or unchanged."""
-    from lightbed.wording import count_noun
+    from lightbed.wording import format_count
     from ocs_drivers import Status
     from testbed.commands.devices.session import make_heading, make_switch_fields
 
@@ -82,7 +82,7 @@ def _say_outcome(
         changes = sum(status is Status.DONE for status in report.pairs.values())
         seconds = sum(outcome.device_s for outcome in report.outcomes)
         context.say(
-            f"{make_heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s"
+            f"{make_heading(device)}: {format_count(changes, 'change')} made and read back in {seconds:.2f} s"
         )
     else:
         context.say(f"{make_heading(device)}: nothing to do")
@@ -109,7 +109,7 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
 
     def run(self, context: CommandContext) -> ChangeDocument:
         """Connect the pairs. Raises `PortBusy`, `Conflict`, `RefusedToMove` and other `OcsError`."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
         from ocs_drivers import CrossConnects
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
@@ -121,7 +121,7 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
             dropped_circuits = _find_dropped_circuits(pairs, snapshot, device, replace=self.replace)
             target, scope = CrossConnects(pairs), frozenset(pairs)
             device.plan(target, snapshot, scope)  # raises for impossible pairs before we ask for consent
-            action = f"connect {count_noun(len(pairs), 'pair')}"
+            action = f"connect {format_count(len(pairs), 'pair')}"
             if dropped_circuits:
                 action += f" and drop {describe_pairs(dropped_circuits.items())}"
                 context.print_note(
@@ -180,7 +180,7 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
 
     def run(self, context: CommandContext) -> ChangeDocument:
         """Disconnect the inputs. Raises `RefusedToMove` and `OcsError`."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
         from ocs_drivers import Side
         from testbed.commands.devices.ports import PortNames
         from testbed.commands.devices.session import change_under_lease
@@ -188,7 +188,7 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             inputs = [names.number(text, Side.IN) for text in self.inputs]
-            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", context)
+            self.check_consent(device, f"disconnect {format_count(len(inputs), 'input')}", context)
             connections = device.read().connections
             pairs = {i: connections[i] for i in inputs if i in connections}
             with change_under_lease(device, context.runs_dir, pairs, connections):
@@ -242,7 +242,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
 
     def run(self, context: CommandContext) -> ChangeDocument | DryRunDocument:
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
         from ocs_drivers import CrossConnects
         from testbed.commands.devices.ports import PortNames, read_pairs
         from testbed.commands.devices.session import change_under_lease
@@ -258,7 +258,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
                 raise _make_conflict(self.expect, snapshot, device)
             if self.dry_run:
                 return _say_steps(context, device, target, scope)
-            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", context)
+            self.check_consent(device, f"apply {format_count(len(target), 'pair')}", context)
             expect = snapshot.connections if self.expect is not None else None
             pairs = _find_changed_pairs(target, snapshot, scope)
             with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
@@ -336,17 +336,17 @@ class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
 
     def run(self, context: CommandContext) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
         from testbed.commands.devices.ports import PortNames
         from testbed.commands.devices.session import change_under_lease, make_heading, make_switch_fields
 
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             ports = tuple(names.number(text, None) for text in self.named)
-            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", context)
+            self.check_consent(device, f"{self.what} {format_count(len(ports), 'shutter')}", context)
             with change_under_lease(device, context.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")
-            context.say(f"{make_heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
+            context.say(f"{make_heading(device)}: {format_count(len(ports), 'port')}, shutters {self.what}")
             return ShutterDocument(**make_switch_fields(device), shutter=self.what, ports=ports)
 
 

@@ -75,7 +75,7 @@ class DiscoveryDocument(Document):
 
     def lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""
-        from lightbed.wording import count_noun
+        from lightbed.wording import format_count
 
         found_count = sum(
             fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive)
@@ -84,8 +84,8 @@ class DiscoveryDocument(Document):
             f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {found_count} of "
             f"{2 * len(self.nics)} fibres"
         )
-        changes = count_noun(self.circuit_changes, "change")
-        yield f"{heading} found in {count_noun(self.rounds, 'round')}, {changes} of circuits"
+        changes = format_count(self.circuit_changes, "change")
+        yield f"{heading} found in {format_count(self.rounds, 'round')}, {changes} of circuits"
         yield from self.notes
         yield from (f"dead: {fibre}" for fibre in self.dead)
         yield from (f"uncertain: {fibre}" for fibre in self.uncertain)

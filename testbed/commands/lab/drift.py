@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.commands.about import LabFields, describe_findings, describe_lab
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Text, option
@@ -116,7 +116,8 @@ class Drift(HostsCommand, TopologyCommand):
         readings = max((stretch.readings for stretch in document.series), default=0)
         context.say(
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
-            f"{count_noun(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {count_noun(readings, 'reading')}; "
+            f"{format_count(len(kinds), 'place')}{f' ({counts})' if counts else ''}, "
+            f"{format_count(readings, 'reading')}; "
             f"{choice.heading()}",
             *choice.lines(),
         )

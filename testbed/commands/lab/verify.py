@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
@@ -160,11 +160,11 @@ def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -
 
 def _summarise(report: VerifyReport) -> str:
     summary = (
-        f", {count_noun(report.links_received, 'one-way link')} heard by probe"
+        f", {format_count(report.links_received, 'one-way link')} heard by probe"
         if report.links_received
         else ""
     )
     summary += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     if report.loss_floor is not None:
         summary += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
-    return f"{count_noun(report.circuits, 'circuit')} checked{summary}"
+    return f"{format_count(report.circuits, 'circuit')} checked{summary}"

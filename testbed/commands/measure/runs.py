@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option, output_file_option
 from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, TableDocument
@@ -126,7 +126,7 @@ class RunsQuery(TableCommand, Command[QueryAnswer]):
         from testbed.measure.trends.sql import query_runs
 
         answer = query_runs(context.runs_dir, self.statement)
-        context.say_table(count_noun(len(answer.rows), "row"), answer.columns, answer.rows)
+        context.say_table(format_count(len(answer.rows), "row"), answer.columns, answer.rows)
         rows = tuple(
             tuple(str(cell) if isinstance(cell, datetime) else cell for cell in row) for row in answer.rows
         )
@@ -335,7 +335,7 @@ class RunsTrend(Command[TrendDocument]):
         report = find_trends(context.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
         short_text = f", {report.short_count} too short (below 6 values)" if report.short_count else ""
         judged_count = len(report.series) - report.short_count
-        context.say(f"{judged_count} series of {count_noun(len(summaries), 'run')} judged{short_text}")
+        context.say(f"{judged_count} series of {format_count(len(summaries), 'run')} judged{short_text}")
         context.say(
             *([line for change in report.changes for line in change.lines()] or ["no change of level"])
         )
@@ -401,7 +401,7 @@ class RunsExplain(Command[RunExplanation]):
         explanation = explain_run(stored_run)
         suffix = " (SIMULATED)" if stored_run.summary.simulated else ""
         context.say(
-            f"run {stored_run.summary.run_id}{suffix}, {count_noun(explanation.ranks, 'rank')}",
+            f"run {stored_run.summary.run_id}{suffix}, {format_count(explanation.ranks, 'rank')}",
             *([explanation.note] if explanation.note else ()),
             *(finding.describe() for finding in explanation.findings),
         )

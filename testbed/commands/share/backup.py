@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import Document
@@ -28,8 +28,8 @@ class BackupDocument(Document):
 
     def line(self, holder: str) -> str:
         """Return a line for people on the contents of `holder`: the file or the database."""
-        rows = count_noun(sum(self.rows.values()), "row")
-        return f"{holder} holds {rows}, and the files of {count_noun(len(self.runs), 'run')}"
+        rows = format_count(sum(self.rows.values()), "row")
+        return f"{holder} holds {rows}, and the files of {format_count(len(self.runs), 'run')}"
 
 
 def _make_document(file: Path, report: BackupReport) -> BackupDocument:

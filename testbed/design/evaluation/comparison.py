@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightbed.output_file import save_figure
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
@@ -126,7 +126,7 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise WorkloadError(f"the plot {path} needs matplotlib: {install_extra('kit')}") from error
+        raise WorkloadError(f"the plot {path} needs matplotlib: {describe_extra('kit')}") from error
     shown_rows = [row for row in rows if not row.failure][::-1]
     figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown_rows)), layout="constrained")
     axes = figure.subplots()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Literal
 
-from lightbed.compiled import AVAILABLE, is_kept
+from lightbed.compiled import IS_AVAILABLE, is_cached_on_disk
 
 Part = Literal["flows", "packets", "routes", "search", "contention", "regions"]
 
@@ -22,7 +22,7 @@ _FUNCTIONS: dict[Part, tuple[str, str]] = {
 
 def is_compiled(*parts: Part) -> bool:
     """Return whether all these parts are compiled. Without numba nothing is compiled: return True."""
-    if not AVAILABLE:
+    if not IS_AVAILABLE:
         return True
     named = [_FUNCTIONS[part] for part in parts]
-    return all(is_kept(getattr(import_module(module), name)) for module, name in named)
+    return all(is_cached_on_disk(getattr(import_module(module), name)) for module, name in named)

@@ -89,7 +89,7 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
 
     Weights and duals are stored doubled.
     """
-    from lightbed.compiled import AVAILABLE
+    from lightbed.compiled import IS_AVAILABLE
     from testbed.design.matching.search import State
 
     tail, head = np.concatenate([low, high]), np.concatenate([high, low])
@@ -120,7 +120,7 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
         spare,
     )
     # Interpreted code is faster on lists; compiled code needs arrays.
-    return State(*((column if AVAILABLE else column.tolist()) for column in columns))
+    return State(*((column if IS_AVAILABLE else column.tolist()) for column in columns))
 
 
 def _sum_duals(state: Any, nodes: int) -> float:

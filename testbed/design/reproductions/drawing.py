@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightbed.output_file import save_figure
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.design.reproductions.figure import Panel, Plot
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
@@ -23,7 +23,7 @@ def draw(plot: Plot, path: Path) -> Path:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"drawing needs matplotlib: {install_extra('testbed')}", name=error.name
+            f"drawing needs matplotlib: {describe_extra('testbed')}", name=error.name
         ) from error
     columns = min(plot.wide, len(plot.panels))
     rows = -(-len(plot.panels) // columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
@@ -91,7 +91,7 @@ def _format_difference(excess: float) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return count_noun(number, noun) if number else f"no {noun}s"
+    return format_count(number, noun) if number else f"no {noun}s"
 
 
 def format_time(seconds: float) -> str:

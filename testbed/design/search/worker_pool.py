@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.design.search.chains import ChainState, Objective, Recipe, Rules, Stop, advance, begin, is_loss
 from testbed.errors import SearchError
 
@@ -170,7 +170,7 @@ def _connect_to_dask(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise SearchError(f"workers on other machines need Dask: {install_extra('cluster')}") from error
+        raise SearchError(f"workers on other machines need Dask: {describe_extra('cluster')}") from error
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port

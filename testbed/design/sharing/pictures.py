@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lightbed.output_file import save_figure
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.models.contention.job import PeriodicJob
 from sim.models.contention.simulation import Contention, Floats, Setting
 from testbed.design.sharing.cassini.prediction import group_by_links, make_shifted_setting, run_policy
@@ -114,7 +114,7 @@ def _make_figure(width_in: float, height_in: float) -> Any:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"drawing needs matplotlib: {install_extra('testbed')}", name=error.name
+            f"drawing needs matplotlib: {describe_extra('testbed')}", name=error.name
         ) from error
     return Figure(figsize=(width_in, height_in), layout="constrained")
 

@@ -17,7 +17,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.design.model import Link, Routes, Topology, Wiring
 from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, TopologyError
@@ -265,7 +265,7 @@ class _HostView:
     def create(cls, host: LabHost, observed: HostHardware | None, reason: str) -> _HostView:
         gpus = host.gpus or 1
         order_assumption = "NCCL numbers its NICs in the order of the lab file"
-        gpus_assumption = f"it has {count_noun(gpus, 'GPU')}, at addresses that NCCL finds itself"
+        gpus_assumption = f"it has {format_count(gpus, 'GPU')}, at addresses that NCCL finds itself"
         cpu_assumption = "its processor is an x86_64 of AMD"
         if observed is None:
             bus = "its NICs are attached to the processor, without PCI addresses"
@@ -300,7 +300,7 @@ class _HostView:
             gpus = len(gpu_paths)
         elif len(gpu_paths) != gpus:
             source = "the lab file says" if host.gpus else "the lab file does not say how many, so"
-            observation = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
+            observation = f"the host shows {format_count(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
             assumptions.append(f"{observation}: assumed that {gpus_assumption}")
             gpu_paths = ()
         if not observed.processor:

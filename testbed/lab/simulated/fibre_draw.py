@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.errors import LabStartError
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
@@ -38,7 +38,7 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
     names = sorted(fibre_ends)
     if 2 * crossed + dead > len(names):
         problem = (
-            f"{count_noun(crossed, 'crossed pair')} and {count_noun(dead, 'dead fibre')} are more than "
+            f"{format_count(crossed, 'crossed pair')} and {format_count(dead, 'dead fibre')} are more than "
             f"the {len(names)} fibres of the lab"
         )
         raise LabStartError(f"{problem}; lower --crossed or --dead")

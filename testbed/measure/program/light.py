@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from lightbed.errors import LightbedError
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LightDenied, TestbedError, UsageError
 from testbed.lab.hosts.environment import program_environment, variables_for
@@ -216,7 +216,7 @@ def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequen
     chosen_names = requested_hosts or tuple(names[: request.nodes or len(names)])
     if request.nodes not in (None, len(chosen_names)):
         source = "the topology names" if requested_hosts else "the lease covers"
-        raise UsageError(f"--nodes {request.nodes}, but {source} {count_noun(len(chosen_names), 'host')}")
+        raise UsageError(f"--nodes {request.nodes}, but {source} {format_count(len(chosen_names), 'host')}")
     if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
     return chosen_names
@@ -286,7 +286,7 @@ def _patch(
         light.patch_s, light.was_patched = time.monotonic() - start_s, report.plan.has_changes
         change = "patched" if light.was_patched else "in place"
         add_note(
-            f"{count_noun(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
+            f"{format_count(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
         )
         yield
     finally:

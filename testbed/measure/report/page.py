@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lightbed.output_file import write_output
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, describe_cpu_limits, draw_bandwidth
 from testbed.measure.report.heat_map import make_slow_rank_section
@@ -133,7 +133,7 @@ def _make_topology_section(stored: StoredRun) -> Markup:
 def _make_topology_figure(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
     kind = "one-way" if topology.simplex else "two-way"
     facts = (
-        f"{topology.nodes} nodes, degree {topology.degree}, {count_noun(len(topology.links), f'{kind} link')}; "
+        f"{topology.nodes} nodes, degree {topology.degree}, {format_count(len(topology.links), f'{kind} link')}; "
         f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}. {topology.reason}"
     )
     return tag(
@@ -262,7 +262,7 @@ def _make_error_notice(stored: StoredRun) -> Markup:
         )
         errors.append(f"Some sums are wrong: {cases}.")
     errors += [
-        f"Of {count_noun(inference.requests, 'inference request')}, {inference.board} answered "
+        f"Of {format_count(inference.requests, 'inference request')}, {inference.board} answered "
         f"{inference.answered}, {inference.wrong} wrongly."
         for inference in stored.inferences
         if not inference.is_correct
@@ -327,7 +327,7 @@ def _make_cost_tiles(repatch: Repatch) -> list[Markup]:
             "Dark time of the re-patch",
             dark_time,
             dark_unit,
-            f"{count_noun(repatch.circuits_moved, 'circuit')} moved",
+            f"{format_count(repatch.circuits_moved, 'circuit')} moved",
         )
     ]
     if repatch.stall_s is not None:

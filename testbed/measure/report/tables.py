@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import cast
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.results.records import Json, StoredRun
@@ -56,7 +56,7 @@ def _make_timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[
     first_timing = timings[0]
     heading = (
         f"{key[0]}, {key[1]}: {first_timing.collective}, {first_timing.ranks} ranks, "
-        f"{count_noun(first_timing.rings, 'ring')}, "
+        f"{format_count(first_timing.rings, 'ring')}, "
         f"link limit {format_number(first_timing.limit_mbps)} Mbit/s"
     )
     head = tag(
@@ -161,7 +161,7 @@ def _make_circuit_details(stored: StoredRun, name: str) -> Markup:
         rows,
         text_columns=3,
     )
-    return tag("details", tag("summary", f"{name}: {count_noun(len(circuits), 'circuit')}"), body)
+    return tag("details", tag("summary", f"{name}: {format_count(len(circuits), 'circuit')}"), body)
 
 
 def make_environment_table(stored: StoredRun) -> Markup:

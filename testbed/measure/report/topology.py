@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.measure.report.markup import Markup, tag
 from testbed.measure.results.records import StoredTopology
 
@@ -53,7 +53,7 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
         tag("title", f"Topology {topology.name}", id=f"{key}-title"),
         tag(
             "desc",
-            f"{topology.nodes} nodes on a circle, {count_noun(len(topology.links), f'{kind} link')}, "
+            f"{topology.nodes} nodes on a circle, {format_count(len(topology.links), f'{kind} link')}, "
             f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
             f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}.",
             id=f"{key}-desc",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.errors import ResultsError
 from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.parquet import make_row_schema
@@ -119,7 +119,7 @@ def _import_duckdb() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise ResultsError(f"SQL over runs needs DuckDB: {install_extra('results')}") from error
+        raise ResultsError(f"SQL over runs needs DuckDB: {describe_extra('results')}") from error
     return duckdb
 
 

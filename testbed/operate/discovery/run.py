@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.evidence import Evidence
@@ -275,7 +275,7 @@ def _remove_leftovers(
         circuits, is_its_own = unfinished.find_leftovers(devices.read_held())
         if circuits and is_its_own:
             devices.remove(circuits)
-            notes.append(f"removed {count_noun(len(circuits), 'circuit')} of an unfinished discovery")
+            notes.append(f"removed {format_count(len(circuits), 'circuit')} of an unfinished discovery")
         elif circuits:
             labels = ", ".join(
                 f"{source[0]}:{source[1]} -> {target[1]}" for source, target in sorted(circuits)
@@ -323,8 +323,8 @@ def _search(
                 observation = devices.run_round(round_, monitored_ports)
             record.add_round(round_, observation)
             count += 1
-            off_text = f", {count_noun(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
-            circuits = count_noun(len(round_.circuits), "circuit")
+            off_text = f", {format_count(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
+            circuits = format_count(len(round_.circuits), "circuit")
             add_note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
             round_ = rounds.send(observation)
     except StopIteration as end:

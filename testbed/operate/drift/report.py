@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from testbed.design.model import Nic
 from testbed.errors import ResultsError
 from testbed.lab.hosts.receivers import describe_bad_lane, read_receivers
@@ -175,7 +175,7 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
         history_text = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
-        history_text += count_noun(verdict.readings, "reading")
+        history_text += format_count(verdict.readings, "reading")
         excess_text = f"{loss.excess_db:.1f} dB more than the lab file says"
         has_excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
         start_text = format_time(verdict.since_s)

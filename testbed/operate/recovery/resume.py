@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lightbed.wording import count_noun
+from lightbed.wording import format_count
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.reports import describe_pairs
 from ocs_drivers.model import CrossConnects, Snapshot, Status
@@ -117,7 +117,7 @@ def resume(
     snapshots = {name: _wait_for_moves(session.switches[name], add_note) for name in devices}
     doubts = [doubt for name in devices for doubt in find_doubts(record, name, snapshots[name])]
     doubts += [
-        f"{name} is still executing {count_noun(len(s.pending), 'move')}"
+        f"{name} is still executing {format_count(len(s.pending), 'move')}"
         for name, s in snapshots.items()
         if s.pending
     ]
@@ -168,7 +168,7 @@ def _wait_for_moves(switch: OpticalSwitch, add_note: Callable[[str], object]) ->
     deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
     pause_s = POLL_PAUSES_S[0]
     while snapshot.pending and time.monotonic() < deadline:
-        add_note(f"{switch.address} is executing {count_noun(len(snapshot.pending), 'move')}: waiting")
+        add_note(f"{switch.address} is executing {format_count(len(snapshot.pending), 'move')}: waiting")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_PAUSES_S[1])
         snapshot = switch.read()

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import Hardware, Options, compile_network, count_layer_readouts
-from lightning.compiler.schemes.ranges import PARTS, find_best, find_rectified
+from lightning.compiler.schemes.ranges import RANGE_SHARES, find_best, find_rectified
 from lightning.networks.network import Node
 
-errors_of_parts = st.lists(st.floats(1, 5), min_size=len(PARTS), max_size=len(PARTS))
+errors_of_parts = st.lists(st.floats(1, 5), min_size=len(RANGE_SHARES), max_size=len(RANGE_SHARES))
 seen = {"smaller": 0, "not the least error": 0}
 
 
 def chosen_at(errors, sigma):
-    return find_best(errors, [(sigma * part) ** 2 for part in PARTS])
+    return find_best(errors, [(sigma * part) ** 2 for part in RANGE_SHARES])
 
 
 @settings(max_examples=100)

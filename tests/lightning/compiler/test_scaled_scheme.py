@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network
-from lightning.compiler.schemes.ranges import PARTS, find_candidates, find_least_divergent, find_nonnegative
+from lightning.compiler.schemes.ranges import (
+    RANGE_SHARES,
+    find_candidates,
+    find_least_divergent,
+    find_nonnegative,
+)
 from lightning.errors import CompileError, InputError, OutOfRange
 from lightning.networks.network import Node, Preprocessing
 
@@ -216,7 +221,7 @@ def test_the_largest_kept_of_known_magnitudes():
     assert find_candidates(magnitudes, Options(ranges="percentile", percentile=90.0)) == pytest.approx(
         (900.1,)
     )
-    assert find_candidates(magnitudes, Options(ranges="error")) == tuple(part * 1000 for part in PARTS)
+    assert find_candidates(magnitudes, Options(ranges="error")) == tuple(part * 1000 for part in RANGE_SHARES)
 
 
 def test_entropy_keeps_what_is_spread_evenly_and_cuts_a_long_thin_tail():

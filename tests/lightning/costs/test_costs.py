@@ -9,7 +9,7 @@ from lightning.compiler import Options, compile_network, load_or_compile
 from lightning.compiler.lng_file import model_hash
 from lightning.compiler.model import Hardware
 from lightning.costs import BASELINES, PRESETS, estimate_costs
-from lightning.costs.shot_noise import measure_shot_noise, shot_noise
+from lightning.costs.shot_noise import make_shot_noise, measure_shot_noise
 from lightning.errors import OutOfRange
 from lightning.networks import load_network
 from lightning.networks.network import Network, Node
@@ -131,7 +131,7 @@ def test_an_unknown_preset_is_refused_by_name(model):
 @pytest.mark.parametrize(("photons", "efficiency"), [(0.0, 0.8), (-1.0, 0.8), (1.0, 0.0), (1.0, 1.5)])
 def test_no_light_is_refused(photons, efficiency):
     with pytest.raises(OutOfRange, match="no light"):
-        shot_noise(photons, efficiency)
+        make_shot_noise(photons, efficiency)
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_accuracy_rises_with_photons(model):
 
 def test_shot_noise_is_of_the_photons_that_are_detected():
     """A product of 255 and 255 of 100 photons, half of them detected: 50 +- sqrt(50), so 255 sqrt(50) / 50 steps."""
-    noise = shot_noise(100.0, 0.5)
+    noise = make_shot_noise(100.0, 0.5)
     assert noise.sigma == 0.0
     assert (noise.shot * 255) ** 0.5 == pytest.approx(255 * 50**0.5 / 50)
 

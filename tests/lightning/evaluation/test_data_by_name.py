@@ -48,7 +48,7 @@ def test_arrays_with_a_training_part(tmp_path, arrays):
     path = kept(tmp_path / "own.npz", x_train=x[:15], y_train=y[:15], x_test=x[15:], y_test=y[15:])
     found = load_dataset(str(path))
     assert (len(found.x), len(found.train_x)) == (5, 15)
-    assert found.of_training().y.tolist() == y[:15].tolist()
+    assert found.select_training().y.tolist() == y[:15].tolist()
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,16 @@ def test_an_unknown_name_says_which_there_are(name):
 
 def test_samples_are_put_aside_from_all_over():
     x, y = np.arange(100.0).reshape(50, 2), np.arange(50)
-    found = Dataset("sorted", x, y, x[:0], y[:0]).with_samples(10)
+    found = Dataset("sorted", x, y, x[:0], y[:0]).separate_samples(10)
     assert found.train_y.tolist() == list(range(0, 50, 5))
     assert sorted([*found.y, *found.train_y]) == list(range(50))
-    assert found.with_samples(20) is found
+    assert found.separate_samples(20) is found
     with pytest.raises(DatasetError, match="too few"):
-        Dataset("sorted", x, y, x[:0], y[:0]).with_samples(50)
+        Dataset("sorted", x, y, x[:0], y[:0]).separate_samples(50)
 
 
 def test_there_is_no_training_part_to_test_on(arrays):
     empty = Dataset("own", arrays["x"], arrays["y"], arrays["x"][:0], arrays["y"][:0])
     with pytest.raises(DatasetError, match="no training part"):
-        empty.of_training()
+        empty.select_training()
     assert len(empty.first(7).x) == 7

@@ -64,8 +64,8 @@ def test_training_images_are_the_training_part(folder, images, labels):
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(9 - labels)))
     found = load_dataset(f"mnist:{folder}")
     assert (found.train_x == 255 - images).all()
-    assert (found.of_training().x == 255 - images).all()
-    assert found.of_training().y.tolist() == (9 - labels).tolist()
+    assert (found.select_training().x == 255 - images).all()
+    assert found.select_training().y.tolist() == (9 - labels).tolist()
 
 
 def test_a_missing_file_is_named(folder):

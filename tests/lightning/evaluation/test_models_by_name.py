@@ -58,7 +58,7 @@ def test_images_are_put_aside_where_there_is_no_training_part(biased, data):
 
 @pytest.mark.slow
 def test_so_are_those_that_a_file_was_compiled_with(biased, data, tmp_path):
-    aside = data.with_samples().train_x
+    aside = data.separate_samples().train_x
     for samples, images in ((aside, 200), (aside[:-1], 700)):
         save_model(compile_network(load_network(biased), samples, Options()), tmp_path / "net.lng")
         _, tested = load_model_and_data(tmp_path / "net.lng", data)

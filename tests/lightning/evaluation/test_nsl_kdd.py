@@ -7,7 +7,7 @@ import pytest
 
 from lightning.errors import DatasetError
 from lightning.evaluation import load_dataset
-from lightning.evaluation.nsl_kdd import COUNTED, encode, fit_encoding, parse_rows, read_labels
+from lightning.evaluation.nsl_kdd import COUNT_COLUMNS, encode, fit_encoding, parse_rows, read_labels
 
 SRC_BYTES, ERROR_RATE = 4, 24
 
@@ -68,7 +68,7 @@ def test_what_training_never_saw_is_dark_or_cut(training):
 
 def test_no_input_is_negative():
     rng = np.random.default_rng(3)
-    made = [line(**{f"f{i}": rng.integers(-2, 10**6) for i in COUNTED}) for _ in range(50)]
+    made = [line(**{f"f{i}": rng.integers(-2, 10**6) for i in COUNT_COLUMNS}) for _ in range(50)]
     found = encode(rows(*made), fit_encoding(rows(*made)))
     assert (found.min(), found.max()) == (0, 1)
 

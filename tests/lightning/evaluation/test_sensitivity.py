@@ -10,7 +10,7 @@ from lightning.errors import OutOfRange
 from lightning.evaluation import load_dataset
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.models import load_model_and_data
-from lightning.evaluation.sensitivity import measure_sensitivity, open_with_one_noisy_layer
+from lightning.evaluation.sensitivity import measure_sensitivity, open_single_noisy_layer
 from lightning.execution import Noise, open_executor
 
 NOISE = Noise(sigma=10.0)
@@ -85,6 +85,6 @@ def test_noise_in_one_layer_is_the_same_draws_as_in_all(weak, bright_blocks):
     with np.load(path) as weights:
         np.savez(path, w1=weights["w1"])
     model, data = load_model_and_data(path, load_dataset(str(bright_blocks)))
-    one = open_with_one_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
+    one = open_single_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
     assert (one == open_executor(model, "noisy", noise=NOISE, seed=5).run(data.x).scores).all()
-    assert (one != open_with_one_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()
+    assert (one != open_single_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()

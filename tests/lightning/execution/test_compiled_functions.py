@@ -36,7 +36,7 @@ def translate(source: Path) -> str:
     compute_digest.cache_clear()
     made = machine_code.compile_function(twice, signatures=["int64(int64)"], sources=[source])
     assert made(21) == 42
-    assert machine_code.is_kept(made)
+    assert machine_code.is_cached_on_disk(made)
     return Path(made._cache.cache_path).name
 
 

@@ -21,7 +21,7 @@ from sim.models.photonics.link import Link, budget
 
 @pytest.fixture(scope="module")
 def calibration(kit):
-    return store.get_fitting(kit)
+    return store.choose_calibration(kit)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def test_lanes_give_the_numbers_of_the_interpreter(random_model, noise, scheme):
     perfect = scheme == "published"
     model = random_model(6, SIZES, zeros=0.9, scheme=scheme, wrap=True, perfect_scaling=perfect)
     executor, images = opened(model, noise, perfect), images_of(np.random.default_rng(3))
-    assert executor.chain.takes_lanes
+    assert executor.chain.uses_lanes
     lanes, interpreted = executor.run(images), executor.interpreter.run(images)
     assert lanes.scores.tolist() == interpreted.scores.tolist()
     assert lanes.counters == interpreted.counters
@@ -60,7 +60,7 @@ def test_random_chains_and_batches_agree(random_model):
         nonlocal clipped
         model = random_model(seed, SIZES, zeros=zeros, scheme=scheme)
         executor, images = opened(model, None), images_of(np.random.default_rng(seed), count)
-        assert executor.chain.takes_lanes
+        assert executor.chain.uses_lanes
         lanes, interpreted = executor.run(images), executor.interpreter.run(images)
         assert lanes.scores.tolist() == interpreted.scores.tolist()
         assert lanes.counters == interpreted.counters
@@ -76,7 +76,7 @@ def test_600_of_the_largest_products_in_a_row_fit(random_model):
     next(iter(model.layers.values())).weights[0, 1] = -255
     images = np.full((MIN_LANE_IMAGES, SIZES[0]), 255, np.uint8)
     executor = opened(model, None)
-    assert executor.chain.takes_lanes
+    assert executor.chain.uses_lanes
     lanes, interpreted = executor.run(images), executor.interpreter.run(images)
     assert lanes.scores.tolist() == interpreted.scores.tolist()
     assert lanes.counters == interpreted.counters
@@ -84,10 +84,10 @@ def test_600_of_the_largest_products_in_a_row_fit(random_model):
 
 
 def test_dense_weights_signs_and_growing_noise_do_not_take_lanes(random_model):
-    assert not opened(random_model(6, SIZES, zeros=0.0), None).chain.takes_lanes
-    assert not opened(random_model(6, SIZES, zeros=0.9, scheme="scaled", signed=(1,)), None).chain.takes_lanes
+    assert not opened(random_model(6, SIZES, zeros=0.0), None).chain.uses_lanes
+    assert not opened(random_model(6, SIZES, zeros=0.9, scheme="scaled", signed=(1,)), None).chain.uses_lanes
     growing = Noise("per-product", shot=0.01, intensity=1e-4)
-    assert not opened(random_model(6, SIZES, zeros=0.9), growing).chain.takes_lanes
+    assert not opened(random_model(6, SIZES, zeros=0.9), growing).chain.uses_lanes
 
 
 def test_rows_are_filled_up_to_fours_with_weights_of_0(random_model):

@@ -11,7 +11,7 @@ import pytest
 
 import fpga
 from fpga.smartnic import NicProgram, pack_memory, scores
-from lightning.compiler import CompiledModel, Hardware, Options, compile_network, nic_model
+from lightning.compiler import CompiledModel, Hardware, Options, compile_network, make_nic_model
 from lightning.errors import CompileError
 from lightning.execution import open_executor
 from lightning.networks.network import Network, Node, Preprocessing
@@ -20,7 +20,7 @@ SIZES = [(5, 3), (16, 16, 7), (40, 33, 20, 4), (17, 90, 2)]
 
 
 def assert_equal_answers(model, images):
-    nic = nic_model(model, "under test")
+    nic = make_nic_model(model, "under test")
     expected = open_executor(model, "exact").run(images).scores.reshape(len(images), -1)
     for raw, row in zip(images.reshape(len(images), -1), expected, strict=True):
         found, place = scores(nic, raw)
@@ -126,7 +126,7 @@ def test_lenet(dense_model, wrap):
 
 def reason_of(model: CompiledModel) -> str:
     with pytest.raises(CompileError) as refusal:
-        nic_model(model, "under test")
+        make_nic_model(model, "under test")
     assert refusal.value.hint
     return refusal.value.problem
 

@@ -30,12 +30,14 @@ def test_they_are_normal(many):
 
 
 def test_the_tail_is_there_and_falls_as_it_should(many):
-    beyond = np.abs(many[np.abs(many) > kernels.EDGE])
-    expected = 2 * stats.norm.sf(kernels.EDGE) * len(many)
+    beyond = np.abs(many[np.abs(many) > kernels.STRIP_EDGE])
+    expected = 2 * stats.norm.sf(kernels.STRIP_EDGE) * len(many)
     assert abs(len(beyond) - expected) < 4 * expected**0.5
-    assert stats.kstest(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(kernels.EDGE)).pvalue > 0.01
-    assert (many < -kernels.EDGE).any()
-    assert (many > kernels.EDGE).any()
+    assert (
+        stats.kstest(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(kernels.STRIP_EDGE)).pvalue > 0.01
+    )
+    assert (many < -kernels.STRIP_EDGE).any()
+    assert (many > kernels.STRIP_EDGE).any()
 
 
 def test_one_follows_another_without_a_trace(many):

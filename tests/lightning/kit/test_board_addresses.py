@@ -95,7 +95,7 @@ def test_others_bring_their_own_schemes(monkeypatch):
 )
 def test_addresses_of_boards(text, expected):
     at = board.parse(text)
-    assert (at.host, at.port, at.name, at.loopback) == expected
+    assert (at.host, at.port, at.name, at.is_loopback) == expected
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_served_board_that_freezes_in_mid_acquisition_is_named(served):
         return counter(addr)
 
     soc.unguarded.get_tproc_counter = freeze_then_ask
-    soc.be_patient(Patience())
+    soc.set_patience(Patience())
     try:
         with pytest.raises(errors.DeviceGone, match=r"sim-kit-0001: no answer to get_tproc_counter in run 1"):
             runtime.acquire_decimated(soc)

@@ -124,7 +124,7 @@ def test_a_twin_may_reckon_for_long_where_a_board_would_be_stuck(guard, clock, m
 def test_other_deadlines_hold_from_then_on(guard, clock):
     guarded, _ = guard(forever([1], 1))
     guarded.start_tproc()
-    guarded.be_patient(Patience(progress_s=60.0))
+    guarded.set_patience(Patience(progress_s=60.0))
     with pytest.raises(errors.DeviceStuck, match=r"its shot counter has not moved for 61\.0 s"):
         _until(guarded, 4)
 
@@ -244,27 +244,27 @@ def test_what_a_soc_has_not_the_guard_has_not(guard):
 
 def test_runs_are_counted(clock):
     progress = Progress("x", Patience(), clock)
-    assert progress.reached == "before the first run"
+    assert progress.progress_text == "before the first run"
     for _ in range(3):
         progress.begin(None)
     progress.note_count(2)
-    assert progress.reached == "in run 3, after 2 shots"
+    assert progress.progress_text == "in run 3, after 2 shots"
 
 
 def test_a_call_that_never_returns_is_given_up_and_the_next_gets_through():
     worker = Worker()
     held = threading.Event()
-    hangs = worker.bound_call(held.wait, 0.02)
+    hangs = worker.limit_time(held.wait, 0.02)
     with pytest.raises(TimeoutError, match=r"did not return within 0\.02 s"):
         hangs()
-    assert worker.bound_call(lambda a, b: a + b, 10.0)(1, b=2) == 3
+    assert worker.limit_time(lambda a, b: a + b, 10.0)(1, b=2) == 3
     held.set()
 
 
 @pytest.mark.slow
 def test_the_thread_ends_with_its_worker():
     worker = Worker()
-    thread = worker.bound_call(threading.current_thread, 10.0)()
+    thread = worker.limit_time(threading.current_thread, 10.0)()
     assert thread.is_alive()
     del worker
     gc.collect()
@@ -281,7 +281,7 @@ def test_a_bare_soc_gets_deadlines_for_its_own_hardware(clock):
     assert guard.get_tproc_counter(1) == 5
     held = threading.Event()
     guard.unguarded.get_decimated = held.wait
-    guard.be_patient(Patience(call_s=0.02))
+    guard.set_patience(Patience(call_s=0.02))
     with pytest.raises(
         errors.DeviceGone, match=r"no answer to get_decimated .*did not return within 0\.02 s"
     ):
@@ -294,7 +294,7 @@ def test_errors_of_a_call_come_back_as_they_are():
         raise KeyError("readouts")
 
     with pytest.raises(KeyError, match="readouts"):
-        Worker().bound_call(fails, 10.0)()
+        Worker().limit_time(fails, 10.0)()
 
 
 def test_compiled_length_of_qicks_own_program():

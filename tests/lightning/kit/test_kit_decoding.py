@@ -80,7 +80,7 @@ def test_a_calibration_given_by_hand_is_checked_as_one_that_is_kept(kit, calibra
     for wrong, kind in ((foreign, errors.ForeignCalibration), (stale, errors.StaleCalibration)):
         for use in (
             lambda c: LightningControl(kit, config, calibration=c),
-            lambda c: store.get_fitting(kit, c),
+            lambda c: store.choose_calibration(kit, c),
         ):
             with pytest.raises(kind):
                 use(wrong)

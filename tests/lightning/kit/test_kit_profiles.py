@@ -11,7 +11,7 @@ from lightning.kit.config import Configuration
 skip_without("qick", reason="profiles are compiled for by QICK: pip install 'lightbed[kit]'")
 
 
-@pytest.mark.parametrize("name", profiles.NAMES)
+@pytest.mark.parametrize("name", profiles.PROFILE_NAMES)
 def test_every_profile_states_coupling_and_clocks(name):
     profile = profiles.load(name)
     assert profile.name == name
@@ -22,7 +22,7 @@ def test_every_profile_states_coupling_and_clocks(name):
     assert set(profile.adc_msps) == {each["fs"] for each in profile.config["readouts"]}
 
 
-@pytest.mark.parametrize("name", profiles.NAMES)
+@pytest.mark.parametrize("name", profiles.PROFILE_NAMES)
 def test_every_profile_compiles_the_kits_shot(name):
     soccfg = profiles.load(name).soccfg()
     config = Configuration()
@@ -34,7 +34,7 @@ def test_every_profile_compiles_the_kits_shot(name):
 
 
 def test_processor_versions_are_distinguished():
-    kinds = {name: profiles.load(name).config["tprocs"][0]["type"] for name in profiles.NAMES}
+    kinds = {name: profiles.load(name).config["tprocs"][0]["type"] for name in profiles.PROFILE_NAMES}
     assert kinds["lightning-zcu111"] == "axis_tproc64x32_x8"
     assert kinds["zcu216"] == "qick_processor"
 
@@ -49,7 +49,7 @@ def test_a_loaded_profile_is_nobodys_to_change():
     assert profiles.load("zcu111").soccfg()["board"] == "ZCU111"
 
 
-@pytest.mark.parametrize("name", profiles.NAMES)
+@pytest.mark.parametrize("name", profiles.PROFILE_NAMES)
 def test_clocks_of_the_profiles_are_supported(name):
     check_clocks(profiles.load(name).soccfg())
 

@@ -9,7 +9,7 @@ from libraries import skip_without
 import lightning
 from lightning import LightningCompute, LightningControl, errors, from_slide
 from lightning.kit.config import Configuration
-from lightning.kit.devices.deadline import COMPUTING, SIMULATED, Patience
+from lightning.kit.devices.deadline import COMPUTING, SIMULATED_PATIENCE, Patience
 from lightning.kit.settings import Settings
 
 skip_without("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
@@ -131,13 +131,14 @@ def test_what_is_sent_is_the_same_as_list_or_array_and_by_name_or_place():
 
 def test_only_calls_that_reckon_may_take_a_twin_long():
     assert {
-        name: SIMULATED.limit_of_call(name) for name in ("get_tproc_counter", "poll_data", "clocks_locked")
+        name: SIMULATED_PATIENCE.limit_of_call(name)
+        for name in ("get_tproc_counter", "poll_data", "clocks_locked")
     } == {
         "get_tproc_counter": 10.0,
         "poll_data": 10.0,
         "clocks_locked": 10.0,
     }
-    assert {SIMULATED.limit_of_call(name) for name in COMPUTING} == {120.0}
+    assert {SIMULATED_PATIENCE.limit_of_call(name) for name in COMPUTING} == {120.0}
     assert Patience().limit_of_call("get_decimated") == 10.0
     assert Patience(call_s=0.3).limit_of_call("start_tproc") == 0.3
 
@@ -156,7 +157,7 @@ def test_a_call_over_the_network_has_its_own_limit_and_the_next_the_short_one_ag
             return self._pyroTimeout
 
     remote = _RemoteSoc(Proxy(), None)
-    remote.limit_calls(SIMULATED)
+    remote.limit_calls(SIMULATED_PATIENCE)
     found = [remote.get_tproc_counter(), remote.get_decimated(), remote.get_tproc_counter()]
     assert found == [10.0, 120.0, 10.0]
 

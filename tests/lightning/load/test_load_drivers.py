@@ -13,15 +13,15 @@ from lightning.load.datagrams import exchange
 from lightning.load.echo import ANSWER, echo_datagrams, echo_http
 from lightning.load.http import BROKEN_STATUS, ECHO_INPUT, find_only_model, send_on_time
 from lightning.load.http_messages import find_message_length
-from lightning.load.outcome import WAITING
-from lightning.load.schedule import poisson_schedule
+from lightning.load.outcome import NOT_HAPPENED
+from lightning.load.schedule import draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
 from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 
 pytestmark = pytest.mark.socket
 
-DUE = poisson_schedule(2000, 0.1, seed=3)
+DUE = draw_schedule(2000, 0.1, seed=3)
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def test_refusals_and_broken_connections_are_distinguished():
     with web_server(serve) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=1)
     assert {0, 503} <= set(traces.refusal.tolist()) <= {0, 503, BROKEN_STATUS}
-    assert (traces.latency != WAITING).all()
+    assert (traces.latency != NOT_HAPPENED).all()
 
 
 def test_a_server_that_goes_away_loses_the_rest():
@@ -146,15 +146,15 @@ def test_a_server_that_goes_away_loses_the_rest():
         traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=1)
         thread.join()
     assert traces.refusal.tolist() == [0] * 20 + [BROKEN_STATUS] + [0] * (len(DUE) - 21)
-    assert (traces.latency[:21] != WAITING).all()
-    assert (traces.latency[21:] == WAITING).all()
+    assert (traces.latency[:21] != NOT_HAPPENED).all()
+    assert (traces.latency[21:] == NOT_HAPPENED).all()
 
 
 def test_silence_is_loss():
     with web_server(lambda client, number: list(requests_on(client))) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=3, grace_s=0.05)
-    assert (traces.latency == WAITING).all()
-    assert np.count_nonzero(traces.lag != WAITING) == 3  # no connection was free for the others
+    assert (traces.latency == NOT_HAPPENED).all()
+    assert np.count_nonzero(traces.lag != NOT_HAPPENED) == 3  # no connection was free for the others
 
 
 def test_the_model_says_what_it_takes():
@@ -291,7 +291,7 @@ def test_loss_refusals_and_strangers():
     with datagram_server(answers_of) as (target, _):
         found = drive_datagrams(target, 1, 2000, 0.1, size=5)
     kinds = np.arange(found.scheduled) % 6
-    assert (found.traces.latency[np.isin(kinds, [1, 4])] == WAITING).all()
+    assert (found.traces.latency[np.isin(kinds, [1, 4])] == NOT_HAPPENED).all()
     assert (found.traces.latency[np.isin(kinds, [0, 2, 3, 5])] > 0).all()
     assert found.refused == {"late": np.count_nonzero(kinds == 2)}
     assert found.lost == np.count_nonzero(np.isin(kinds, [1, 4]))

@@ -17,8 +17,8 @@ from lightning.load.http_messages import (
     parse_reply,
 )
 from lightning.load.inputs import load_rows, make_rows
-from lightning.load.outcome import BUCKETS_PER_DECADE, WAITING, Outcome, make_log_histogram, make_traces
-from lightning.load.schedule import poisson_schedule
+from lightning.load.outcome import BUCKETS_PER_DECADE, NOT_HAPPENED, Outcome, make_log_histogram, make_traces
+from lightning.load.schedule import draw_schedule
 from lightning.load.targets import LoadError, Target, parse_target
 
 SERVER = Target("http", "127.0.0.1", 80)
@@ -26,14 +26,14 @@ SERVER = Target("http", "127.0.0.1", 80)
 
 def test_gaps_are_exponential():
     stats = pytest.importorskip("scipy.stats", reason="the test of the distribution is scipy's")
-    gaps = np.diff(poisson_schedule(2000, 5, seed=4)) / 1e9
+    gaps = np.diff(draw_schedule(2000, 5, seed=4)) / 1e9
     assert len(gaps) > 9000
     assert stats.kstest(gaps, "expon", args=(0, 1 / 2000)).pvalue > 0.001
     assert stats.kstest(gaps, "uniform", args=(0, 1 / 1000)).pvalue < 1e-9
 
 
 def test_a_schedule_is_its_seed():
-    one, same, other = (poisson_schedule(500, 2, seed) for seed in (1, 1, 2))
+    one, same, other = (draw_schedule(500, 2, seed) for seed in (1, 1, 2))
     assert one.tolist() == same.tolist() != other.tolist()
     assert (np.diff(one) >= 0).all()
     assert one[-1] < 2e9
@@ -42,7 +42,7 @@ def test_a_schedule_is_its_seed():
 @pytest.mark.parametrize(("rate", "seconds"), [(0, 1), (-1, 1), (1, 0), (float("nan"), 1), (float("inf"), 1)])
 def test_no_load_is_refused(rate, seconds):
     with pytest.raises(LoadError):
-        poisson_schedule(rate, seconds, 0)
+        draw_schedule(rate, seconds, 0)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def outcome_of(latency, *, refusal=None, deadline_us=0):
     latency = np.array(latency)
     due = np.arange(len(latency)) * 1_000_000
     refusal = np.zeros(len(latency), np.int32) if refusal is None else np.array(refusal, np.int32)
-    traces = make_traces(due, latency, np.where(latency == WAITING, WAITING, 0), refusal)
+    traces = make_traces(due, latency, np.where(latency == NOT_HAPPENED, NOT_HAPPENED, 0), refusal)
     return Outcome("udp://here:1", 1000.0, 0, traces, deadline_us, {3: "late"})
 
 
 def test_figures_of_a_load():
-    found = outcome_of([10_000, 20_000, WAITING, 30_000, 500], refusal=[0, 0, 0, 0, 3], deadline_us=25)
+    found = outcome_of([10_000, 20_000, NOT_HAPPENED, 30_000, 500], refusal=[0, 0, 0, 0, 3], deadline_us=25)
     assert found.figures() == {
         "rate": 1000.0,
         "scheduled": 5,
@@ -91,7 +91,7 @@ def test_figures_of_a_load():
 
 
 def test_nothing_answered_has_no_percentiles():
-    found = outcome_of([WAITING, WAITING]).figures()
+    found = outcome_of([NOT_HAPPENED, NOT_HAPPENED]).figures()
     assert (found["p50_us"], found["loss"], found["answered_per_s"]) == (None, 1.0, 0.0)
     json.dumps(found, allow_nan=False)
 

@@ -217,7 +217,7 @@ def test_refusals(exact, client, fast_path, datagram, code, outcome):
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
     assert {name: number for name, number in server.counts().outcomes().items() if number} == {outcome: 1}
-    assert server.counts().balanced
+    assert server.counts().is_balanced
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_model_that_fails_is_reported_and_logged(doubles, opened, client, capl
         refusal = client(server).ask(request(3))
     assert refusal.code == Code.FAILED
     assert "request 3" in caplog.text
-    assert (server.counts().failed, server.counts().balanced) == (1, True)
+    assert (server.counts().failed, server.counts().is_balanced) == (1, True)
 
 
 def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, fast_path):
@@ -332,7 +332,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
 def two(doubles, opened, other_model):
     """Model 1, which somebody has for now, and model 2."""
     doubles.load("other", other_model)
-    instance = doubles.serving()[0]
+    instance = doubles.list_serving()[0]
     instance.lock.acquire()
     yield doubles, instance
     if instance.lock._owner_lock.locked():
@@ -345,7 +345,7 @@ def test_others_are_answered_while_a_model_is_taken(two, client):
         asked = client(server)
         asked.send(request(1))
         assert asked.ask(request(2, model=2)).request == 2
-        assert server.counts().balanced
+        assert server.counts().is_balanced
         assert server.counts().waiting == 1
         taken.lock.release()
         answer = asked.receive()
@@ -353,7 +353,7 @@ def test_others_are_answered_while_a_model_is_taken(two, client):
     assert (answer.kind, answer.request, answer.model) == (Kind.ANSWER, 1, 1)
     assert again.payload == answer.payload
     counts = server.counts()
-    assert (counts.answered, counts.replayed, counts.waiting, counts.balanced) == (2, 1, 0, True)
+    assert (counts.answered, counts.replayed, counts.waiting, counts.is_balanced) == (2, 1, 0, True)
 
 
 def test_a_deadline_holds_though_the_model_is_taken(two, client):
@@ -365,7 +365,7 @@ def test_a_deadline_holds_though_the_model_is_taken(two, client):
         taken.lock.release()
         assert asked.receive().request == 0
     assert {(each.request, each.code) for each in late} == {(number, Code.LATE) for number in (1, 2, 3)}
-    assert (server.counts().late, server.counts().answered, server.counts().balanced) == (3, 1, True)
+    assert (server.counts().late, server.counts().answered, server.counts().is_balanced) == (3, 1, True)
 
 
 def test_not_too_many_wait_for_a_model(two, client):
@@ -376,7 +376,7 @@ def test_not_too_many_wait_for_a_model(two, client):
         taken.lock.release()
         assert {asked.receive().request for _ in range(MAX_PENDING)} == set(range(MAX_PENDING))
     assert (busy.request, busy.code) == (MAX_PENDING, Code.BUSY)
-    assert (server.counts().busy, server.counts().answered, server.counts().balanced) == (
+    assert (server.counts().busy, server.counts().answered, server.counts().is_balanced) == (
         1,
         MAX_PENDING,
         True,
@@ -402,7 +402,7 @@ def test_a_model_on_a_device_is_answered_in_its_own_thread(double, model, client
         repository.unload("small")
         assert asked.ask(request(4)).code == Code.UNKNOWN_MODEL
     assert {each.partition("_")[0] for each in threads} == {"packets-1"}
-    assert server.counts().balanced
+    assert server.counts().is_balanced
 
 
 def test_overruns_of_the_socket_are_counted(doubles, opened, client):
@@ -420,7 +420,7 @@ def test_overruns_of_the_socket_are_counted(doubles, opened, client):
     counts = server.counts()
     assert counts.overrun > 50
     assert counts.received + counts.overrun == number + 1
-    assert counts.balanced
+    assert counts.is_balanced
 
 
 def _overrun(asked, server, number):
@@ -482,7 +482,7 @@ def test_fragments_without_their_others_are_given_up(doubles, client):
         while server.counts().dropped == 0:  # the thread looks when it is idle
             asked.ask(request(2))
     counts = server.counts()
-    assert (counts.dropped, counts.waiting, counts.balanced) == (1, 0, True)
+    assert (counts.dropped, counts.waiting, counts.is_balanced) == (1, 0, True)
 
 
 # -------------------------------------------------------------------------------- life of a server
@@ -507,7 +507,7 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
     assert set(found) == expected
     assert min(found.values()) >= 90
     assert (server.counts().answered, server.counts().unknown_model) == (200, 1)
-    assert repository.serving() == ()
+    assert repository.list_serving() == ()
 
 
 def test_a_model_that_is_loaded_later_is_served(doubles, other_model, client):
@@ -687,7 +687,7 @@ class Traffic:
                 pass
 
     def check(self, counts):
-        assert counts.balanced
+        assert counts.is_balanced
         assert counts.received == sum(self.sent.values())
         assert counts.overrun == 0
         assert counts.malformed == self.sent["malformed"] + self.sent["truncated"]

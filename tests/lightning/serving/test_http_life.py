@@ -47,7 +47,7 @@ def test_long_work_does_not_keep_others_from_being_heard(connect, doubled):
 
 
 def server_loaded(doubled):
-    return doubled[2].repository.serving()[0]
+    return doubled[2].repository.list_serving()[0]
 
 
 @pytest.fixture

@@ -209,5 +209,5 @@ def test_who_goes_away_in_the_middle_is_counted(doubled, wait_for):
         plug.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
         wait_for(lambda: infer.counts.in_flight == 1)
     wait_for(lambda: infer.counts.in_flight == 0)
-    assert infer.counts.of("m").failures == {"disconnected": 1}
-    assert infer.repository.serving()[0].users == 0
+    assert infer.counts.get_model_counts("m").failures == {"disconnected": 1}
+    assert infer.repository.list_serving()[0].users == 0

@@ -176,7 +176,7 @@ def test_an_id_in_words_names_its_noise(connect, client, model):
 @pytest.mark.socket
 def test_an_answer_says_what_it_takes_to_have_it_again(connect, opened, model):
     origin = {"version": "9", "seed": 5, "noise": {"sigma": 2.0}, "calibration": "kit 7", "device": "kit"}
-    repository = Repository(opened, origin_of=lambda _: origin)
+    repository = Repository(opened, make_origin=lambda _: origin)
     instance = repository.load("m", model)
     with serving.HttpServer(Infer(repository)) as server:
         client = connect(server)

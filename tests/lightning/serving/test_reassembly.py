@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.packets.reassembly import FRAGMENT_OVERHEAD, CompleteMessage, Reassembly, ReplayCache
+from lightning.serving.packets.reassembly import (
+    FRAGMENT_OVERHEAD,
+    CompleteMessage,
+    Reassembly,
+    ReplayCache,
+)
 
 
 @given(st.permutations(range(5)))
@@ -69,14 +74,14 @@ def test_the_oldest_make_room():
 
 def test_lately_seen_requests_are_known_again():
     replay_cache = ReplayCache()
-    assert not any(replay_cache.check_replay(5, request) for request in range(2000))
-    again = sum(replay_cache.check_replay(5, request) for request in range(2000))
+    assert not any(replay_cache.note_request(5, request) for request in range(2000))
+    again = sum(replay_cache.note_request(5, request) for request in range(2000))
     assert again > 1900  # the others' places were taken by later ones
-    assert not replay_cache.check_replay(6, 1999)
+    assert not replay_cache.note_request(6, 1999)
 
 
 def test_the_table_of_seen_requests_takes_the_largest_numbers():
     replay_cache = ReplayCache()
     peer, request = 2**48 - 1, 2**64 - 1
-    assert not replay_cache.check_replay(peer, request)
-    assert replay_cache.check_replay(peer, request)
+    assert not replay_cache.note_request(peer, request)
+    assert replay_cache.note_request(peer, request)

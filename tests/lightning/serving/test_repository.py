@@ -35,7 +35,7 @@ def test_it_is_warmed_with_the_arrays_that_come_from_a_network(repository, opene
     assert opened[0].warmed[0] == "warm"
     runs = set(opened[0].warmed[1:])
     assert {("uint8", 1, False), ("uint8", 4, False), ("float32", 1, False), ("int64", 1, False)} <= runs
-    assert repository.serving()[0].seconds_per_image > 0
+    assert repository.list_serving()[0].seconds_per_image > 0
     assert opened[0].darkest > 0  # zeros are skipped, and would seem quick
 
 
@@ -134,7 +134,7 @@ def test_an_unloaded_model_is_unknown_and_can_come_back_with_its_number(reposito
         repository.unload("m")
     again = repository.load("m")
     assert (again.version, again.number) == ("2", 1)
-    assert dict(repository.numbers()) == {"m": 1, "n": 2}
+    assert dict(repository.get_numbers()) == {"m": 1, "n": 2}
 
 
 def test_versions_that_are_gone_are_refused(repository, model):
@@ -175,9 +175,9 @@ def test_a_model_that_fails_to_warm_is_closed(double, model):
         with pytest.raises(InputError):
             repository.load("m", model)
     assert made[0].closed
-    assert repository.serving() == ()
-    assert not repository.numbers()
-    assert (repository.load("m", model).version, repository.numbers()) == ("1", {"m": 1})
+    assert repository.list_serving() == ()
+    assert not repository.get_numbers()
+    assert (repository.load("m", model).version, repository.get_numbers()) == ("1", {"m": 1})
 
 
 def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp_path):
@@ -186,7 +186,7 @@ def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp
     repository = Repository(opened, tmp_path)
     repository.load("b")
     repository.load("c", model)
-    found = [(each.name, each.version, each.ready) for each in repository.index()]
+    found = [(each.name, each.version, each.ready) for each in repository.list_models()]
     assert found == [("a", "", False), ("b", "1", True), ("c", "1", True)]
     with pytest.raises(UnknownModel):
         repository.load("d")
@@ -220,4 +220,4 @@ def test_swapping_under_load_loses_no_request(repository, opened, model, other_m
             stop.set()
         assert [each.result() for each in asked] == [None] * 3
     assert [each.closed for each in opened] == [True] * 10 + [False]
-    assert repository.serving()[0].users == 0
+    assert repository.list_serving()[0].users == 0

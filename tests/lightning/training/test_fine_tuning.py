@@ -138,7 +138,7 @@ def test_a_curve_that_never_falls_has_no_half_point():
 
 
 def test_the_curve_of_a_model_that_no_noise_disturbs_ends_at_the_last_sigma(strong, clouds, monkeypatch):
-    monkeypatch.setattr("lightning.training.curve.mean_accuracy", lambda *arguments: 1.0)
+    monkeypatch.setattr("lightning.training.curve.measure_mean_accuracy", lambda *arguments: 1.0)
 
     assert training.accuracy_curve(strong.plain.model, clouds, STRONG).sigmas[-1] == curve_module.LAST_SIGMA
 

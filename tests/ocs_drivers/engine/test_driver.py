@@ -20,21 +20,21 @@ class Line:
 
     def __init__(self, *happenings: BaseException) -> None:
         self.happenings = list(happenings)
-        self.connected = self.in_use = False
+        self.connected = self.is_in_use = False
 
     def open(self) -> None:
         self.connected = True
         if self.happenings:
             raise self.happenings.pop(0)
-        self.in_use = True
+        self.is_in_use = True
 
     def close(self) -> None:
-        self.connected = self.in_use = False
+        self.connected = self.is_in_use = False
 
     def disconnect(self) -> None:
         self.connected = False
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         self.connected = True
 
     def lock(self):
@@ -77,7 +77,7 @@ def test_a_switch_that_was_interrupted_while_it_was_opened_is_closed_and_can_be_
     with pytest.raises(type(happening)):
         switch.open()
     assert not switch.line.connected
-    assert not switch.line.in_use
+    assert not switch.line.is_in_use
     switch.open()
     assert switch.capabilities == Capabilities(2, 2)
 

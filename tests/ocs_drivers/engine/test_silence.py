@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocs_drivers import CrossConnects, Step
-from ocs_drivers.engine.step_execution import LOG_INTERVAL_S, Progress
+from ocs_drivers.engine.step_execution import LOG_INTERVAL_S, ProgressLog
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, make_answer_deadline, note_answer
@@ -145,7 +145,7 @@ class Slow:
 def test_progress_is_told_while_one_answer_is_awaited(clock, caplog, takes_s, told):
     caplog.set_level(logging.INFO, "ocs_drivers.progress")
     silence = Silence(8.0, clock)
-    progress = Progress(STEP, "calient+rest://h", clock, silence)
+    progress = ProgressLog(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, takes_s), device="ocs", timeout_s=5.0, clock=clock)
     with silence.watch(progress.log_query):
         assert session._receive(make_answer_deadline(25.0, clock)) == b"done"
@@ -173,7 +173,7 @@ def test_a_calient_that_answers_late_over_rest_is_told_of_and_recorded_as_one_an
 
 def test_an_answer_that_never_comes_ends_at_its_deadline_and_not_at_a_line_of_progress(clock):
     silence = Silence(8.0, clock)
-    progress = Progress(STEP, "calient+rest://h", clock, silence)
+    progress = ProgressLog(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, 100.0), device="ocs", timeout_s=5.0, clock=clock)
     began_s = clock.now()
     with silence.watch(progress.log_query), pytest.raises(Timeout, match="no answer within 25 s"):
@@ -184,7 +184,7 @@ def test_an_answer_that_never_comes_ends_at_its_deadline_and_not_at_a_line_of_pr
 @given(st.lists(st.floats(0.01, 12.0), min_size=1, max_size=20))
 def test_lines_come_every_five_seconds_whatever_the_pauses(pauses_s):
     clock, told_s = StillClock(), []
-    progress = Progress(STEP, "rome+cli://h", clock, Silence(8.0, clock))
+    progress = ProgressLog(STEP, "rome+cli://h", clock, Silence(8.0, clock))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "ocs_drivers.engine.step_execution.logger.info", lambda *_: told_s.append(clock.now() - 100.0)
@@ -199,7 +199,7 @@ def test_lines_come_every_five_seconds_whatever_the_pauses(pauses_s):
 def test_progress_is_told_now_and_then_with_queue_and_silence(clock, caplog):
     caplog.set_level(logging.INFO, "ocs_drivers.progress")
     silence = Silence(8.0, clock)
-    progress = Progress(STEP, "rome+cli://h", clock, silence)
+    progress = ProgressLog(STEP, "rome+cli://h", clock, silence)
     for _ in range(int(3 * LOG_INTERVAL_S)):
         clock.sleep(1.0)
         if clock.now_s == 113.0:

@@ -10,7 +10,7 @@ import pytest
 from ocs_drivers import CrossConnects, Snapshot, Status, Step
 from ocs_drivers.engine.step_execution import (
     TRANSITIONS,
-    Progress,
+    ProgressLog,
     State,
     StepEvent,
     StepExecution,
@@ -46,16 +46,16 @@ def run(*, sent=None, reads=(), moving=(), settle_s=0.0, watches=False, pauses_s
     reads, moving, clock = deque(reads), deque(moving), StillClock()
     hooks = StepHooks(
         perform=lambda step, guard: raised(sent),
-        read_back=lambda step: (Snapshot(raised(reads.popleft()), 0.0), None),
+        read_configuration=lambda step: (Snapshot(raised(reads.popleft()), 0.0), None),
         read_again=lambda step: Snapshot(raised(reads.popleft()), 0.0),
         is_moving=lambda step, read_back: raised(moving.popleft()),
-        explain=lambda refusal, step: refusal,
-        longest_s=lambda first: 1.0,
+        explain_error=lambda refusal, step: refusal,
+        find_timeout_s=lambda first: 1.0,
         pauses_s=pauses_s or repeat(0.4),
         settle_s=settle_s,
-        watches_after_failure=watches,
+        is_watched_after_failure=watches,
         silence=(silence := Silence(9.0, clock)),
-        progress=Progress(STEP, "scripted", clock, silence),
+        progress=ProgressLog(STEP, "scripted", clock, silence),
     )
     execution = StepExecution(STEP, lambda: None, hooks, device="scripted", clock=clock)
     taken = []

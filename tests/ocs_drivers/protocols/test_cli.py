@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocs_drivers.errors import ProtocolDesync
-from ocs_drivers.protocols.cli import LONGEST_LINE, Decoder, Line, Prompt, encode_command
+from ocs_drivers.protocols.cli import MAX_LINE_LENGTH, Decoder, Line, Prompt, encode_command
 
 pytestmark = pytest.mark.codec
 
@@ -117,7 +117,7 @@ def test_any_bytes_give_printable_events(data):
 def test_what_never_ends_is_a_desync_for_good(beginning):
     decoder = Decoder(PROMPT)
     with pytest.raises(ProtocolDesync, match="without end"):
-        decoder.feed(beginning + b"x" * (LONGEST_LINE + 1))
+        decoder.feed(beginning + b"x" * (MAX_LINE_LENGTH + 1))
     with pytest.raises(ProtocolDesync):
         decoder.feed(b"optic@ocs>")
 

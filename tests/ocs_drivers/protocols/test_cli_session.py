@@ -208,7 +208,7 @@ def test_closed_is_closed():
     screen = Screen({b"exit": b""})
     ours = session(screen, logout="exit")
     ours.close()
-    assert (ours.in_use, screen.is_open, screen.typed) == (False, False, [b"exit\r"])
+    assert (ours.is_in_use, screen.is_open, screen.typed) == (False, False, [b"exit\r"])
     with pytest.raises(ConnectionLost, match="it is closed"):
         ours.ask("show", tuple)
 

@@ -74,7 +74,7 @@ def test_a_chunked_reply_is_joined():
     head = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: "7"\r\n\r\n'
     found = connection.feed(head + b"3\r\n[1,\r\n2\r\n2]\r\n0\r\n\r\n")
     assert (found.status, found.json(), found.headers["etag"], found.reason) == (200, [1, 2], '"7"', "OK")
-    assert connection.reusable
+    assert connection.is_reusable
 
 
 def test_an_interim_reply_is_not_the_answer():
@@ -89,7 +89,7 @@ def test_a_reply_that_ends_with_the_connection_is_whole_only_then():
     connection.request(get())
     assert connection.feed(b"HTTP/1.0 200 OK\r\n\r\n[1,2]") is None
     assert connection.feed(b"").json() == [1, 2]
-    assert not connection.reusable
+    assert not connection.is_reusable
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ GOLDEN = [
     (REPORT, Autonomous("**", "0042.01", "REPT ALM OPM", ('1:MN,LOS,NSA:"dark; very"',))),
     (HEADER + b"A  7 REPT DBCHG\r\n;", Autonomous("A", "7", "REPT DBCHG")),
     (b"\r\n   ( nil ) 26-01-31 12:00:00\r\nM  5 COMPLD\r\n;", Reply("5", "COMPLD")),
-    (HEADER + b'M  0 COMPLD\r\n"a;b"\r\n>', Reply("0", "COMPLD", "", ("a;b",), (), more=True)),
+    (HEADER + b'M  0 COMPLD\r\n"a;b"\r\n>', Reply("0", "COMPLD", "", ("a;b",), (), has_more=True)),
     (HEADER + b"M  9 PRTL\r\n   /* 1 of\r\n 2 */\r\n;", Reply("9", "PRTL", "", (), ("1 of 2",))),
     (HEADER + b"M  9 DELAY\r\n;", Reply("9", "DELAY")),
     (HEADER + b'M  9 COMPLD\r\n   "/* text */"\r\n;', Reply("9", "COMPLD", "", ("/* text */",))),

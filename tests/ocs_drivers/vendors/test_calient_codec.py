@@ -61,7 +61,7 @@ def test_published_row_of_a_circuit():
 )
 def test_states_of_a_circuit(states, state, lit):
     (circuit,) = tl1_codec.decode_circuits((ROW.replace("AS=UMA,OS=RDY,OC=OK", states),))
-    assert (circuit.state, circuit.lit) == (state, lit)
+    assert (circuit.state, circuit.is_lit) == (state, lit)
 
 
 def test_published_row_of_a_port():
@@ -328,8 +328,8 @@ def test_what_is_no_port(name):
 
 
 def circuit(name: str, state: Any = "made") -> Circuit:
-    source, target, two_way = parse_circuit_name(name)
-    return Circuit(name, source, target, two_way, state, True)
+    source, target, is_two_way = parse_circuit_name(name)
+    return Circuit(name, source, target, is_two_way, state, True)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.model import PortState
 from ocs_drivers.vendors.sonic import codec
-from ocs_drivers.vendors.sonic.codec import LONGEST_LIST, Names
+from ocs_drivers.vendors.sonic.codec import MAX_LIST_LENGTH, Names
 
 pytestmark = pytest.mark.codec
 
@@ -179,7 +179,7 @@ def test_lists_name_exactly_the_pairs(outputs, count, in_order):
     pairs = list(zip(range(1, count + 1), sorted(outputs) if in_order else outputs, strict=False))
     commands = list(NAMES.format_lists(pairs))
     assert list(itertools.chain.from_iterable(map(spelled_out, commands))) == pairs
-    assert all(len(command) <= LONGEST_LIST for command in commands)
+    assert all(len(command) <= MAX_LIST_LENGTH for command in commands)
 
 
 @given(st.integers(1, 128))
@@ -190,7 +190,7 @@ def test_names_lead_back(port):
 def test_a_thousand_pairs_fit_into_short_commands():
     names = Names(1024)
     pairs = [(source, 1024 + 1 + (source * 389) % 1024) for source in range(1, 1025)]
-    assert max(map(len, names.format_lists(pairs))) <= LONGEST_LIST
+    assert max(map(len, names.format_lists(pairs))) <= MAX_LIST_LENGTH
     assert len(list(names.format_lists((source, source + 1024) for source in range(1, 1025)))) == 1
 
 

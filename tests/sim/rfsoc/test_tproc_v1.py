@@ -443,6 +443,6 @@ def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypat
                 raise RuntimeError("cannot cache function: no locator available")
             return lambda function: ("made", function)
 
-    monkeypatch.setattr(machine_code, "AVAILABLE", True)
+    monkeypatch.setattr(machine_code, "IS_AVAILABLE", True)
     monkeypatch.setattr(machine_code, "numba", NumbaWithoutFolder, raising=False)
     assert compiled.compile_function(word) == ("made", word)

@@ -10,7 +10,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of, split_targets
 from fpga.count_action.simulate.compiled.generator import make_program
 from fpga.count_action.simulate.port_values import check_inputs
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
 
 class Simulator:
@@ -28,7 +28,7 @@ class Simulator:
         try:
             from fpga.count_action.simulate.compiled.native import compile_program
         except ImportError as error:
-            raise ImportError(f"the fast simulator needs numba: {install_extra('fpga')}") from error
+            raise ImportError(f"the fast simulator needs numba: {describe_extra('fpga')}") from error
         self._run = compile_program(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
         self._outputs = {key: position for position, key in enumerate(Graph(datapath).drivers)}

@@ -9,7 +9,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.signals import Wire, activity, list_input_wires, list_output_wires
 from lightbed.output_file import save_figure
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 
 MAX_WIRES = 32
 MAX_CYCLES = 64
@@ -29,7 +29,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first_c
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(f"a plot needs matplotlib: {install_extra('hdl')}") from error
+        raise ImportError(f"a plot needs matplotlib: {describe_extra('hdl')}") from error
     span = slice(first_cycle, first_cycle + MAX_CYCLES)
     traces = choose_traces(datapath, inputs[span], outputs[span])
     cycles = max(1, len(inputs[span]))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.calibration.measurement.batch import (
-    CHANNELS,
+    DEFAULT_CHANNELS,
     READOUT,
     SETTLE_TICKS,
     generator_ticks,
@@ -25,15 +25,15 @@ from lightning.kit.calibration.measurement.batch import (
 )
 from lightning.kit.calibration.measurement.bench import Bench, judge, word
 from lightning.kit.calibration.measurement.delay import Arrival, locate, pattern
-from lightning.kit.calibration.measurement.transfer import GUESSES, PARTNER, Rows, coarse_peaks
+from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_peaks
 from lightning.optional import require
 
 MIN_CORRELATION = 0.9
-"""Least correlation at which the received pattern counts as the transmitted one."""
+"""Minimum correlation at which the received pattern counts as the transmitted one."""
 MAX_SPREAD_TICKS = 10 * SETTLE_TICKS
 """Largest spread of arrivals that `Window.for_arrival` may compensate by later starts: 0.6 us, or 125 m of fibre."""
 MIN_VISIBILITY = 20.0
-"""Least ratio of a modulator's swing to the residuals of its curve."""
+"""Minimum ratio of a modulator's swing to the residuals of its curve."""
 BRIGHTNESS_RANGE = (0.4, 0.98)
 """Share of the converter's range that one full product should fill. Below, quantisation is visible; above, noise clips.
 """
@@ -41,7 +41,7 @@ NULL_OFFSET = 0.12
 """Largest distance from word 0 to the null, as a share of V_pi. Within it, idle light stays below 4 per cent, and the
 words reach both null and peak."""
 
-POINTS = 33
+POINT_COUNT = 33
 SPAN_V = 10.0
 """Range of a bias sweep, inside the supply's limits: about one period of a modulator with V_pi = 5 V."""
 GUARD_TICKS = 20
@@ -50,7 +50,7 @@ MARGIN_TICKS = 250
 """Extra open time of the partner. The fibre delays of two modulators differ by less."""
 START_TICKS = GUARD_TICKS + MARGIN_TICKS
 """Start of the pattern, after the partner opens."""
-ROUNDS = 16
+ROUND_COUNT = 16
 FULL_SCALE = 32_766
 """Greatest sample of an envelope."""
 MAX_WINDOWS = 4
@@ -104,7 +104,7 @@ def measure_delay(bench: Bench) -> Outcome:
 
 def measure_light(bench: Bench) -> Outcome:
     """Measure a rough curve of every modulator. Only the arrival times must be known before."""
-    bench.rough = coarse_peaks(bench.reader())
+    bench.rough = find_coarse_peaks(bench.reader())
     visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
     return judge(
         "light",
@@ -146,7 +146,7 @@ def set_bias_points(bench: Bench) -> Outcome:
         for index, point in enumerate(points):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
-        bench.rough = coarse_peaks(bench.reader())
+        bench.rough = find_coarse_peaks(bench.reader())
     offsets = [curve.null / curve.half_wave for curve in bench.rough]
     largest_offset = max(offsets, key=abs)
     offsets_text = ", ".join(f"{offset:+.1%}" for offset in offsets)
@@ -165,8 +165,8 @@ def set_bias_points(bench: Bench) -> Outcome:
 def _measure_arrival(bench: Bench, index: int) -> Arrival:
     """Try words for both modulators until the correlation is good, and return the arrival with the best one."""
     best_arrival = Arrival(0.0, 0.0, 0.0)
-    for partner_word in GUESSES:
-        for own_word in GUESSES[:2]:
+    for partner_word in GUESS_WORDS:
+        for own_word in GUESS_WORDS[:2]:
             candidate = find_arrival(
                 bench.soc, index, (own_word, partner_word), channels=bench.channels, readout=bench.readout
             )
@@ -216,7 +216,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     output = index + 1
     start_v = supply.voltage_v(output)
     low = min(max(0.0, start_v - SPAN_V / 2), max(0.0, supply.limit_v - SPAN_V))
-    volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINTS)
+    volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINT_COUNT)
     try:
         levels = _sweep_bias(rows, supply, index, volts, shots)
         curve = fit(volts - start_v, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
@@ -230,9 +230,9 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
 
 def _sweep_bias(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
     """Return the detector counts (volts, words of the partner) with the modulator at word 0, idle level included."""
-    table = np.zeros((len(GUESSES), 4), dtype=np.int64)
-    table[:, PARTNER[index]] = GUESSES
-    levels = np.empty((volts.size, len(GUESSES)))
+    table = np.zeros((len(GUESS_WORDS), 4), dtype=np.int64)
+    table[:, PARTNERS[index]] = GUESS_WORDS
+    levels = np.empty((volts.size, len(GUESS_WORDS)))
     for row, voltage in enumerate(volts):
         supply.set_voltage_v(index + 1, float(voltage))
         readings = rows.read(table, shots=shots)
@@ -265,7 +265,7 @@ def find_arrival(
     index: int,
     words: tuple[int, int],
     *,
-    channels: tuple[int, int, int, int] = CHANNELS,
+    channels: tuple[int, int, int, int] = DEFAULT_CHANNELS,
     readout: int = READOUT,
 ) -> Arrival:
     """Return the arrival of light through modulator `index`, in ticks after the generator's pulse.
@@ -280,8 +280,8 @@ def find_arrival(
     best_arrival = Arrival(0.0, 0.0, 0.0)
     for window_number in range(MAX_WINDOWS):
         offset = window_number * step
-        pulse = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
-        program = _load_program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
+        pulse = ((channels[index], channels[PARTNERS[index]]), words, (offset, length))
+        program = _load_program_class()(soc, {"reps": 1, "rounds": ROUND_COUNT}, pulse, readout)
         # Mean counts of all rounds: first I, then Q.
         samples = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = samples.reshape(2, -1)[0]

@@ -32,16 +32,16 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import check_integer
 from lightning.optional import require
 
-CHANNELS = (0, 1, 2, 3)
+DEFAULT_CHANNELS = (0, 1, 2, 3)
 READOUT = 1
 """The kit's detector: readout index 1 in the published configuration."""
-BASE = 16
+TABLE_ADDRESS = 16
 """First word of the table in data memory; QICK counts shots in word 1."""
 ADDRESS_REGISTERS = (1, 2, 3, 4)
 """Registers free for the user on every page; two generators may share a page."""
 IDLE_ROWS = 8
 """Idle rows at each end of a table."""
-DITHER = np.arange(4, dtype=np.int32)
+DITHER_STEPS = np.arange(4, dtype=np.int32)
 """Added to the words of a row. Four consecutive words are one step of a 14-bit converter."""
 OSCILLATOR_GAIN = 0.5
 """Converts accumulated readings to counts of a decimated waveform. Only waveforms pass the readout's oscillator, whose
@@ -113,7 +113,7 @@ class Reader:
         self,
         soc: Any,
         *,
-        channels: tuple[int, int, int, int] = CHANNELS,
+        channels: tuple[int, int, int, int] = DEFAULT_CHANNELS,
         readout: int = READOUT,
         window: Window | None = None,
     ) -> None:
@@ -128,7 +128,7 @@ class Reader:
     @property
     def capacity(self) -> int:
         """Number of rows that fit in one table besides its idle rows."""
-        memory = (int(self.soc["tprocs"][0]["dmem_size"]) - BASE) // 4
+        memory = (int(self.soc["tprocs"][0]["dmem_size"]) - TABLE_ADDRESS) // 4
         buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
         return min(memory, buffer) - 2 * IDLE_ROWS
 
@@ -139,9 +139,9 @@ class Reader:
         """
         table = _check_table(words, shots)
         rows, count = len(table), shots
-        if shots % DITHER.size == 0:
-            table = np.clip(table[:, None, :] + DITHER[:, None], -32768, 32767).reshape(-1, 4)
-            count = shots // DITHER.size
+        if shots % DITHER_STEPS.size == 0:
+            table = np.clip(table[:, None, :] + DITHER_STEPS[:, None], -32768, 32767).reshape(-1, 4)
+            count = shots // DITHER_STEPS.size
         parts = [
             self._run(table[start : start + self.capacity], count)
             for start in range(0, len(table), self.capacity)
@@ -164,7 +164,7 @@ class Reader:
     def _run_pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
         """Return the raw readings in counts per decimated sample, (rows, shots)."""
         program = self.program(rows=len(table), shots=shots)
-        self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=BASE)
+        self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=TABLE_ADDRESS)
         program.acquire(self.soc, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(len(table), shots, -1, 2)
         singles: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0] / self.window.length
@@ -245,7 +245,7 @@ def _load_program_class() -> Any:
                 length = generator_ticks(self.soccfg, self.readout, channel, self.window.pulse)
                 self.declare_gen(ch=channel, nqz=1)
                 self.set_pulse_registers(ch=channel, style="const", freq=0, phase=0, gain=0, length=length)
-                self.regwi(self.ch_page(channel), address, BASE + index)
+                self.regwi(self.ch_page(channel), address, TABLE_ADDRESS + index)
             self.synci(200)
 
         def body(self) -> None:

@@ -13,7 +13,13 @@ from lightning.kit.calibration.decoder import Decoder
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.fringe import Fringe
 from lightning.kit.calibration.measurement import pairs
-from lightning.kit.calibration.measurement.batch import CHANNELS, READOUT, Reader, Window, check_firmware
+from lightning.kit.calibration.measurement.batch import (
+    DEFAULT_CHANNELS,
+    READOUT,
+    Reader,
+    Window,
+    check_firmware,
+)
 from lightning.kit.calibration.measurement.delay import Arrival
 from lightning.kit.calibration.measurement.transfer import Sweep
 from lightning.kit.calibration.noise import NoiseModel
@@ -40,7 +46,7 @@ class Bench:
 
     soc: Any
     instruments: Any = field(default_factory=Instruments)
-    channels: tuple[int, int, int, int] = CHANNELS
+    channels: tuple[int, int, int, int] = DEFAULT_CHANNELS
     readout: int = READOUT
     shots: int = 4
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))

@@ -67,10 +67,10 @@ def locate(received: npt.ArrayLike) -> Arrival:
     sample = int(np.argmax(np.abs(scores)))
     spectrum = np.fft.rfft(centred, _pad_length(trace.size))
 
-    def mismatch(ticks: float) -> float:
+    def compute_mismatch(ticks: float) -> float:
         return -abs(float(_shift_trace(spectrum, ticks, sent_pattern.size) @ shape))
 
-    ticks = _find_minimum(mismatch, sample - 1.0, sample + 1.0)
+    ticks = _find_minimum(compute_mismatch, sample - 1.0, sample + 1.0)
     aligned = _shift_trace(spectrum, ticks, sent_pattern.size)
     product = float((aligned - aligned.mean()) @ shape)
     spread = float(aligned.std()) * sent_pattern.size * float(sent_pattern.std())
@@ -88,12 +88,12 @@ def _shift_trace(spectrum: npt.NDArray[np.complex128], ticks: float, count: int)
     return np.fft.irfft(spectrum * phase_factors)[:count]
 
 
-def _find_minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+def _find_minimum(compute_cost: Callable[[float], float], low: float, high: float) -> float:
     """Return the minimum by golden-section search. Within a tick of the true shift, the cost has only one minimum."""
     ratio = (np.sqrt(5) - 1) / 2
     lower, upper = high - ratio * (high - low), low + ratio * (high - low)
     for _ in range(48):
-        if cost(lower) < cost(upper):
+        if compute_cost(lower) < compute_cost(upper):
             high, upper = upper, lower
             lower = high - ratio * (high - low)
         else:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightning.kit.calibration.decoder import FULL, Decoder, fit_decoder
-from lightning.kit.calibration.encoder import LEVELS, Encoder, dim, make_encoder
+from lightning.kit.calibration.decoder import FULL_VALUE, Decoder, fit_decoder
+from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, dim, make_encoder
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
+from lightning.kit.calibration.measurement.transfer import PARTNERS, Rows, Sweep
 
 TRAINING_PAIRS = 160
 """Random pairs of values per product, besides the corners."""
-HEADROOM = 0.96
+MAX_SCALE_SHARE = 0.96
 """Share of the converter's range that the sum of two full products may fill. Noise needs the rest."""
 
 Table = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float
     """
     full = tuple(make_encoder(sweeps[index].curve) for index in range(4))
     strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
-    weight = min(*strength, HEADROOM * (full_scale - idle) / 2)
+    weight = min(*strength, MAX_SCALE_SHARE * (full_scale - idle) / 2)
     factors = (weight / strength[0], weight / strength[1])
     shared = list(full)
     for pair, factor in enumerate(factors):
@@ -70,7 +70,7 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     """Return the counts above dark of a full product of this pair, as the mean of its two sweeps."""
     first_modulator, second_modulator = 2 * pair, 2 * pair + 1
     amplitudes = [
-        sweeps[index].curve.amplitude / float(sweeps[PARTNER[index]].curve.share(sweeps[index].partner_word))
+        sweeps[index].curve.amplitude / float(sweeps[PARTNERS[index]].curve.share(sweeps[index].partner_word))
         for index in (first_modulator, second_modulator)
     ]
     return float(np.mean(amplitudes))
@@ -96,7 +96,7 @@ def train(
     first_decoder = fit_decoder(
         single_products.levels, single_products.operands, shared=strength, full_scale=full_scale
     )
-    sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
+    sums = measure(rows, coded, rng.integers(1, LEVEL_COUNT, (TRAINING_PAIRS, 4)), shots=shots)
     shared = _fit_shared(first_decoder, coded, sums)
     decoder = fit_decoder(
         single_products.levels, single_products.operands, shared=shared, full_scale=full_scale
@@ -111,14 +111,14 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
     [5.0]
     """
     v = np.atleast_2d(np.asarray(values, dtype=float))
-    truth: Floats = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
+    truth: Floats = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
     return truth
 
 
 def _draw_single_rows(rng: np.random.Generator) -> Table:
     """Return the corners and random pairs of each product, with the other pair at value 0."""
     pairs = np.concatenate(
-        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
+        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVEL_COUNT, (TRAINING_PAIRS, 2))]
     )
     none = np.zeros_like(pairs)
     return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])

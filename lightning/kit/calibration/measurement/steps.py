@@ -23,7 +23,7 @@ from lightning.kit.calibration.measurement.alignment import (
     switch_laser_on,
 )
 from lightning.kit.calibration.measurement.bench import Bench, judge, word
-from lightning.kit.calibration.measurement.transfer import RESIDUAL, Rows, sweep_all
+from lightning.kit.calibration.measurement.transfer import MAX_RESIDUAL, Rows, sweep_all
 from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
 __all__ = ["NEEDED", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
@@ -31,7 +31,7 @@ __all__ = ["NEEDED", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
 MAX_SUM_LOSS = 0.01
 """If the sum of two products falls short by more than this share, the converter clips."""
 MIN_ACCURACY_PERCENT = 99.7
-"""Least accuracy on products outside the training data."""
+"""Minimum accuracy on products outside the training data."""
 MAX_NOISE = 4.0
 """Greatest rms noise of one decimated sample, in units of 1/255."""
 
@@ -39,7 +39,7 @@ Step = Callable[[Bench], Outcome]
 
 NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
 """Steps whose results later steps depend on."""
-LEVELS = 24
+LEVEL_COUNT = 24
 READINGS = 199
 """Readings per level. Not a multiple of four, so that no dither adds to the noise."""
 
@@ -55,10 +55,10 @@ def measure_transfer(bench: Bench) -> Outcome:
     chebyshev_residual = max(sweep.chebyshev_residual() for sweep in bench.sweeps.values())
     return judge(
         "transfer",
-        largest_residual <= RESIDUAL,
+        largest_residual <= MAX_RESIDUAL,
         f"residuals {largest_residual:.3%} of the swing (polynomial of degree 2: {polynomial_residual:.2%},"
         f" Chebyshev of degree 3: {chebyshev_residual:.2%})",
-        f"{RESIDUAL:.1%} or less",
+        f"{MAX_RESIDUAL:.1%} or less",
         "check that no amplifier clips and nobody touches the fibres; raise the number of shots",
     )
 
@@ -161,7 +161,7 @@ def measure_noise(
 
     `rows` should read windows of one sample. `word_table` encodes (n, 4) values.
     """
-    values = np.zeros((LEVELS, 4), dtype=np.int64)
-    values[:, 0], values[:, 1] = np.linspace(0, 255, LEVELS).round(), 255
+    values = np.zeros((LEVEL_COUNT, 4), dtype=np.int64)
+    values[:, 0], values[:, 1] = np.linspace(0, 255, LEVEL_COUNT).round(), 255
     readings = rows.read(word_table(values), shots=READINGS)
     return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READINGS, mean=mean)

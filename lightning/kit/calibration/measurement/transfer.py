@@ -18,14 +18,14 @@ from lightning.kit.calibration.encoder import WORD_LIMIT
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.calibration.measurement.batch import Readings
 
-PARTNER = (1, 0, 3, 2)
+PARTNERS = (1, 0, 3, 2)
 LOWEST_WORD = -6_000
 """Start of a sweep. A bias is accurate to a few hundredths of V_pi, so a null may lie below word 0."""
-POINTS = 256
-RESIDUAL = 0.005
+POINT_COUNT = 256
+MAX_RESIDUAL = 0.005
 """Largest rms residual of a curve, as a share of its swing: 1.3 of 255."""
-COARSE_POINTS = 40
-GUESSES = (20_000, 12_000, 28_000, 4_000)
+COARSE_POINT_COUNT = 40
+GUESS_WORDS = (20_000, 12_000, 28_000, 4_000)
 """Words tried for a partner whose curve is unknown."""
 
 
@@ -49,7 +49,7 @@ class Sweep:
     curve: Fringe
 
     @property
-    def visible(self) -> bool:
+    def is_visible(self) -> bool:
         """True if there is a fringe, not only noise."""
         return self.curve.amplitude > max(1.0, 20 * self.curve.rms)
 
@@ -77,15 +77,17 @@ class Sweep:
         return self.words[is_rising].astype(float), share
 
 
-def coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
+def find_coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
     """Return a rough curve of every modulator, without prior knowledge.
 
     The sweep tries several words for the partner and uses the word with the greatest swing. Raise `ValueError` if a
     level is not finite.
     """
-    sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINTS).round().astype(np.int64)
-    table = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESSES]
-    levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(4, len(GUESSES), COARSE_POINTS)
+    sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINT_COUNT).round().astype(np.int64)
+    table = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESS_WORDS]
+    levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(
+        4, len(GUESS_WORDS), COARSE_POINT_COUNT
+    )
     best_traces = [trace[int(np.argmax(np.ptp(trace, axis=1)))] for trace in levels]
     curve_0, curve_1, curve_2, curve_3 = (fit(sweep_words, trace) for trace in best_traces)
     return curve_0, curve_1, curve_2, curve_3
@@ -95,7 +97,7 @@ def sweep_all(
     rows: Rows,
     curves: Sequence[Fringe],
     *,
-    points: int = POINTS,
+    points: int = POINT_COUNT,
     shots: int = 4,
     which: Sequence[int] = (0, 1, 2, 3),
 ) -> dict[int, Sweep]:
@@ -106,10 +108,10 @@ def sweep_all(
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, points).round().astype(np.int64)
     peaks = {index: _clip_word(curves[index].peak) for index in range(4)}
     nulls = {index: _clip_word(curves[index].null) for index in range(4)}
-    table = [_sweep_rows(index, sweep_words, peaks[PARTNER[index]], nulls) for index in which]
+    table = [_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in which]
     levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(len(which), points)
     return {
-        index: Sweep(index, sweep_words, trace, peaks[PARTNER[index]], fit(sweep_words, trace))
+        index: Sweep(index, sweep_words, trace, peaks[PARTNERS[index]], fit(sweep_words, trace))
         for index, trace in zip(which, levels, strict=True)
     }
 
@@ -119,7 +121,7 @@ def _sweep_rows(
 ) -> npt.NDArray[np.int64]:
     """Return the words of a sweep, (points, 4), with the partner at `partner_word` and the other pair at nulls or 0."""
     row = np.array([nulls.get(modulator, 0) for modulator in range(4)])
-    row[PARTNER[index]] = partner_word
+    row[PARTNERS[index]] = partner_word
     table = np.tile(row, (sweep_words.size, 1))
     table[:, index] = sweep_words
     return table

@@ -20,7 +20,7 @@ from lightning.networks.imports.onnx.choices import (
     make_example,
     read_ports,
 )
-from lightning.networks.imports.onnx.parts import Versions, opsets_for_tracing, read_array, sort_topologically
+from lightning.networks.imports.onnx.parts import Versions, limit_opsets, read_array, sort_topologically
 from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.onnx.tracing import add_node, make_error, read_constant
@@ -276,7 +276,7 @@ def import_fixed_or_advise(
         try:
             # Discard the network: these shapes are only advice.
             model = apply_choices(versions.newest, name, Choices(shapes))
-            import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+            import_fixed(model, name, folder, preprocessing, limit_opsets(model, name))
         except UnsupportedNode as error:
             raise UnsupportedNode(error.problem, hint=error.hint) from first_error
         except (NetworkError, *CONTRADICTIONS):
@@ -304,7 +304,7 @@ def _import_either_version(
     errors = [first_error]
     for model in models:
         try:
-            return import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+            return import_fixed(model, name, folder, preprocessing, limit_opsets(model, name))
         except UnsupportedNode as refusal:
             errors.append(refusal)
         except (NetworkError, *CONTRADICTIONS):

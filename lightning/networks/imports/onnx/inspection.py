@@ -19,7 +19,7 @@ from lightning.networks.imports.onnx.fixed import (
     open_entries,
     trace_graph,
 )
-from lightning.networks.imports.onnx.parts import Versions, convert_opset, opsets_for_tracing, parse_model
+from lightning.networks.imports.onnx.parts import Versions, convert_opset, limit_opsets, parse_model
 from lightning.networks.network import Network
 from lightning.networks.operations.operation_list import CONTRADICTIONS
 
@@ -87,9 +87,7 @@ def _trace_partly(
         try:
             model = apply_choices(versions.newest, path.stem, Choices(shapes))
             with np.errstate(all="ignore"):
-                traced_graph = trace_graph(
-                    model, path.stem, path.parent, opsets_for_tracing(model, path.stem)
-                )
+                traced_graph = trace_graph(model, path.stem, path.parent, limit_opsets(model, path.stem))
         except (NetworkError, *CONTRADICTIONS):
             continue
         other_refusals = tuple(

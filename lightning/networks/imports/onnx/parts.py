@@ -230,7 +230,7 @@ def convert_opset(model: Any, name: str) -> Versions:
         return Versions(model, opset, model, None)
 
 
-def opsets_for_tracing(model: Any, name: str) -> Mapping[str, int]:
+def limit_opsets(model: Any, name: str) -> Mapping[str, int]:
     """Return the opsets by domain, with ONNX's own limited to `NEWEST_RUNTIME_OPSET`."""
     opsets = read_opsets(model, name)
     return {**opsets, "": min(opsets[""], NEWEST_RUNTIME_OPSET)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lightbed.compiled import AVAILABLE, compile_function
+from lightbed.compiled import IS_AVAILABLE, compile_function
 from sim.models.network.engine.program import (
     ARMED,
     BEGINS,
@@ -35,7 +35,7 @@ from sim.models.network.engine.timers import set_timer, take_timer
 
 __all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "WOKE", "join", "leave", "next_end_s", "run", "share"]
 
-if AVAILABLE:
+if IS_AVAILABLE:
     from sim.models.network.engine.shares import join, leave, share
     from sim.models.network.engine.timers import next_end_s
 else:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightbed.output_file import save_figure
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.models.network.execution.simulation import Execution
 from sim.models.network.results.traces import link_table
 from sim.models.network.taskgraph import Kind
@@ -64,7 +64,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"the plot needs matplotlib: {install_extra('kit')}", name=error.name
+            f"the plot needs matplotlib: {describe_extra('kit')}", name=error.name
         ) from error
     figure = Figure(figsize=(11, 7), layout="constrained")
     devices, moves, links = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))

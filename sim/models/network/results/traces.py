@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.models.network.execution.simulation import Execution, Trace
 from sim.models.network.taskgraph import Kind
 
@@ -86,7 +86,7 @@ def write_traces(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"writing Parquet needs pyarrow: {install_extra('testbed')}", name=error.name
+            f"writing Parquet needs pyarrow: {describe_extra('testbed')}", name=error.name
         ) from error
     tables = {"flows": flow_table(execution), "links": link_table(execution), "tasks": task_table(execution)}
     Path(folder).mkdir(parents=True, exist_ok=True)

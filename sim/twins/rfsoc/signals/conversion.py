@@ -27,7 +27,7 @@ def convert(
     """Return I and Q (windows, decimated samples, 2). Each call draws new noise."""
     from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
-    if not machine_code.AVAILABLE:
+    if not machine_code.IS_AVAILABLE:
         return convert_plainly(rng, level, mixing, bits=bits, taps=taps)
     from sim.twins.rfsoc.signals import conversion_compiled
 

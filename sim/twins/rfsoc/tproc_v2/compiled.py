@@ -22,7 +22,7 @@ def get_executor() -> Callable[..., int] | None:
     """
     from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
-    if not machine_code.AVAILABLE:
+    if not machine_code.IS_AVAILABLE:
         return None
     names: dict[str, Any] = dict(vars(machine))
     for name, function in list(names.items()):

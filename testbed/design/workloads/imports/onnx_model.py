@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.design.workloads.imports.traced import (
     ImportedModel,
     Source,
@@ -174,7 +174,7 @@ def _import_onnx_package() -> ModuleType:
         import onnx.shape_inference
     except ImportError as error:
         raise WorkloadError(
-            f"reading ONNX files needs the package onnx ({error}): {install_extra('onnx')}"
+            f"reading ONNX files needs the package onnx ({error}): {describe_extra('onnx')}"
         ) from error
     module: ModuleType = onnx
     return module

@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from testbed.design.workloads.imports.traced import (
     ImportedModel,
     Source,
@@ -88,7 +88,7 @@ def _import_torch_package() -> Any:
         import torch
     except ImportError as error:
         raise WorkloadError(
-            f"reading a torch module needs torch ({error}): {install_extra('collectives')}"
+            f"reading a torch module needs torch ({error}): {describe_extra('collectives')}"
         ) from error
     return torch
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightbed.output_file import save_figure
-from lightbed.wording import install_extra
+from lightbed.wording import describe_extra
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.topology.demand import AllReduceDemand, Demand, check_group, make_matrix_demand
 from testbed.design.workloads.model import Operator, Workload
@@ -342,7 +342,7 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         from matplotlib.ticker import MaxNLocator
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"the heat map needs matplotlib: {install_extra('testbed')}", name=error.name
+            f"the heat map needs matplotlib: {describe_extra('testbed')}", name=error.name
         ) from error
     path, matrix = Path(path), np.asarray(matrix, dtype=np.float64)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 10}):

@@ -11,7 +11,7 @@ skip_without("qick")
 import lightning
 from lightning.errors import OutOfRange
 from lightning.kit.dot import inspect
-from lightning.kit.dot.inspection import SYMBOL, capacity, settled_samples
+from lightning.kit.dot.inspection import SYMBOL, capacity, find_settled_samples
 from lightning.kit.dot.program import TileReader
 
 pytestmark = pytest.mark.board
@@ -63,4 +63,4 @@ def test_more_rounds_average_the_noise(kit):
 
 def test_settled_samples_lie_in_the_middle_of_their_symbols(kit):
     tile = TileReader(*kit).tile(2, SYMBOL)
-    assert (tile.window, settled_samples(tile).tolist()) == (50, [17, 32])
+    assert (tile.window, find_settled_samples(tile).tolist()) == (50, [17, 32])

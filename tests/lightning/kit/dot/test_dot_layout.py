@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Timing
 from lightning.kit.calibration.encoder import Encoder
-from lightning.kit.dot.packing import operands, pack
+from lightning.kit.dot.packing import check_operands, pack
 from lightning.kit.dot.symbol import (
     EDGE_TICKS,
     GATES,
@@ -105,12 +105,12 @@ def test_a_row_without_products_needs_no_light():
 )
 def test_bad_vectors_are_named(weights, inputs, reported):
     with pytest.raises(OutOfRange) as raised:
-        operands(weights, inputs)
+        check_operands(weights, inputs)
     assert reported in str(raised.value)
 
 
 def test_leading_axes_broadcast():
-    first, second = operands(np.ones((3, 1, 4)), np.ones((5, 4)))
+    first, second = check_operands(np.ones((3, 1, 4)), np.ones((5, 4)))
     assert first.shape == second.shape == (3, 5, 4)
 
 

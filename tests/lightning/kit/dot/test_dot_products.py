@@ -57,14 +57,14 @@ def test_without_noise_dot_products_are_numpys_within_rounding(quiet, length, lo
     """A quarter of 1/255 a product in a random walk, and 2e-4 of the answer."""
     weights, inputs = vectors(length, (6, length), low)
     truth = true_dot(weights, inputs)
-    error = np.abs(quiet.analogue(weights, inputs) - truth)
+    error = np.abs(quiet.analogue_dot(weights, inputs) - truth)
     assert (error <= 0.25 * np.sqrt(length) + 2e-4 * np.abs(truth)).all()
 
 
 @pytest.mark.long
 def test_default_noise_of_one_shot_leaves_half_a_255th_per_root_of_the_length(noisy):
     weights, inputs = vectors(1, (60, 784))
-    error = noisy.analogue(weights, inputs, shots=1) - true_dot(weights, inputs)
+    error = noisy.analogue_dot(weights, inputs, shots=1) - true_dot(weights, inputs)
     per_root = np.sqrt(np.mean(error**2) / 784)
     assert 0.2 <= per_root <= 0.5
     assert 100 - 100 * np.sqrt(np.mean(error**2)) / (784 * 255) >= 99.99
@@ -75,7 +75,7 @@ def test_more_shots_reduce_the_spread_as_their_root(noisy):
     """A ratio of two spreads of 80 differences has itself a spread of 11 %: a third is three of these."""
     weights, inputs = vectors(2, (1, 200))
     many = np.broadcast_to(weights, (80, 200)), np.broadcast_to(inputs, (80, 200))
-    once, often = (np.std(noisy.analogue(*many, shots=shots)) for shots in (1, 16))
+    once, often = (np.std(noisy.analogue_dot(*many, shots=shots)) for shots in (1, 16))
     assert 4 * 2 / 3 <= once / often <= 4 * 3 / 2
 
 
@@ -94,14 +94,14 @@ def test_two_vectors_give_an_int_and_arrays_an_array(quiet):
 
 
 def test_zeros_are_exact_and_need_no_light(quiet):
-    assert quiet.analogue([0, 0, 5], [9, 0, 0]).item() == 0.0
-    assert quiet.analogue(np.zeros((3, 4)), np.ones((3, 4))).tolist() == [0.0, 0.0, 0.0]
+    assert quiet.analogue_dot([0, 0, 5], [9, 0, 0]).item() == 0.0
+    assert quiet.analogue_dot(np.zeros((3, 4)), np.ones((3, 4))).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_rows_of_a_batch_are_the_same_as_one_by_one(quiet):
     weights, inputs = vectors(3, (7, 90))
-    batch = quiet.analogue(weights, inputs)
-    alone = [quiet.analogue(weights[i], inputs[i]).item() for i in range(7)]
+    batch = quiet.analogue_dot(weights, inputs)
+    alone = [quiet.analogue_dot(weights[i], inputs[i]).item() for i in range(7)]
     assert np.abs(batch - alone).max() <= 0.1
 
 
@@ -126,7 +126,7 @@ def test_64_products_a_pair_are_one_window_of_one_run(quiet, monkeypatch):
     runs = []
     measured = quiet.tile_reader._run_pass
     monkeypatch.setattr(quiet.tile_reader, "_run_pass", lambda *call: runs.append(call[1]) or measured(*call))
-    quiet.analogue(np.full(128, 200), np.full(128, 100))
+    quiet.analogue_dot(np.full(128, 200), np.full(128, 100))
     assert runs == [3]  # a tile, and a dark one at either end
 
 
@@ -135,7 +135,7 @@ def test_a_table_of_products_is_swept_in_one_run(quiet, monkeypatch):
     measured = quiet.tile_reader._run_pass
     monkeypatch.setattr(quiet.tile_reader, "_run_pass", lambda *call: runs.append(call[1]) or measured(*call))
     table = np.arange(1, 41)[:, None] * 6
-    answers = quiet.analogue(table, [[255]])
+    answers = quiet.analogue_dot(table, [[255]])
     assert runs == [48]
     assert np.abs(answers - table[:, 0]).max() <= 0.3
 
@@ -146,10 +146,10 @@ def test_the_guard_takes_up_a_skew_that_nobody_measured(calibration):
     core = VectorCore(device, calibration)
     weights, inputs = vectors(8, (6, 100))
     truth = true_dot(weights, inputs)
-    straight = core.analogue(weights, inputs)
+    straight = core.analogue_dot(weights, inputs)
     device.knobs["skew_ns_1"] = device.knobs["skew_ns_1"] + 0.4  # 2.5 samples
     device.knobs["skew_ns_3"] = device.knobs["skew_ns_3"] - 0.3
-    askew = core.analogue(weights, inputs)
+    askew = core.analogue_dot(weights, inputs)
     assert np.abs(straight - truth).max() <= 2.5
     assert np.abs(askew - straight).max() <= 1.5
 
@@ -158,7 +158,7 @@ def test_the_guard_takes_up_a_skew_that_nobody_measured(calibration):
 def test_other_symbols_serve_too(calibration):
     core = VectorCore(lightning.connect(QUIET), calibration, symbol=Symbol(64, 8))
     weights, inputs = vectors(9, (4, 300))
-    error = np.abs(core.analogue(weights, inputs) - true_dot(weights, inputs))
+    error = np.abs(core.analogue_dot(weights, inputs) - true_dot(weights, inputs))
     assert error.max() <= 0.25 * np.sqrt(300) + 2e-4 * 300 * 64
 
 
@@ -170,7 +170,7 @@ def test_a_kit_of_another_make_with_its_own_calibration():
     assert run.calibration is not None
     core = VectorCore(device, run.calibration)
     weights, inputs = vectors(10, (40, 784))
-    error = core.analogue(weights, inputs, shots=4) - true_dot(weights, inputs)
+    error = core.analogue_dot(weights, inputs, shots=4) - true_dot(weights, inputs)
     assert 100 - 100 * np.sqrt(np.mean(error**2)) / (784 * 255) >= 99.99
 
 
@@ -180,13 +180,13 @@ def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
     core = VectorCore(device, calibration)
     weights, inputs = vectors(11, (30, 400), low=0)
     truth = true_dot(weights, inputs)
-    fresh = np.sqrt(np.mean((core.analogue(weights, inputs) - truth) ** 2))
+    fresh = np.sqrt(np.mean((core.analogue_dot(weights, inputs) - truth) ** 2))
     for index in range(4):
         device.knobs[f"null_v_{index}"] = device.knobs[f"null_v_{index}"] + 0.05 * 5.0
-    drifted = np.sqrt(np.mean((core.analogue(weights, inputs) - truth) ** 2))
+    drifted = np.sqrt(np.mean((core.analogue_dot(weights, inputs) - truth) ** 2))
     fresh_calibration = recalibrate(Reader(device), calibration)
     recalibrated = VectorCore(device, fresh_calibration)
-    after = np.sqrt(np.mean((recalibrated.analogue(weights, inputs) - truth) ** 2))
+    after = np.sqrt(np.mean((recalibrated.analogue_dot(weights, inputs) - truth) ** 2))
     assert drifted >= 50 * fresh
     assert after <= 3 * fresh
 

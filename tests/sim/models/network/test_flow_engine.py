@@ -178,7 +178,7 @@ from lightbed import compiled
 from sim.models.network.engine import loop
 from sim.models.network.fabrics import fat_tree
 from sim.models.network.execution.flows import Flow, transfer
-assert not compiled.AVAILABLE and not hasattr(loop.run, "py_func")
+assert not compiled.IS_AVAILABLE and not hasattr(loop.run, "py_func")
 random = np.random.default_rng(5)
 flows = [Flow(*random.integers(0, 16, 2).tolist(), int(random.integers(1, 10**8)), float(random.random() * 1e-3))
          for _ in range(200)]
