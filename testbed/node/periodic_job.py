@@ -66,7 +66,7 @@ class SlotSchedule:
     def wait_s(self, now_s: float) -> float:
         """Return the seconds until the next iteration. An iteration that is too late skips slots (an alignment).
 
-        >>> slots = Slots({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
+        >>> slots = SlotSchedule({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
         >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
         ([0.1, 0.0, 0.5, 0.0], 1)
         """

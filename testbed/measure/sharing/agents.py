@@ -74,7 +74,7 @@ def run_agents(
             epoch = time.time() + START_DELAY_S
             for name, jobs in parts.items():
                 launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
-            _read_until(launch, reports, "done", len(hosts), deadline_s)
+            _read_until(launch, reports, "done_hosts", len(hosts), deadline_s)
         if len(reports.done_hosts) < len(hosts):
             launch.close_input()
             raise _make_error(reports, list(commands), deadline_s)
@@ -189,16 +189,16 @@ def group_jobs_by_nic(placed_jobs: Sequence[JobLinks]) -> dict[Nic, list[str]]:
     return jobs_by_nic
 
 
-def _read_until(launch: Launch, reports: RankReports, event: str, hosts: int, deadline_s: float) -> None:
-    """Read lines until all hosts have sent the event `event`, a host has failed, or the time is up."""
+def _read_until(launch: Launch, reports: RankReports, messages: str, hosts: int, deadline_s: float) -> None:
+    """Read lines until `messages` of all hosts are in `reports`, a host has failed, or the time is up."""
     end_s = time.monotonic() + deadline_s
     while (left_s := end_s - time.monotonic()) > 0 and launch.running and not reports.failed:
-        if len(getattr(reports, event)) == hosts:
+        if len(getattr(reports, messages)) == hosts:
             return
         for host, line in launch.lines(min(0.5, left_s)):
             if reports.store_event(host, line) == "row":
                 reports.rows[-1]["host"] = host
-            if len(getattr(reports, event)) == hosts or reports.failed:
+            if len(getattr(reports, messages)) == hosts or reports.failed:
                 break
 
 

@@ -36,7 +36,7 @@ def plan_rounds(problem: Problem, *, limit: int) -> RoundGenerator:
 def compute_code_length(count: int) -> int:
     """Return the number of bits in which none of the numbers 1..count has only zeros or only ones.
 
-    >>> [code_length(count) for count in (1, 2, 3, 48)]
+    >>> [compute_code_length(count) for count in (1, 2, 3, 48)]
     [2, 2, 3, 6]
     """
     return max(2, (count + 1).bit_length())

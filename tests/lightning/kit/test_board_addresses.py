@@ -238,7 +238,7 @@ def test_a_name_that_is_not_served_is_named(served):
 
 @pytest.mark.socket
 def test_a_host_other_than_loopback_brings_one_warning(served, capsys, monkeypatch):
-    monkeypatch.setattr(board.BoardAddress, "loopback", False)
+    monkeypatch.setattr(board.BoardAddress, "is_loopback", False)
     lightning.connect(served["url"])
     assert capsys.readouterr().err.count("has no authentication") == 1
 
