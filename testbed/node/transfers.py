@@ -215,7 +215,9 @@ class EventLoop:
         """Send what can be sent and wait for input; return False if no socket became ready."""
         now_s = time.monotonic()
         call_times_s = [call_s for endpoint in self.endpoints if (call_s := endpoint.write()) is not None]
-        writers = [endpoint.connection for endpoint in self.endpoints if getattr(endpoint, "remaining_bytes", 0)]
+        writers = [
+            endpoint.connection for endpoint in self.endpoints if getattr(endpoint, "remaining_bytes", 0)
+        ]
         wait_s = max(0.0, min([wait_s, *(call_s - now_s for call_s in call_times_s)]))
         readable, writable, _ = select.select(
             [endpoint.connection for endpoint in self.endpoints], writers, [], wait_s
