@@ -121,8 +121,8 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
     if cycles is not None:
         stimulus = _extend(datapath, stimulus, cycles)
     counts = sum(1 for _ in datapath.counts())
-    short = len(stimulus.rows) * counts <= SHORT
-    outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
+    is_short = len(stimulus.rows) * counts <= SHORT
+    outputs = (Reference(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
     claims = any(module.claims for module in datapath.modules)
     broken_properties = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
     return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), broken_properties)

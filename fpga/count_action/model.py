@@ -384,9 +384,13 @@ class Datapath:
     @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
         """Streams (module, output) that a module takes; the other streams are outputs of the datapath."""
-        driven = {(module.name, action.output) for module in self.modules for action in module.streams()}
+        driven_outputs = {
+            (module.name, action.output) for module in self.modules for action in module.streams()
+        }
         terms = (term for _, count in self.counts() for term in count.counted)
-        return frozenset(driven & {(term.module, term.name) for term in terms if term.module is not None})
+        return frozenset(
+            driven_outputs & {(term.module, term.name) for term in terms if term.module is not None}
+        )
 
     def to_json(self) -> str:
         """Return the canonical JSON: sorted keys, no spaces, no locations."""
@@ -398,8 +402,8 @@ class Datapath:
 
         It ignores claims and the `wins` of a set (R9), which do not change the hardware.
         """
-        built = replace(self, modules=tuple(map(_drop_proof_parts, self.modules)))
-        return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
+        built_datapath = replace(self, modules=tuple(map(_drop_proof_parts, self.modules)))
+        return int.from_bytes(hashlib.sha256(built_datapath.to_json().encode()).digest()[:4], "big")
 
 
 def _drop_proof_parts(module: Module) -> Module:

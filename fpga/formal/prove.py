@@ -117,11 +117,11 @@ def prove_specification(
 
 
 def _find_covered(specification: Specification, findings: Findings) -> Iterator[CoverResult]:
-    for names, reached in ((findings.reached, True), (findings.unreached, False)):
+    for names, is_reached in ((findings.reached, True), (findings.unreached, False)):
         for name in names:
             instance, _, statement = name.partition(".")
             check = specification.checks[instance]
-            yield CoverResult(check.module, check.part, statement, reached)
+            yield CoverResult(check.module, check.part, statement, is_reached)
 
 
 def _tabulate_counterexample(specification: Specification, findings: Findings) -> Iterator[str]:

@@ -36,17 +36,17 @@ class Difference:
     actual: int
 
 
-def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
+def find_differences(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> tuple[Difference, ...]:
     """Return the first difference of every element, causes first.
 
     The first differing cycle contributes only causes: a fire follows from registers, and a ready bit from a fire.
     """
     first_differences: dict[str, Difference] = {}
-    for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
+    for cycle in np.flatnonzero((expected_rows != actual_rows).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
         in_cycle = [
             replace(difference, cycle=cycle)
-            for difference in _compare_cycle(datapath, expected[rows], actual[rows])
+            for difference in _compare_cycle(datapath, expected_rows[rows], actual_rows[rows])
         ]
         for difference in in_cycle if first_differences else _drop_consequences(in_cycle):
             first_differences.setdefault(difference.element, difference)
@@ -70,10 +70,10 @@ def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
     return candidates
 
 
-def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator[Difference]:
+def _compare_cycle(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> Iterator[Difference]:
     """Yield the differences in rows of one cycle; their `cycle` is 0."""
     for wire in list_output_wires(datapath):
-        (expected_value,), (actual_value,) = wire.series(expected), wire.series(actual)
+        (expected_value,), (actual_value,) = wire.series(expected_rows), wire.series(actual_rows)
         if expected_value != actual_value:
             module = wire.owner or _find_taker(datapath, wire)
             yield Difference(module, _find_property(wire), wire.name, 0, expected_value, actual_value)

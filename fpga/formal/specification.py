@@ -244,7 +244,7 @@ def _name_buffer(signal: Signal, index: int) -> str:
 
 def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
-    widths = registers(count.order, whole=count.whole, streams=len(count.terms))
+    widths = registers(count.order, takes_whole_frames=count.whole, stream_count=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
     lasts = [str(meaning.sample(get_last_flag(term))) for term in count.terms] if count.whole else []
     parameters = {
@@ -284,11 +284,11 @@ def select_claims(datapath: Datapath, module_name: str | None) -> frozenset[tupl
     return frozenset((m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMED)
 
 
-def make_claim_checks(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
+def make_claim_checks(meaning: Meaning, chosen_claims: Collection[tuple[str, str]]) -> Iterator[Check]:
     """Yield the checks of the chosen claims."""
     for module in meaning.datapath.modules:
         for claim in module.claims:
-            if (module.name, claim.name) in chosen:
+            if (module.name, claim.name) in chosen_claims:
                 relation = "==" if claim.kind == "never" else "!="
                 ports = {
                     "rst_i": "rst_i",

@@ -11,7 +11,7 @@ from fpga.formal.properties import PROPERTIES, STATED, list_properties
 from fpga.formal.replay import Difference, find_target_differences, get_part, replay, select_causes
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
-from fpga.formal.subjects import find_targets_check, subjects
+from fpga.formal.subjects import find_subjects, find_targets_check
 
 
 class Verdict(enum.Enum):
@@ -99,7 +99,7 @@ def _judge_property(
 ) -> Result:
     subject = (module, name)
     for failure in findings.failures:
-        if subject in subjects(specification, failure.name):
+        if subject in find_subjects(specification, failure.name):
             part = specification.checks[failure.name.partition(".")[0]].part
             failed_result = Result(module, name, Verdict.FAILED, part, failure.cycle)
             difference = traces.find_difference(failure, subject)
@@ -111,7 +111,7 @@ def _judge_property(
                 expected=difference.expected,
                 actual=difference.actual,
             )
-    undecided = any(subject in subjects(specification, assertion) for assertion in findings.undecided)
+    undecided = any(subject in find_subjects(specification, assertion) for assertion in findings.undecided)
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
     is_open = undecided or name in findings.timed_out
     for candidate in findings.differences if is_open else select_causes(findings.differences):

@@ -68,9 +68,9 @@ def _unpack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
 def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
     """Return the bits of random numbers, mostly 0 to 3, and sometimes any value that fits."""
     shape = (cycles, signal.size)
-    small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
-    large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
-    values = np.where(random.random(shape) < 0.9, small, large)
+    small_values = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
+    large_values = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
+    values = np.where(random.random(shape) < 0.9, small_values, large_values)
     return _unpack_bits(values, signal.width).reshape(cycles, -1)
 
 
@@ -95,10 +95,14 @@ def _draw_targets(
     max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
     # The smaller of two draws, because a chain fires only if each of its counts fires often.
-    reachable = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
+    reachable_targets = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(
+        axis=0
+    )
     draw = random.random(phases)
     any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
-    values = np.where(draw < 0.85, reachable, np.where(draw < 0.95, np.uint64(target.reset), any_value))
+    values = np.where(
+        draw < 0.85, reachable_targets, np.where(draw < 0.95, np.uint64(target.reset), any_value)
+    )
     return np.where(draw > 0.97, np.uint64(0), values).astype(np.uint64)
 
 

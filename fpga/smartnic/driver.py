@@ -93,11 +93,11 @@ class SmartNicDriver:
             self._wait(limit)
             self.load(program, write_memory)
         finally:
-            self.hold(active=False)
+            self.hold(is_held=False)
 
-    def hold(self, active: bool = True) -> None:
+    def hold(self, is_held: bool = True) -> None:
         """Begin no further requests; with `active` false, begin requests again."""
-        self._write("HOLD", int(active))
+        self._write("HOLD", int(is_held))
 
     @property
     def is_working(self) -> bool:

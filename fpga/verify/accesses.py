@@ -53,8 +53,8 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
     draw = random.Random(seed)
     words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
     rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
-    writable = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
-    single_writes = writable * rounds
+    writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
+    single_writes = writable_words * rounds
     single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITES
     # Some writes go to read-only registers: they must have no effect.
     single_writes += draw.sample(words, min(len(words), 8))
@@ -67,7 +67,9 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
         (_draw_write(draw, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
     ]
     groups += [
-        pair for register, address in writable for pair in _draw_partial_writes(draw, register, address, seed)
+        pair
+        for register, address in writable_words
+        for pair in _draw_partial_writes(draw, register, address, seed)
     ]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
@@ -96,10 +98,10 @@ def _draw_partial_writes(
         else:
             complete_word = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
             partial_word = complete_word ^ draw.choice((register.mask, 0xFFFF_FFFF))
-        pause = draw.choice((0, 0, _PAUSE_CYCLES))
+        must_pause = draw.choice((0, 0, _PAUSE_CYCLES))
         yield (
             Write(address, complete_word, _ALL_BYTES, 0, 0),
-            Write(address, partial_word, strobes, pause, pause),
+            Write(address, partial_word, strobes, must_pause, must_pause),
         )
 
 
@@ -129,14 +131,14 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     without its strobe have no effect, and are not delayed.
     """
     delayed_writes: list[Write] = []
-    pause = False
+    must_pause = False
     for write in writes:
         has_no_effect = write.address == control and not write.strobes & _LOWEST
         delayed_writes.append(
-            replace(write, wait_address=_AFTER_RESET) if pause and not has_no_effect else write
+            replace(write, wait_address=_AFTER_RESET) if must_pause and not has_no_effect else write
         )
         restarts = write.address == control and write.strobes & _LOWEST and write.data & _RESTARTS
-        pause = bool(restarts) or (pause and has_no_effect)
+        must_pause = bool(restarts) or (must_pause and has_no_effect)
     return delayed_writes
 
 

@@ -88,11 +88,11 @@ class Words:
                     self.changes[offset].append(Change(begin, end, stored_register.reset))
 
     def _apply_hold(self, control: int, begin: int, end: int) -> None:
-        current = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
-        if control & HOLD and current is None:
+        current_hold = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
+        if control & HOLD and current_hold is None:
             self.holds.append(Change(begin, _FOREVER, 1))
-        elif current and control & COMMIT and not control & HOLD:
-            self.holds[-1] = Change(current.begins, end, 1)
+        elif current_hold and control & COMMIT and not control & HOLD:
+            self.holds[-1] = Change(current_hold.begins, end, 1)
 
     def list_possible_changes(self, offset: int, first_cycle: int, last_cycle: int) -> list[Change]:
         """Return the changes whose values a word may have at some time from cycle `first_cycle` to `last_cycle`."""

@@ -258,7 +258,7 @@ def _expect_loads(
             next_address = change.value if event_kind == "set" else 0
 
 
-def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
+def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
     *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
@@ -267,8 +267,8 @@ def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Ch
         mask = push.value << register.width * len(offsets)
         for word, offset in enumerate(offsets):
             values = record.words.values(offset, push.begins, push.ends)
-            combined = reduce(and_ if certain else or_, values)
-            mask |= combined << register.width * word
+            combined_values = reduce(and_ if only_certain else or_, values)
+            mask |= combined_values << register.width * word
         changes.append(Change(push.begins, push.ends, mask & (1 << register.signal_bits) - 1))
     return changes
 
@@ -298,7 +298,7 @@ def find_push_breaches(record: Record) -> Iterator[Breach]:
 
 def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
-    for push in _find_pushes(record, name, certain=True):
+    for push in _find_pushes(record, name, only_certain=True):
         if any(record.core["rst_i"][push.begins : push.ends + 2]):
             continue
         offered_bits = reduce(or_, valid[push.begins : push.ends + 2], 0)

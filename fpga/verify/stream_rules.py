@@ -124,7 +124,7 @@ def _find_disorder(
         reset = any(resets[previous_cycle : cycle + 1])
         skips = range(1 + (IN_FLIGHT if reset else 0))
         next_beats = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
-        skipped = next(
+        skip_count = next(
             (
                 skip
                 for skip in skips
@@ -132,7 +132,7 @@ def _find_disorder(
             ),
             None,
         )
-        if skipped is None:
+        if skip_count is None:
             pairs = zip(sent_beats[next_beat:], next_beats, strict=False)
             differences = (
                 (late_cycle, expected, actual)
@@ -141,7 +141,7 @@ def _find_disorder(
             )
             yield Breach(f"{prefix}_tdata", *next(differences, (cycle, len(sent_beats), len(received_beats))))
             return
-        next_beat += skipped + 1
+        next_beat += skip_count + 1
         previous_cycle = cycle
     if sent_beats and len(sent_beats) - next_beat > IN_FLIGHT * (1 + sum(resets)):
         yield Breach(f"beats of {prefix}", sent_beats[next_beat][0], len(sent_beats), next_beat)

@@ -68,8 +68,8 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     table = Top(datapath, streams).table
     ports = list_stream_ports(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = draw_accesses(table, seed)
-    waits = sum(write.wait_address for write in writes)
-    cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
+    wait_cycles = sum(write.wait_address for write in writes)
+    cycles = 200 + wait_cycles + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": write_random_datapath(datapath, seed),

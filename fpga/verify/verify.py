@@ -275,7 +275,7 @@ def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
     scopes: list[str] = []
     codes: dict[str, list[tuple[str, int]]] = {}
     changes: dict[str, list[tuple[int, str]]] = {}
-    time = 0
+    time_ns = 0
     for line in dump.splitlines():
         if line.startswith("$scope"):
             scopes.append(line.split()[2])
@@ -284,9 +284,9 @@ def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
         elif match := _VARIABLE.match(line):
             codes.setdefault(match[2], []).append((".".join([*scopes[2:], match[3]]), int(match[1])))
         elif line.startswith("#"):
-            time = int(line[1:])
+            time_ns = int(line[1:])
         elif change := re.match(r"b?([01xz]+) ?(\S+)$", line):
-            changes.setdefault(change[2], []).append((time, change[1]))
+            changes.setdefault(change[2], []).append((time_ns, change[1]))
     return {
         name: (width, tuple(changes.get(code, ()))) for code, names in codes.items() for name, width in names
     }

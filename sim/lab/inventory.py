@@ -130,11 +130,11 @@ def remove_debris(names: Iterable[str] | None = None) -> tuple[str, ...]:
     debris = {lab.id for lab in find_labs() if lab.state == "debris"}
     if names is not None:
         debris &= set(names)
-    removed = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
+    removed_labs = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
     for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
             claim.release()
-    return removed
+    return removed_labs
 
 
 def _remove_if_free(lab_id: str) -> bool:
@@ -157,9 +157,9 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
     """
     ids = tuple(lab_ids)
     labs = {lab.id: lab for lab in find_labs()}
-    if unknown := [lab_id for lab_id in ids if lab_id not in labs]:
+    if unknown_ids := [lab_id for lab_id in ids if lab_id not in labs]:
         raise LabError(
-            f"no lab {', '.join(unknown)} on this machine",
+            f"no lab {', '.join(unknown_ids)} on this machine",
             hint=f"Running labs: {', '.join(labs) or 'none'}",
             code="no_such_lab",
         )

@@ -149,10 +149,10 @@ class Plant:
         self._fibres.unswap(fibre)
         self._render()
 
-    def set_laser(self, nic: str, *, on: bool) -> None:
+    def set_laser(self, nic: str, *, is_on: bool) -> None:
         """Turn the laser of a NIC on or off."""
         self._fibres.check_nic(nic)
-        (self._fibres.dark_lasers.discard if on else self._fibres.dark_lasers.add)(nic)
+        (self._fibres.dark_lasers.discard if is_on else self._fibres.dark_lasers.add)(nic)
         self._render()
 
     def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
@@ -240,16 +240,16 @@ def make_plant_verbs(plant: Plant) -> Mapping[str, Verb]:
             lambda: plant.unswap(request.text("fibre") if "fibre" in request else None)
         ),
         "laser": lambda request: _apply(
-            lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
+            lambda: plant.set_laser(request.text("nic"), is_on=request.flag("on", default=True))
         ),
         "truth": lambda _: _read_truth(plant),
         "fibres": lambda _: {"simulated": True, "fibres": plant.fibres()},
     }
 
 
-def _apply(change: Callable[[], None]) -> Reply:
+def _apply(make_change: Callable[[], None]) -> Reply:
     try:
-        change()
+        make_change()
     except FibreError as error:
         raise VerbError(str(error)) from None
     return {}

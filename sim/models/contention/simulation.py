@@ -120,9 +120,9 @@ def simulate(
     horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (max_iterations + 1) * longest_ms
     limits = (MLTCP_STEPS, holding.tolerance, holding.most_alignments, horizon_ms)
     _, rows = run(program, state, begins, trace, *limits)
-    starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
-    if starved:
-        raise ValueError(f"job {starved[0]!r} gets no bandwidth: raise its priority class")
+    starved_names = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
+    if starved_names:
+        raise ValueError(f"job {starved_names[0]!r} gets no bandwidth: raise its priority class")
     return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])
 
 

@@ -41,8 +41,8 @@ def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
     >>> f"{photocurrent_a(Detector(responsivity_a_w=0.95), 1e-3) * 1e3:.2f} mA"
     '0.95 mA'
     """
-    current: Array = detector.responsivity_a_w * np.asarray(power_w, dtype=np.float64)
-    return current
+    current_a: Array = detector.responsivity_a_w * np.asarray(power_w, dtype=np.float64)
+    return current_a
 
 
 def detect_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:

@@ -139,5 +139,5 @@ def _make_sinc_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
     distance = offsets - fraction
     window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(distance / _REACH["sinc"]), 0.0, 1.0)))
     taps = np.sinc(distance) * window
-    scaled: Array = taps / taps.sum()
-    return scaled
+    scaled_taps: Array = taps / taps.sum()
+    return scaled_taps

@@ -108,8 +108,8 @@ def deviation_of_mean(link: Link, level: float = 1.0, count: int = 8) -> float:
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
     sample = budget(link, level)
-    coloured = math.sqrt(sample.total**2 - sample.converter**2)
-    light = pole.deviation_of_mean(coloured, link.correlation, count)
+    coloured_noise = math.sqrt(sample.total**2 - sample.converter**2)
+    light = pole.deviation_of_mean(coloured_noise, link.correlation, count)
     return math.hypot(light, pole.deviation_of_mean(sample.converter, 0.0, count))
 
 

@@ -111,10 +111,10 @@ class Buffers:
 
         Raise `BufferRequestError` if `size` exceeds the available memory.
         """
-        allocated = sum(len(buffer.data) for buffer in self._buffers.values())
-        if allocated + size > _LIMIT_BYTES:
+        allocated_bytes = sum(len(buffer.data) for buffer in self._buffers.values())
+        if allocated_bytes + size > _LIMIT_BYTES:
             raise BufferRequestError(
-                f"cannot allocate {size} bytes: {allocated} of {_LIMIT_BYTES} bytes are allocated already"
+                f"cannot allocate {size} bytes: {allocated_bytes} of {_LIMIT_BYTES} bytes are allocated already"
             )
         name = f"buffer-{next(self._numbers)}"
         self._buffers[name] = _Buffer(self._next_address, cacheable, bytearray(size))

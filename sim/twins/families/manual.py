@@ -83,19 +83,19 @@ class Person:
             return _NO_ANSWER  # the line is the work list or a remark
         await self._device.clock.sleep(self._cord_time_s)
         try:
-            self._move_cord(int(order[1]), int(order[2]), connects=connect is not None)
+            self._move_cord(int(order[1]), int(order[2]), is_connect=connect is not None)
         except (MatrixRefusal, PersonRefusal) as refusal:
             return f"no {refusal}\n".encode()
         return b"done\n"
 
-    def _move_cord(self, source: int, output: int, *, connects: bool) -> None:
+    def _move_cord(self, source: int, output: int, *, is_connect: bool) -> None:
         if self._remaining_refusals:
             self._remaining_refusals -= 1
             self._device.faults.fired["refuses"] += 1
             raise PersonRefusal("I cannot reach it")
-        if self._device.faults.take_dropped_command():
+        if self._device.faults.must_drop_command():
             return
-        if not connects:
+        if not is_connect:
             self._device.change(self._matrix.without_inputs([source], [output]))
             return
         self._device.change(self._matrix.with_connections([source], [self._choose_output(output)]))
@@ -105,14 +105,14 @@ class Person:
         if not self._remaining_mistakes:
             return output
         used_outputs = set(self._matrix.connections.values()) | {output}
-        free = [
+        free_inputs = [
             port for port in self._matrix.ports if port > self._matrix.inputs and port not in used_outputs
         ]
-        if not free:
+        if not free_inputs:
             return output
         self._remaining_mistakes -= 1
         self._device.faults.fired["mistake"] += 1
-        return min(free, key=lambda port: abs(port - output))
+        return min(free_inputs, key=lambda port: abs(port - output))
 
 
 class PersonRefusal(Exception):

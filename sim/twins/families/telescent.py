@@ -364,7 +364,7 @@ class Commands:
         """Return the handler of a change. The fault `drop_command` discards the change if `has_effect` is true."""
 
         def answer(typed: TypedCommand) -> str:
-            if has_effect(typed) and self._frame.device.faults.take_dropped_command():
+            if has_effect(typed) and self._frame.device.faults.must_drop_command():
                 return ""
             execute(typed)
             return "OK"

@@ -129,10 +129,12 @@ def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
     Raise `KernelFault` with the remaining processes if some still run after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
-    while remaining := list_processes(names):
+    while remaining_processes := list_processes(names):
         if time.monotonic() > deadline:
-            raise KernelFault(f"processes {remaining} in {', '.join(names)} do not end", code="stuck")
-        for pid in remaining:
+            raise KernelFault(
+                f"processes {remaining_processes} in {', '.join(names)} do not end", code="stuck"
+            )
+        for pid in remaining_processes:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)

@@ -134,8 +134,8 @@ def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tupl
         for nic_number, nic in enumerate(nics)
     ]
     return tuple(
-        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + current, namespace, nic)
-        for current, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
+        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + nic_index, namespace, nic)
+        for nic_index, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
     )
 
 
@@ -152,7 +152,7 @@ def render_changes(
     """
     old_target = {transmitter: receiver for receiver, transmitter in before.items()}
     new_target = {transmitter: receiver for receiver, transmitter in after.items()}
-    removed = [_format_removal(links_by_nic[end]) for end in old_target if end not in new_target]
+    removal_lines = [_format_removal(links_by_nic[end]) for end in old_target if end not in new_target]
     new_redirects = [
         _format_redirect(links_by_nic[end], links_by_nic[target])
         for end, target in new_target.items()
@@ -160,7 +160,7 @@ def render_changes(
     ]
     return Rendering(
         down=tuple(f"link set {links_by_nic[end]} down" for end in before if end not in after),
-        filters=(*removed, *new_redirects),
+        filters=(*removal_lines, *new_redirects),
         up=tuple(f"link set {links_by_nic[end]} up" for end in after if end not in before),
     )
 
@@ -227,10 +227,10 @@ class Fabric:
         A receiver that loses its light loses the carrier before the redirects change. A receiver that gains light gets
         the carrier after they have changed.
         """
-        rendering = render_changes(before, after, self._links_by_nic)
-        netns.batch("ip", rendering.down, self.namespace)
-        netns.batch("tc", rendering.filters, self.namespace)
-        netns.batch("ip", rendering.up, self.namespace)
+        change_text = render_changes(before, after, self._links_by_nic)
+        netns.batch("ip", change_text.down, self.namespace)
+        netns.batch("tc", change_text.filters, self.namespace)
+        netns.batch("ip", change_text.up, self.namespace)
         self._await_ready(after.keys() - before.keys())
 
     def _await_ready(self, receivers: Collection[str]) -> None:

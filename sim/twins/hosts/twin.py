@@ -55,13 +55,13 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
         path = next((str(candidate) for candidate in candidates if os.access(candidate, os.X_OK)), None)
         if path:
             paths[tool] = path
-    missing = [tool for tool in _TOOLS if tool not in paths]
-    if missing:
-        packages = " ".join(sorted({_TOOLS[tool] for tool in missing}))
+    missing_tools = [tool for tool in _TOOLS if tool not in paths]
+    if missing_tools:
+        packages = " ".join(sorted({_TOOLS[tool] for tool in missing_tools}))
         raise KernelFault(
-            f"not installed on this machine: {', '.join(missing)}",
+            f"not installed on this machine: {', '.join(missing_tools)}",
             hint=f"apt-get install --no-install-recommends {packages}",
-            code="no_sshd" if "sshd" in missing else "no_tools",
+            code="no_sshd" if "sshd" in missing_tools else "no_tools",
         )
     return paths
 
@@ -234,11 +234,11 @@ class HostTwin:
             self._process.stdin.write(script.encode())
             await self._process.stdin.drain()
         self._process.stdin.close()
-        listening = asyncio.create_task(self._listening.wait())
+        listening_task = asyncio.create_task(self._listening.wait())
         await asyncio.wait(
-            {listening, self._log}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            {listening_task, self._log}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
-        listening.cancel()
+        listening_task.cancel()
         if not self._listening.is_set():
             output = " | ".join(self._output) or "nothing"
             raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")

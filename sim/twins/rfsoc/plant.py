@@ -53,7 +53,7 @@ class Plant(Protocol):
         """Number that changes with the plant (drift, knobs). While it is the same, traces may be reused."""
         ...
 
-    def elapse(self, seconds: float) -> None:
+    def elapse(self, duration_s: float) -> None:
         """Advance device time by `seconds`. Null voltages and polarisation may drift."""
         ...
 

@@ -138,8 +138,8 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
 
 def add_refusals(owner: Class) -> Class:
     """Add a member that raises `NotSimulated` to a class for every name of `LACKING`. Return the class."""
-    for name, about in LACKING.items():
-        feature = f"QickSoc.{name} ({about})"
+    for name, description in LACKING.items():
+        feature = f"QickSoc.{name} ({description})"
         setattr(owner, name, _make_attribute(feature) if name in ATTRIBUTES else _make_method(name, feature))
     return owner
 

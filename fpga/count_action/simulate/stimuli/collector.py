@@ -45,8 +45,8 @@ def _make_idle_inputs(datapath: Datapath) -> dict[str, int]:
     for _, target in datapath.targets():
         shadow |= target.reset << low
         low += target.width
-    ready = {port.name: 1 for port in ports_of(datapath).inputs if port.name.endswith("_ready_i")}
-    return {"target_shadow_i": shadow, **ready}
+    ready_inputs = {port.name: 1 for port in ports_of(datapath).inputs if port.name.endswith("_ready_i")}
+    return {"target_shadow_i": shadow, **ready_inputs}
 
 
 def make_idle_rows(datapath: Datapath, cycles: int) -> Rows:

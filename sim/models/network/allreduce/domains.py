@@ -27,17 +27,17 @@ def over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
     """
 
     def allreduce(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        ordered = np.sort(np.array(members, dtype=np.int64))
-        domains, first_indices = np.unique(ordered // domain, return_index=True)
-        count, inside = domains.size, ordered.size // max(domains.size, 1)
-        rows = ordered.reshape(count, inside) if count * inside == ordered.size else None
+        ordered_members = np.sort(np.array(members, dtype=np.int64))
+        domains, first_indices = np.unique(ordered_members // domain, return_index=True)
+        count, inside = domains.size, ordered_members.size // max(domains.size, 1)
+        rows = ordered_members.reshape(count, inside) if count * inside == ordered_members.size else None
         is_regular = (
             rows is not None
             and bool((first_indices == np.arange(count) * inside).all())
             and bool((rows % domain == rows[:1] % domain).all())
         )
         if not is_regular or count == 1 or rows is None or not size_bytes:
-            return ring(ordered.tolist(), size_bytes)
+            return ring(ordered_members.tolist(), size_bytes)
         part = -(-size_bytes // inside)
         rings = [phase for (phase,) in across(domains.tolist(), part)]
         row_of = np.zeros(domains[-1] + 1, np.int64)

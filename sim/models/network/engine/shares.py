@@ -393,13 +393,13 @@ def _set_rates(state: State, near: Neighbours) -> None:
     )
     head, following = near.head, near.following
     for path in near.free[: near.size[FREE]]:
-        new, message = near.share[path], head[path]
-        near.rate[path], near.load[path] = new, new * near.flow_count[path]
+        new_rate, message = near.share[path], head[path]
+        near.rate[path], near.load[path] = new_rate, new_rate * near.flow_count[path]
         while message >= 0:
-            if new != rate[message]:
+            if new_rate != rate[message]:
                 remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
                 since_s[message] = now
-                rate[message] = new
-                end = end_s(now, remaining[message], new, begin_s[message], rounding)
+                rate[message] = new_rate
+                end = end_s(now, remaining[message], new_rate, begin_s[message], rounding)
                 until_s[position_of[message]] = end
             message = following[message]

@@ -124,8 +124,8 @@ def _find_paths(lowered: LoweredGraph, fabric: Fabric) -> Paths:
     sources, targets = np.divmod(pairs, fabric.nodes)
     count, router = fabric.alternatives or (1, fabric.router)
     choices = np.repeat(np.arange(count), pairs.size)
-    padded = router(np.tile(sources, count), np.tile(targets, count), choices)
-    paths_by_pair = padded.reshape(count, pairs.size, padded.shape[1]).swapaxes(0, 1)
+    padded_paths = router(np.tile(sources, count), np.tile(targets, count), choices)
+    paths_by_pair = padded_paths.reshape(count, pairs.size, padded_paths.shape[1]).swapaxes(0, 1)
     distinct = [np.unique(paths_of_pair, axis=0) for paths_of_pair in paths_by_pair]
     all_rows = np.concatenate(distinct) if distinct else np.zeros((0, 1), np.int64)
     return Paths(

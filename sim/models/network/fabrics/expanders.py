@@ -44,8 +44,8 @@ def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Inte
 
 def _find_bad_pairs(pairs: Integers) -> Integers:
     """Return the indices of pairs that are loops or duplicates."""
-    ordered = np.sort(pairs, axis=1)
-    _, first_rows = np.unique(ordered, axis=0, return_index=True)
+    ordered_pairs = np.sort(pairs, axis=1)
+    _, first_rows = np.unique(ordered_pairs, axis=0, return_index=True)
     is_duplicate = np.ones(len(pairs), dtype=bool)
     is_duplicate[first_rows] = False
     return np.flatnonzero(is_duplicate | (pairs[:, 0] == pairs[:, 1]))

@@ -44,9 +44,9 @@ def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, 
         rate_bps = sign * table["rate_bps"]
         first = np.searchsorted(borders, at_s)
         slope, offset = np.zeros_like(bits), np.zeros_like(bits)
-        inside = first < borders.size
-        np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
-        np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
+        is_inside = first < borders.size
+        np.add.at(slope, (link[is_inside], first[is_inside]), rate_bps[is_inside])
+        np.add.at(offset, (link[is_inside], first[is_inside]), (rate_bps * at_s)[is_inside])
         bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
     moved_bits = np.diff(bits, axis=1)
     capacity_bps = execution.fabric.capacity_bps
@@ -106,11 +106,11 @@ def _draw_devices(axes: Any, execution: Execution) -> None:
 
 
 def _draw_moves(axes: Any, execution: Execution) -> None:
-    lasting = execution.end_s > execution.begin_s
+    is_lasting = execution.end_s > execution.begin_s
     row = 0.0
     for kind in (Kind.ALLREDUCE, Kind.TRANSFER, Kind.EXCHANGE):
         name = kind.name.lower()
-        tasks = np.flatnonzero((execution.graph.kind == kind) & lasting)
+        tasks = np.flatnonzero((execution.graph.kind == kind) & is_lasting)
         tasks = tasks[np.lexsort((execution.end_s[tasks], execution.begin_s[tasks]))]
         height = min(1.0, _MOVE_ROWS / max(tasks.size, 1))
         tops = (row + height * np.arange(tasks.size)).astype(np.float64)

@@ -230,8 +230,8 @@ class Cabinet:
 
     def is_in_process(self, port: int) -> bool:
         """Return True if the arm is moving a fibre of a port."""
-        running = self.robot.running
-        return running is not None and port in running.pair
+        running_job = self.robot.running
+        return running_job is not None and port in running_job.pair
 
     # -- commands
 
@@ -300,8 +300,8 @@ class Cabinet:
                 self._report_start(job)
             if event == "done" and job.kind == "disconnect" and self._behaviour.removes_both_ways:
                 both_ways = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
-                remaining = set(self.device.matrix.connections.items()) - set(both_ways)
-                self.device.change(dict(sorted(remaining)))
+                remaining_pairs = set(self.device.matrix.connections.items()) - set(both_ways)
+                self.device.change(dict(sorted(remaining_pairs)))
             self._report_end(event, job)
             if request is not None:
                 self._finish_move(event, job, request)

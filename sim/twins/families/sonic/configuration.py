@@ -118,10 +118,10 @@ class Configuration:
             return "failed"
         if port in matrix.disabled or port in matrix.locked:
             return "blocked"
-        usable = (
+        is_usable = (
             matrix.passes_light(pair) and self.device.find_plugged_input(pair[0]) not in faults.dark_inputs
         )
-        return "tuning" if usable and pair[0] not in self.device.lit else "tuned"
+        return "tuning" if is_usable and pair[0] not in self.device.lit else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
         """Configure all cross-connects, or none if there is an error.
@@ -130,33 +130,35 @@ class Configuration:
         replaces all configured circuits. Raise `CommandError` also for a conflict with a ghost, and `MatrixRefusal`
         for an unusable port.
         """
-        if self.device.faults.take_dropped_command():
+        if self.device.faults.must_drop_command():
             return
         conflicts = self._find_conflicts(pairs)
         if conflicts and mode == "safe":
-            used = format_pair_name(min(conflicts), self.device.matrix.inputs)
-            raise CommandError(f"Error: a port is used by cross-connect {used}")
+            used_pair = format_pair_name(min(conflicts), self.device.matrix.inputs)
+            raise CommandError(f"Error: a port is used by cross-connect {used_pair}")
         if conflicts & self.ghosts:
             ghost = format_pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
-        removed = self.configured - set(pairs) if mode == "overwrite" else conflicts
-        result = frozenset((self.hardware - removed) | set(pairs))
+        removed_pairs = self.configured - set(pairs) if mode == "overwrite" else conflicts
+        result = frozenset((self.hardware - removed_pairs) | set(pairs))
         self._check_unlocked(self.hardware - result)
-        added = [pair for pair in pairs if pair not in self.hardware]
-        self.device.matrix.with_connections([a for a, _ in added], [b for _, b in added], "replace")
+        added_pairs = [pair for pair in pairs if pair not in self.hardware]
+        self.device.matrix.with_connections(
+            [a for a, _ in added_pairs], [b for _, b in added_pairs], "replace"
+        )
         self.device.change(dict(sorted(result)))
-        self.configured = (self.configured - removed) | set(pairs)
+        self.configured = (self.configured - removed_pairs) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
         """Remove all cross-connects from configuration and hardware, or none if there is an error.
 
         Raise `CommandError` for a cross-connect that is not configured, and `MatrixRefusal` for a locked port.
         """
-        if self.device.faults.take_dropped_command():
+        if self.device.faults.must_drop_command():
             return
-        missing = set(pairs) - self.configured
-        if missing:
-            name = format_pair_name(min(missing), self.device.matrix.inputs)
+        missing_pairs = set(pairs) - self.configured
+        if missing_pairs:
+            name = format_pair_name(min(missing_pairs), self.device.matrix.inputs)
             raise CommandError(f"Error: cross-connect {name} does not exist")
         self._check_unlocked(set(pairs) & self.hardware)
         self.device.change(dict(sorted(self.hardware - set(pairs))))
@@ -164,7 +166,7 @@ class Configuration:
 
     def set_blocked(self, port: int, *, blocked: bool) -> None:
         """Block a port, or unblock it."""
-        if not self.device.faults.take_dropped_command():
+        if not self.device.faults.must_drop_command():
             self.device.set_disabled({port}, disabled=blocked)
 
     def restore_configuration(self) -> None:
@@ -183,9 +185,9 @@ class Configuration:
         ports = {port for pair in new_pairs for port in pair}
         return {pair for pair in (self.configured | self.hardware) - new_pairs if ports & set(pair)}
 
-    def _check_unlocked(self, removed: Iterable[Pair]) -> None:
+    def _check_unlocked(self, removed_pairs: Iterable[Pair]) -> None:
         matrix = self.device.matrix
-        for port in sorted(matrix.locked & {port for pair in removed for port in pair}):
+        for port in sorted(matrix.locked & {port for pair in removed_pairs for port in pair}):
             matrix.refusals[Reason.LOCKED] += 1
             raise MatrixRefusal(Reason.LOCKED, port)
 
@@ -197,13 +199,13 @@ class Configuration:
         if "pair" in request:
             pair = self._parse_free_pair(request)
             self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
-            unconfigured = {pair}
+            removed_pairs = {pair}
         else:
             port = request.whole("port")
             self.device.matrix.check_port(port)
-            unconfigured = {pair for pair in self.configured & self.hardware if port in pair}
-        self.configured -= unconfigured
-        self.device.faults.fired["ghost_entry"] += len(unconfigured)
+            removed_pairs = {pair for pair in self.configured & self.hardware if port in pair}
+        self.configured -= removed_pairs
+        self.device.faults.fired["ghost_entry"] += len(removed_pairs)
 
     def _parse_free_pair(self, request: Request) -> Pair:
         pair = request.pair("pair")

@@ -9,7 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, describe_endless
+from sim.twins.rfsoc.processor import (
+    COUNT_DTYPE,
+    PIN_DTYPE,
+    WRITE_DTYPE,
+    ProgramError,
+    ReadInput,
+    Run,
+    describe_endless,
+)
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
 from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
@@ -194,20 +202,20 @@ def make_run(
 
 
 def _make_writes(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    writes = np.zeros(len(sent), WRITE)
+    writes = np.zeros(len(sent), WRITE_DTYPE)
     writes["port"], writes["time"] = sent[:, 0], sent[:, 1]
     writes["words"][:, :5] = sent[:, 2:]
     return writes
 
 
 def _make_pins(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    pins = np.zeros(len(sent), PIN)
+    pins = np.zeros(len(sent), PIN_DTYPE)
     pins["port"], pins["time"], pins["word"] = sent[:, 0], sent[:, 1], sent[:, 2]
     return pins
 
 
 def _make_counts(stored: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    counts = np.zeros(len(stored), COUNT)
+    counts = np.zeros(len(stored), COUNT_DTYPE)
     counts["address"], counts["time"] = stored[:, 0], stored[:, 1]
     counts["value"] = stored[:, 2].astype(np.uint32).view(np.int32)
     return counts

@@ -240,7 +240,7 @@ class TprocV2:
             stop = execution.run_until_stop(self._get_pause(execution))
             self._handle_stop(stop, execution, read)
         self._finish(execution)
-        return execution.run()
+        return execution.collect_run()
 
     def _make_execution(self) -> Execution:
         self.reset()
@@ -274,7 +274,7 @@ class TprocV2:
     def _compile(self, execution: Execution) -> None:
         executor = compiled.get_executor()
         if executor is not None:
-            execution.compile(executor)
+            execution.use_compiled_code(executor)
 
     def _handle_stop(self, stop: int, execution: Execution, read: ReadInput) -> None:
         """Do what the stop code requests, or raise the error that it means."""

@@ -62,10 +62,10 @@ def make_common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler
 class Settling:
     """Settings with a settling time. Queries return new settings at once, but the light changes later, all together."""
 
-    def __init__(self, state: KitState, schedule: Schedule, seconds: float) -> None:
+    def __init__(self, state: KitState, schedule: Schedule, settling_s: float) -> None:
         self._state = state
         self._schedule = schedule
-        self._seconds = seconds
+        self._seconds = settling_s
         self._pending: dict[str, Any] = {}
         self._changes = 0
 
