@@ -18,7 +18,7 @@ from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, RegisterMap
 from fpga.registers.register_list import FIFO_DEPTH, list_output_streams
 
-_WORD = (1 << WORD_BITS) - 1
+_WORD_MASK = (1 << WORD_BITS) - 1
 
 
 @dataclass(slots=True)
@@ -125,11 +125,13 @@ class Portal:
         register = self._table["IN", name, "DATA"]
         writes: list[Access] = []
         for word in range(register.words):
-            value = data >> WORD_BITS * word & _WORD
-            if value != source.data >> WORD_BITS * word & _WORD:
+            value = data >> WORD_BITS * word & _WORD_MASK
+            if value != source.data >> WORD_BITS * word & _WORD_MASK:
                 writes.append((register.get_offset(word), value))
         push = self._table["IN", name, "PUSH"]
-        writes += [(push.get_offset(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
+        writes += [
+            (push.get_offset(word), mask >> WORD_BITS * word & _WORD_MASK) for word in range(push.words)
+        ]
         self._transfer(writes)
         source.data = data
         source.waiting |= mask

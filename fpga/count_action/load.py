@@ -102,7 +102,7 @@ def _make_datapath_name(file: str) -> str:
 MAX_BYTES = 1 << 20
 """Largest size of a file."""
 _MAX_IMPORTS = 200
-_HERE = PurePosixPath()
+_CURRENT_FOLDER = PurePosixPath()
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 """Folder of imported files that are not in the folder of the importing file."""
 
@@ -147,7 +147,11 @@ class Imports:
     _read: set[Path] = field(default_factory=set)
 
     def follow(
-        self, tree: FileText, path: Path, chain: tuple[Path, ...] = (), text_folder: PurePosixPath = _HERE
+        self,
+        tree: FileText,
+        path: Path,
+        chain: tuple[Path, ...] = (),
+        text_folder: PurePosixPath = _CURRENT_FOLDER,
     ) -> None:
         """Add the modules of all files that `tree`, the text of `path`, imports.
 

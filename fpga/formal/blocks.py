@@ -10,9 +10,9 @@ from pathlib import Path
 from fpga.hdl.design import find_instances
 
 RTL = Path(__file__).resolve().parents[1] / "rtl"
-CHECKS = Path(__file__).resolve().parent / "checks"
+CHECKS_FOLDER = Path(__file__).resolve().parent / "checks"
 
-_PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
+_PORT_PATTERN = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _make_queue(**parameters: object) -> BlockProof:
 _LANES = {"Lanes": 4, "Width": 4}
 _FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
-PROVEN = (
+BLOCK_PROOFS = (
     BlockProof("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
     BlockProof("count_action", {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
     BlockProof("count_action", {"Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
@@ -237,7 +237,7 @@ class Port:
 def _parse_ports(text: str) -> tuple[Port, ...]:
     """Return the ports in the header of a block."""
     head = text[: text.index(");")] + "\n"
-    return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
+    return tuple(Port(*match.groups()) for match in _PORT_PATTERN.finditer(head))
 
 
 def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None = None) -> str:
@@ -256,11 +256,17 @@ def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None 
 def _write_top(blocks: int) -> str:
     instances = [f"  proof_{index} b{index} (.clk_i(clk_i), .rst_i(rst_i));" for index in range(blocks)]
     return "\n".join(
-        ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
+        [
+            "module proof (input logic clk_i, input logic rst_i);",
+            *BEGINNING_LINES,
+            *instances,
+            "endmodule",
+            "",
+        ]
     )
 
 
-BEGINNING = (
+BEGINNING_LINES = (
     "  // The only assumption: the first cycle is one of reset.",
     "  logic begun_q = 1'b0;",
     "  always_ff @(posedge clk_i) begun_q <= 1'b1;",
@@ -314,5 +320,5 @@ def read_part_sources(blocks: Iterable[str]) -> dict[str, str]:
 
 def read_checks_sources(blocks: Iterable[str]) -> dict[str, str]:
     """Return the files of the checks of these blocks, by file name."""
-    files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
+    files = (CHECKS_FOLDER / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
     return {path.name: path.read_text(encoding="ascii") for path in files}

@@ -18,10 +18,10 @@ from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series
 from fpga.count_action.simulate.signals import Wire, list_output_wires
 
-_READY = "_ready_o"
+_READY_SUFFIX = "_ready_o"
 _MAX_EXAMINED_CYCLES = 200
 """Largest number of differing cycles that are examined."""
-_REGISTERED = {"count_o": "counts", "overshoot_o": "sticky", "saturated_o": "sticky"}
+_REGISTERED_PORTS = {"count_o": "counts", "overshoot_o": "sticky", "saturated_o": "sticky"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
         causes = [
             candidate
             for candidate in candidates
-            if candidate.property in properties and _READY not in candidate.element
+            if candidate.property in properties and _READY_SUFFIX not in candidate.element
         ]
         if causes:
             return causes
@@ -82,18 +82,18 @@ def _compare_cycle(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -
 def _find_property(wire: Wire) -> str:
     """Return the name of the property that a wrong value of an output violates."""
     name = wire.port.name
-    if name in _REGISTERED:
-        return _REGISTERED[name]
+    if name in _REGISTERED_PORTS:
+        return _REGISTERED_PORTS[name]
     if name == "fire_o":
         return "fires"
-    if name.endswith((_READY, "_valid_o")):
+    if name.endswith((_READY_SUFFIX, "_valid_o")):
         return "beats"
     return "data" if name.endswith("_data_o") else "flags"
 
 
 def _find_taker(datapath: Datapath, wire: Wire) -> str:
     """Return the first module that takes the stream of a ready bit, or the first module if none does."""
-    stream = wire.port.name.removesuffix(_READY)
+    stream = wire.port.name.removesuffix(_READY_SUFFIX)
     takers = (module for module in datapath.modules if _takes(module, stream))
     return next(takers, datapath.modules[0]).name
 

@@ -25,7 +25,7 @@ from fpga.hdl.tools import BadOutput, ToolMissing, ToolTimeout
 
 BUDGET_S = 60.0
 """Processor time for each property of a module, in seconds."""
-SEARCH_DEPTH = 50
+SEARCH_CYCLES = 50
 """Cycles in which counterexamples for undecided assertions are searched for."""
 _MAX_ROUNDS = 8
 _DEEPER_SEARCH_S = 60.0
@@ -56,7 +56,11 @@ class Findings:
 
 
 def search(
-    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, budget_s: float = BUDGET_S
+    specification: Specification,
+    *,
+    cover: bool = True,
+    depth: int = sby.DEPTH_CYCLES,
+    budget_s: float = BUDGET_S,
 ) -> Findings:
     """Search for failing assertions of a specification. Raise ToolMissing or ToolFailed.
 
@@ -82,7 +86,7 @@ def search(
             name for name in undecided if name not in unshown_assertions
         ]
         failures += _search_deeper(
-            sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_SEARCH_S)
+            sources, top, excluded, max(depth, SEARCH_CYCLES), min(run_s, _DEEPER_SEARCH_S)
         )
     failed_names = {failure.name for failure in failures}
     return Findings(
@@ -187,7 +191,7 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
     return tuple(replace(difference, cycle=difference.cycle % _EPISODE) for difference in selected_rows)
 
 
-_VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
+_VARIABLE_PATTERN = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 
 
 def read_vcd(text: str, signals: Iterable[str], period_ticks: int = 10) -> dict[str, tuple[int, ...]]:
@@ -207,7 +211,7 @@ def read_vcd(text: str, signals: Iterable[str], period_ticks: int = 10) -> dict[
             scopes.append(line.split()[2])
         elif line.startswith("$upscope"):
             scopes.pop()
-        elif scopes and (match := _VARIABLE.match(line)):
+        elif scopes and (match := _VARIABLE_PATTERN.match(line)):
             name = ".".join([*scopes[1:], match[3]])
             if name in names:
                 codes.setdefault(match[2], []).append(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fpga.formal import sby
-from fpga.formal.properties import PROPERTIES, STATED, list_properties
+from fpga.formal.properties import PROPERTIES, STATED_PROPERTY, list_properties
 from fpga.formal.replay import Difference, find_target_differences, get_part, replay, select_causes
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
@@ -68,7 +68,7 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
             for prop in list_properties(check.block)
         }
         for prop in PROPERTIES:
-            if prop.name == STATED:
+            if prop.name == STATED_PROPERTY:
                 yield from _judge_stated(specification, findings, module)
             elif prop.name in applicable_names:
                 yield _judge_property(specification, findings, traces, module, prop.name)
@@ -85,13 +85,13 @@ def _judge_stated(specification: Specification, findings: Findings, module: str)
             continue
         if instance in failure_cycles:
             verdict = Verdict.FAILED
-        elif STATED in findings.timed_out:
+        elif STATED_PROPERTY in findings.timed_out:
             verdict = Verdict.TIMED_OUT
         elif instance in undecided or not findings.others_proven:
             verdict = Verdict.OPEN
         else:
             verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
-        yield Result(module, STATED, verdict, check.part, failure_cycles.get(instance))
+        yield Result(module, STATED_PROPERTY, verdict, check.part, failure_cycles.get(instance))
 
 
 def _judge_property(

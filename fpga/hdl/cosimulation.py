@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
-_WINDOW = 4
+_WINDOW_CYCLES = 4
 """Half the length of the table, in cycles. The second half begins with the first mismatch."""
 
 
@@ -65,8 +65,8 @@ def tabulate_window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected_rows: Rows, actual_rows: Rows
 ) -> Iterator[str]:
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
-    first_cycle = max(0, mismatch.cycle - _WINDOW)
-    last_cycle = min(len(inputs), first_cycle + 2 * _WINDOW)
+    first_cycle = max(0, mismatch.cycle - _WINDOW_CYCLES)
+    last_cycle = min(len(inputs), first_cycle + 2 * _WINDOW_CYCLES)
     ports = ports_of(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first_cycle, last_cycle)])]
     for port in ports.inputs:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, SignalKind, Target
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
 
-_PHASE = 64
+_PHASE_CYCLES = 64
 """Number of cycles of a phase. The activity of the inputs is constant within a phase."""
 _ACTIVITIES = (0.1, 0.5, 0.9, 1.0)
 _FEW_CYCLES = 4
@@ -42,8 +42,8 @@ def _choose_density(random: np.random.Generator, cycles: int, name: str) -> NDAr
     if name.endswith("_data_i"):
         # 0.5 is listed twice, so half of the cycles have random bits.
         return random.choice([0.02, 0.5, 0.5, 0.98], cycles)
-    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE))
-    return np.repeat(phases, _PHASE)[:cycles]
+    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE_CYCLES))
+    return np.repeat(phases, _PHASE_CYCLES)[:cycles]
 
 
 def _draw_bits(
@@ -76,14 +76,14 @@ def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> N
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
     """Write new random targets for every phase into the shadow bank, from which `commit_i` takes them."""
-    phases = -(-len(rows) // _PHASE)
+    phases = -(-len(rows) // _PHASE_CYCLES)
     bits = [
         _unpack_bits(_draw_targets(random, phases, datapath, module.counts, target), target.width)
         for module in datapath.modules
         for target in module.targets
     ]
     if bits:
-        shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE, axis=0)[: len(rows)]
+        shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE_CYCLES, axis=0)[: len(rows)]
         _write_bits(rows, ports.input("target_shadow_i"), shadow)
 
 

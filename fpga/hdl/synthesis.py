@@ -23,9 +23,9 @@ from lightbed.wording import install_extra
 
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
-_ALLOWED_GROWTH = 0.10
+_MAX_GROWTH = 0.10
 """Relative growth over the baseline that is allowed."""
-_ALLOWED_CELLS = 2
+_MAX_MORE_CELLS = 2
 """Growth in cells that is always allowed."""
 
 
@@ -95,9 +95,7 @@ def find_growth(
             messages.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
-            max_number = max(
-                baseline[top][kind] * (1 + _ALLOWED_GROWTH), baseline[top][kind] + _ALLOWED_CELLS
-            )
+            max_number = max(baseline[top][kind] * (1 + _MAX_GROWTH), baseline[top][kind] + _MAX_MORE_CELLS)
             if number > max_number:
                 messages.append(f"{top}: {kind} {baseline[top][kind]} -> {number}")
     return tuple(messages)

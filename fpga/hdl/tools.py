@@ -159,7 +159,7 @@ def _end_session(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-_GUARD = """
+_GUARD_SCRIPT = """
 import os, signal, sys
 sys.stdin.read()
 killed = True
@@ -181,7 +181,7 @@ while killed:
 def _start_guard(leader: int) -> subprocess.Popen[str]:
     """Start a process that kills a session when this process dies, which ends the standard input of the guard."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _GUARD, str(leader)],
+        [sys.executable, "-I", "-S", "-c", _GUARD_SCRIPT, str(leader)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 _UNITY_GAIN = 256
 """A gain of 1."""
-_MASK = 0xFFFF_FFFF
+_WORD_MASK = 0xFFFF_FFFF
 _SALT = 0x9E37_79B9
 _LANES = 16
 
@@ -40,7 +40,7 @@ class Optics:
         """Raise ValueError for settings outside their ranges."""
         if not (0 <= self.delay <= 15 and 0 <= self.shift <= 15):
             raise ValueError(f"delay and shift must be 0 to 15, not {self.delay} and {self.shift}")
-        if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
+        if not (0 <= self.gain < 512 and 0 <= self.seed <= _WORD_MASK):
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
@@ -56,7 +56,7 @@ class Optics:
 def noise(seed: int, cycles: int) -> NDArray[np.int32]:
     """Return the noise of every lane from its first cycle on (cycles × lanes), −3 .. 3."""
     lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
-    state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_MASK))
+    state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_WORD_MASK))
     state = np.where(state == 0, np.uint64(1), state)
     values = np.empty((cycles, _LANES), np.int32)
     for cycle in range(cycles):
@@ -70,9 +70,9 @@ def _advance(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
     Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5.
     """
-    state = state ^ (state << np.uint64(13) & np.uint64(_MASK))
+    state = state ^ (state << np.uint64(13) & np.uint64(_WORD_MASK))
     state = state ^ state >> np.uint64(17)
-    return np.asarray(state ^ (state << np.uint64(5) & np.uint64(_MASK)))
+    return np.asarray(state ^ (state << np.uint64(5) & np.uint64(_WORD_MASK)))
 
 
 LANES = 16

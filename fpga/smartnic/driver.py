@@ -31,7 +31,7 @@ BASE_ALIGNMENT = 4096
 """In bytes. Bursts of the reader must not cross a multiple of it."""
 LIMIT = 1_000_000
 """Largest number of reads of STATUS while waiting for a request to end; some seconds on a board."""
-_WORD = (1 << WORD_BITS) - 1
+_WORD_MASK = (1 << WORD_BITS) - 1
 
 
 class SmartNicDriver:
@@ -146,7 +146,7 @@ def _find_bit(name: str, field: str) -> int:
 
 def _list_writes(register: Register, value: int) -> Iterator[Access]:
     for word in range(register.words):
-        yield register.get_offset(word), value >> WORD_BITS * word & _WORD
+        yield register.get_offset(word), value >> WORD_BITS * word & _WORD_MASK
 
 
 def _list_table_writes(table: int, words: NDArray[np.uint64]) -> Iterator[Access]:

@@ -9,23 +9,23 @@ from dataclasses import dataclass, replace
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, HOLD, RESET
 
-_ROUNDS = 10
+_ROUND_COUNT = 10
 _MIN_ACCESSES = 150
 """Smallest number of accesses, for small register maps."""
 _MAX_ACCESSES = 1500
 """Largest number of reads, and of writes of complete words; partial writes of every word come in addition."""
-_CONTROL_WRITES = 40
+_CONTROL_WRITE_COUNT = 40
 """Additional writes to CONTROL, so that some resets happen while a beat waits."""
-SEEDS = 3
+SEED_COUNT = 3
 """Number of runs of a top; together they write every word with all strobes."""
-PARTIALS = 2
+PARTIAL_ROUNDS = 2
 """Number of times that each byte of a word is written alone, and omitted alone."""
 _PAUSE_CYCLES = 14
 """Cycles after which a write has certainly taken effect."""
-_AFTER_RESET = 30
-_RESTARTS = RESET | HOLD | COMMIT
+_RESET_WAIT_CYCLES = 30
+_RESTART_BITS = RESET | HOLD | COMMIT
 _ALL_BYTES = 15
-_LOWEST = 1
+_LOWEST_STROBE = 1
 """Strobe of the byte that holds the bits of CONTROL."""
 
 
@@ -52,10 +52,10 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     draw = random.Random(seed)
     words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
-    rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
+    rounds = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
     writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
     single_writes = writable_words * rounds
-    single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITES
+    single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
     # Some writes go to read-only registers: they must have no effect.
     single_writes += draw.sample(words, min(len(words), 8))
     addresses = [address for _, address in words] * rounds
@@ -92,7 +92,7 @@ def _draw_partial_writes(
     ]
     # The other strobes are spread over the seeds.
     other_strobes = [strobes for strobes in range(_ALL_BYTES) if strobes not in byte_strobes]
-    for strobes in (*byte_strobes * PARTIALS, *other_strobes[seed % SEEDS :: SEEDS]):
+    for strobes in (*byte_strobes * PARTIAL_ROUNDS, *other_strobes[seed % SEED_COUNT :: SEED_COUNT]):
         if register.access in {Access.PULSE, Access.PUSH}:
             complete_word = partial_word = register.mask
         else:
@@ -115,7 +115,7 @@ def _draw_control_writes(draw: random.Random, control: int, writes: list[Write])
         if write.address != control:
             yield write
             continue
-        if not write.strobes & _LOWEST:
+        if not write.strobes & _LOWEST_STROBE:
             yield replace(write, data=draw.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
         free_values = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
@@ -133,11 +133,11 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     delayed_writes: list[Write] = []
     must_pause = False
     for write in writes:
-        has_no_effect = write.address == control and not write.strobes & _LOWEST
+        has_no_effect = write.address == control and not write.strobes & _LOWEST_STROBE
         delayed_writes.append(
-            replace(write, wait_address=_AFTER_RESET) if must_pause and not has_no_effect else write
+            replace(write, wait_address=_RESET_WAIT_CYCLES) if must_pause and not has_no_effect else write
         )
-        restarts = write.address == control and write.strobes & _LOWEST and write.data & _RESTARTS
+        restarts = write.address == control and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
         must_pause = bool(restarts) or (must_pause and has_no_effect)
     return delayed_writes
 

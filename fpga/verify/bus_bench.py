@@ -17,13 +17,13 @@ from fpga.registers.register_blocks import format_bit_range
 from fpga.registers.register_ports import list_axi_signals
 from fpga.verify.accesses import Read, Write
 
-BEGIN = 12
+BEGIN_CYCLE = 12
 """The first cycle in which the bench drives inputs, after the bus reset."""
-HOLD = 24
+MAX_PAUSE_CYCLES = 24
 """Largest number of cycles for which outputs of the random datapath stay constant."""
-PATIENCE = 64
+PATIENCE_CYCLES = 64
 """Largest number of cycles for which a ready waits for its valid, in one of four answers or beats."""
-_SPELL = 24
+_SPELL_CYCLES = 24
 """Cycles of an occasional pause in which the random datapath takes no beats."""
 
 
@@ -76,9 +76,12 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
         ]
     # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
     ready_ports = [port for port in ports.outputs if port.name.endswith("_ready_o")]
-    lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
+    lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL_CYCLES} : 0;")
     lines += [f"    {port.name} <= spell > 0 ? '0 : {_write_random(port.width)};" for port in ready_ports]
-    lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
+    lines += [
+        "    left <= left - 1;",
+        f"    if (left <= 0) begin left <= $urandom(seed) % {MAX_PAUSE_CYCLES};",
+    ]
     levels = [port for port in ports.outputs if port.name not in stream_ports and port not in ready_ports]
     lines += [f"      {port.name} <= {_write_random(port.width)};" for port in levels]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
@@ -147,7 +150,7 @@ def write_bench(
         f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
-        f"      if (cycle >= {BEGIN}) begin",
+        f"      if (cycle >= {BEGIN_CYCLE}) begin",
         *(
             f"        {line}"
             for line in _write_drive_statements(stream_list, len(write_count), len(read_count))
@@ -241,7 +244,7 @@ def _list_ready_channels(streams: Iterable[StreamPins]) -> list[str]:
 
 def _write_ready_statements(name: str, condition: str) -> Iterator[str]:
     """Yield the statements for a ready. It sometimes waits for its valid, which must not wait for ready."""
-    yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE}) begin"
+    yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE_CYCLES}) begin"
     yield f"  {name}ready = 0; {name}_low = {name}_low + 1;"
     yield f"end else {name}ready = {condition};"
 

@@ -14,9 +14,9 @@ from operator import attrgetter
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, FIFO_DEPTH, HOLD, RESET
 from fpga.verify.accesses import Write
-from fpga.verify.bus_record import SETTLED, Breach, Columns, Transaction
+from fpga.verify.bus_record import SETTLING_CYCLES, Breach, Columns, Transaction
 
-_FOREVER = 1 << 40
+_FOREVER_CYCLE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Words:
         register = registers.get(write.address)
         if register is None:
             return
-        begin, end = transaction.begins, transaction.ends + SETTLED
+        begin, end = transaction.begins, transaction.ends + SETTLING_CYCLES
         mask = sum(0xFF << 8 * byte for byte in range(4) if write.strobes >> byte & 1)
         if register.access in {Access.WRITE, Access.PUSH}:
             old_value = self.changes[write.address][-1].value
@@ -88,9 +88,9 @@ class Words:
                     self.changes[offset].append(Change(begin, end, stored_register.reset))
 
     def _apply_hold(self, control: int, begin: int, end: int) -> None:
-        current_hold = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
+        current_hold = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER_CYCLE else None
         if control & HOLD and current_hold is None:
-            self.holds.append(Change(begin, _FOREVER, 1))
+            self.holds.append(Change(begin, _FOREVER_CYCLE, 1))
         elif current_hold and control & COMMIT and not control & HOLD:
             self.holds[-1] = Change(current_hold.begins, end, 1)
 

@@ -10,7 +10,7 @@ from operator import and_, or_
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_list import CLEAR_STATUS, COMMIT
 from fpga.verify.accesses import Read
-from fpga.verify.bus_bench import BEGIN
+from fpga.verify.bus_bench import BEGIN_CYCLE
 from fpga.verify.bus_record import Breach, Columns, Transaction
 from fpga.verify.register_model import (
     Change,
@@ -34,12 +34,12 @@ class Record:
     @property
     def cycles(self) -> range:
         """The cycles that are checked."""
-        return range(BEGIN, len(self.core["rst_i"]))
+        return range(BEGIN_CYCLE, len(self.core["rst_i"]))
 
 
 def find_restarts(record: Record) -> frozenset[int]:
     """Return the cycles of complete resets (not only of the datapath): at the start, and the first of each RESET."""
-    cycles = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
+    cycles = {cycle for cycle in range(BEGIN_CYCLE) if record.core["rst_i"][cycle]}
     for reset_change in record.words.resets:
         reset_cycles = (
             c for c in range(reset_change.begins, reset_change.ends + 1) if record.core["rst_i"][c]
@@ -147,7 +147,7 @@ class ReadRules:
         for read, transaction, answer in reads:
             register, word = self._places.get(read.address, (None, 0))
             name = register.name if register else f"{read.address:#x}"
-            if name in wrong_names or transaction.begins < BEGIN:
+            if name in wrong_names or transaction.begins < BEGIN_CYCLE:
                 continue
             possible_values = (
                 self._find_possible_values(register, word, read.address, transaction) if register else [0]
@@ -208,7 +208,7 @@ class ReadRules:
         """Yield breaches of the ready bits of output streams, which must follow the room in their FIFOs."""
         for block, name in self._record.table.blocks():
             if block == "sink":
-                yield from self._get_sink(name).find_ready_breaches(BEGIN)
+                yield from self._get_sink(name).find_ready_breaches(BEGIN_CYCLE)
 
 
 def find_memory_breaches(record: Record) -> Iterator[Breach]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sim.lab.model import Document
 
-_STDIN = 0
+_STDIN_HANDLE = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,7 +111,7 @@ def _read_document(wiring_path: Path | None) -> str:
 def _read_first_line() -> str:
     """Read a single line, without a buffer: the rest of standard input serves only to detect its end."""
     text = bytearray()
-    while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
+    while not text.endswith(b"\n") and (byte := os.read(_STDIN_HANDLE, 1)):
         text += byte
     return text.decode("utf-8", errors="replace")
 
@@ -167,7 +167,7 @@ def _install_end_requests(lab_task: asyncio.Task[None], *, is_detached: bool) ->
         return
 
     def watch() -> None:
-        while os.read(_STDIN, 4096):
+        while os.read(_STDIN_HANDLE, 4096):
             pass
         with suppress(RuntimeError):  # the lab failed to start, and the loop is closed already
             loop.call_soon_threadsafe(end)

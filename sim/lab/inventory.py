@@ -21,7 +21,7 @@ from sim.lab.claims import Claim, find_claim_names, find_holder, find_user
 from sim.lab.model import LabError
 from sim.twins.hosts import netns
 
-_ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
+_LAB_ID_PATTERN = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
 _END_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
@@ -90,7 +90,11 @@ def find_labs() -> tuple[LabEntry, ...]:
         if os.geteuid() == 0
         else []
     )
-    ids = {match.group(1) for name in [*kernel_names, *find_claim_names()] if (match := _ID.match(name))}
+    ids = {
+        match.group(1)
+        for name in [*kernel_names, *find_claim_names()]
+        if (match := _LAB_ID_PATTERN.match(name))
+    }
     return tuple(_read_entry(lab_id) for lab_id in sorted(ids))
 
 

@@ -37,7 +37,7 @@ from fpga.count_action.model import (
 
 DECLARE_MEMORY = "Declare it in the module: `memory NAME: 256 of 16 bits`."
 """The hint for a memory that a module does not have."""
-_EXACT_WIDTH = 64
+_EXACT_BITS = 64
 """Width of addresses in the checks, in bits: it holds the value of any formula exactly."""
 
 
@@ -284,8 +284,8 @@ class Memory(Kind):
 
         def reach(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
-            exact_bits = proof.fit(ref, _EXACT_WIDTH)
-            return f"({exact_bits} < {_EXACT_WIDTH}'d{action.words})", proof.fit(
+            exact_bits = proof.fit(ref, _EXACT_BITS)
+            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(
                 ref, bits
             )  # a negative one is large
 

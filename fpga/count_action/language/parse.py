@@ -256,7 +256,7 @@ def _is_text(*texts: str) -> _Predicate:
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
-_ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
+_ORDER_HINT = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
 _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (lambda terminal_name, *_: terminal_name == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
@@ -434,13 +434,13 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "TO" and expected_types >= {"RELATION", "WIDTH"} and "AS" not in expected_types
         ),
-        f"Write `to TARGET` before `while`. {_ORDER}",
+        f"Write `to TARGET` before `while`. {_ORDER_HINT}",
     ),
     (
         lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name in _CLAUSES and bool(expected_types & {*_CLAUSES, "SEMICOLON"})
         ),
-        _ORDER,
+        _ORDER_HINT,
     ),
     (
         lambda terminal_name, _text, _previous_character, expected_types: (

@@ -13,7 +13,7 @@ CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
 """Clock and reset connections of every block with a register."""
 
 
-_COLUMNS = 110
+_MAX_COLUMNS = 110
 
 
 def fold_line(line: str) -> list[str]:
@@ -22,7 +22,7 @@ def fold_line(line: str) -> list[str]:
     continuation = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
     return textwrap.wrap(
         line.strip(),
-        _COLUMNS,
+        _MAX_COLUMNS,
         initial_indent=spaces,
         subsequent_indent=continuation,
         break_long_words=False,

@@ -212,14 +212,14 @@ def _write_status(wiring: Wiring) -> Iterator[str]:
         yield f"assign {port}_o = {concatenate(bits)};"
 
 
-_DECLARATION = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
+_DECLARATION_PATTERN = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
 """A declared port or wire: its highest bit and its name."""
 
 
 def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
     """Yield lines with a pragma around the declarations of `names`, so that linters report only other unread bits."""
     for line in lines:
-        declaration = _DECLARATION.fullmatch(line.strip())
+        declaration = _DECLARATION_PATTERN.fullmatch(line.strip())
         if declaration and declaration[2] in names:
             spaces = line[: len(line) - len(line.lstrip())]
             pragma = "(* maybe_unused *) " if line.lstrip().startswith("input") else ""
@@ -236,7 +236,9 @@ def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset
     ignored_prefixes = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored_prefixes))
     declarations = [
-        declaration for line in (*ports, *lines) if (declaration := _DECLARATION.fullmatch(line.strip()))
+        declaration
+        for line in (*ports, *lines)
+        if (declaration := _DECLARATION_PATTERN.fullmatch(line.strip()))
     ]
     widths = {declaration[2]: int(declaration[1] or 0) + 1 for declaration in declarations}
     names = [*(port.name for port in wiring.ports.inputs), "target", *_find_move_wires(wiring)]

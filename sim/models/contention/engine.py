@@ -16,7 +16,7 @@ from lightbed.compiled import compile_function
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LATE = 1e-9
+TIME_TOLERANCE = 1e-9
 """Tolerance: times below this many ms, and volumes below this share of a job's traffic, count as 0."""
 
 
@@ -116,14 +116,14 @@ def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
     """Advance a job in time; return True if its current computation, wait or burst has ended."""
     if not state.active[job]:
         state.left_ms[job] -= step_ms
-        if state.left_ms[job] > LATE:
+        if state.left_ms[job] > TIME_TOLERANCE:
             return False
         state.left_ms[job] = 0.0
         return True
     moved_mbit = min(state.rate[job] * step_ms, state.left[job])
     state.left[job] -= moved_mbit
     state.sent[job] += moved_mbit
-    return bool(state.left[job] <= LATE * max(program.total[job], state.rate[job]))
+    return bool(state.left[job] <= TIME_TOLERANCE * max(program.total[job], state.rate[job]))
 
 
 @compile_function
@@ -186,11 +186,11 @@ def until_slot_ms(
     state.slot[job] += 1
     wait_ms = program.start_ms[job] + state.slot[job] * slot_ms - now
     if -wait_ms > tolerance * slot_ms and state.aligned[job] < max_alignments:
-        skipped_slots = np.int64(np.ceil(-wait_ms / slot_ms - LATE))
+        skipped_slots = np.int64(np.ceil(-wait_ms / slot_ms - TIME_TOLERANCE))
         state.slot[job] += skipped_slots
         state.aligned[job] += 1
         wait_ms += skipped_slots * slot_ms
-    return float(wait_ms) if wait_ms > LATE else 0.0
+    return float(wait_ms) if wait_ms > TIME_TOLERANCE else 0.0
 
 
 @compile_function

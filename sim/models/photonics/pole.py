@@ -19,7 +19,7 @@ from sim.models.photonics import checks
 
 Array = npt.NDArray[np.float64]
 
-_NEGLIGIBLE = 2.0**-60
+_NEGLIGIBLE_WEIGHT = 2.0**-60
 """A weight that no longer changes a sum in float64."""
 
 
@@ -85,7 +85,7 @@ def accumulate(drive: npt.ArrayLike, decay: float) -> Array:
     """
     y = np.array(drive, dtype=np.float64)
     reach, weight = 1, decay
-    while reach < y.shape[-1] and weight > _NEGLIGIBLE:
+    while reach < y.shape[-1] and weight > _NEGLIGIBLE_WEIGHT:
         y[..., reach:] += weight * y[..., :-reach]
         reach, weight = 2 * reach, weight * weight
     return y

@@ -15,10 +15,10 @@ from fpga.bus import RegisterBus
 DEFAULT_BASE = 0xA000_0000
 """Address of the datapath: the start of the processor's first window into the programmable logic."""
 SPAN_BYTES = 64 * 1024
-PROCESSOR = range(0xF900_0000, 0x1_0000_0000)
+PROCESSOR_ADDRESSES = range(0xF900_0000, 0x1_0000_0000)
 """Registers of the processor, which pynq sets when it loads a bitstream."""
 _FIRST_BUFFER = 0x6000_0000
-_PAGE = 4096
+_PAGE_BYTES = 4096
 _LIMIT_BYTES = 256 * 1024 * 1024
 FIRMWARE = "/lib/firmware/"
 _MANAGER = "/sys/class/fpga_manager/fpga0/"
@@ -56,7 +56,7 @@ class AddressSpace:
         with self._lock:
             if address in self.slot.addresses:
                 return self._bus.read32(address - self.slot.base)
-            if address in PROCESSOR:
+            if address in PROCESSOR_ADDRESSES:
                 return self._processor.get(address, 0)
         raise self._make_error(address)
 
@@ -66,7 +66,7 @@ class AddressSpace:
             if address in self.slot.addresses:
                 self._bus.write32(address - self.slot.base, value)
                 return
-            if address in PROCESSOR:
+            if address in PROCESSOR_ADDRESSES:
                 self._processor[address] = value
                 return
         raise self._make_error(address)
@@ -118,7 +118,7 @@ class Buffers:
             )
         name = f"buffer-{next(self._numbers)}"
         self._buffers[name] = _Buffer(self._next_address, cacheable, bytearray(size))
-        self._next_address += -(-size // _PAGE) * _PAGE or _PAGE
+        self._next_address += -(-size // _PAGE_BYTES) * _PAGE_BYTES or _PAGE_BYTES
         return name
 
     def write(self, name: str, start: int, data: bytes) -> None:

@@ -19,10 +19,10 @@ from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line
 
 CORD_TIME_S = 30.0
-_PORT = r"(\d+)(?: \([^)]*\))?"
-_REMOVE = re.compile(rf"\d+\. Remove the cord from input {_PORT} to output {_PORT}\.")
-_CONNECT = re.compile(rf"\d+\. Connect input {_PORT} to output {_PORT}\.")
-_WHERE = re.compile(rf"Where does the cord in input {_PORT} go\?.*")
+_PORT_PATTERN = r"(\d+)(?: \([^)]*\))?"
+_REMOVE_PATTERN = re.compile(rf"\d+\. Remove the cord from input {_PORT_PATTERN} to output {_PORT_PATTERN}\.")
+_CONNECT_PATTERN = re.compile(rf"\d+\. Connect input {_PORT_PATTERN} to output {_PORT_PATTERN}\.")
+_QUESTION_PATTERN = re.compile(rf"Where does the cord in input {_PORT_PATTERN} go\?.*")
 _NO_ANSWER = b""
 
 
@@ -74,7 +74,9 @@ class Person:
                 await line.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
-        remove, connect, query = (pattern.fullmatch(text) for pattern in (_REMOVE, _CONNECT, _WHERE))
+        remove, connect, query = (
+            pattern.fullmatch(text) for pattern in (_REMOVE_PATTERN, _CONNECT_PATTERN, _QUESTION_PATTERN)
+        )
         if query:
             output = self._matrix.connections.get(int(query[1]))
             return b"none\n" if output is None else f"{output}\n".encode()

@@ -89,9 +89,9 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
-    colour = settings.choice("colour", "yes", "no") == "yes"
+    has_colour = settings.choice("colour", "yes", "no") == "yes"
     printer = Printer(
-        colour=colour,
+        colour=has_colour,
         shows_motion=settings.choice("motion", "hidden", "shown") == "shown",
         frames_errors=settings.choice("errors", "frame", "exception") == "frame",
     )
@@ -101,7 +101,7 @@ def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) 
         f"{user}@{host}> ",
         user=user,
         greeting="Network Topology Manager (SIMULATED)",
-        colour=colour,
+        colour=has_colour,
         unknown=printer.error("unknown command"),
     )
     return CliFrontend(
@@ -287,9 +287,9 @@ class Printer:
         """Return the state of an input. Raise `CommandError` if the port does not exist."""
         port = frame.source(number)
         peer = frame.device.matrix.peer(port)
-        allocated = "UNALLOCATED" if peer is None else "ALLOCATED"
-        locked = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
-        lines = [f"INPUT {number}", f"STATE = {allocated}_AND_{locked}"]
+        allocation_text = "UNALLOCATED" if peer is None else "ALLOCATED"
+        lock_text = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
+        lines = [f"INPUT {number}", f"STATE = {allocation_text}_AND_{lock_text}"]
         return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.number(peer)} "])
 
     def error(self, text: str) -> str:
@@ -345,12 +345,12 @@ class Commands:
             rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_change(self._unallocate),
         }
 
-    def _make_query(self, answer: Callable[[TypedCommand], str]) -> Handler:
+    def _make_query(self, make_answer: Callable[[TypedCommand], str]) -> Handler:
         """Return the handler of a query. It returns a refusal in the device's format."""
 
         def handler(typed: TypedCommand) -> str:
             try:
-                return answer(typed)
+                return make_answer(typed)
             except CommandError as error:
                 return self._printer.error(str(error))
 
@@ -358,7 +358,7 @@ class Commands:
 
     def _make_change(
         self,
-        execute: Callable[[TypedCommand], None],
+        execute_change: Callable[[TypedCommand], None],
         has_effect: Callable[[TypedCommand], bool] = lambda _: True,
     ) -> Handler:
         """Return the handler of a change. The fault `drop_command` discards the change if `has_effect` is true."""
@@ -366,7 +366,7 @@ class Commands:
         def answer(typed: TypedCommand) -> str:
             if has_effect(typed) and self._frame.device.faults.must_drop_command():
                 return ""
-            execute(typed)
+            execute_change(typed)
             return "OK"
 
         return self._make_query(answer)

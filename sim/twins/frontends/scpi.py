@@ -20,7 +20,7 @@ from sim.twins.wire.line import Line
 MAX_LINE_BYTES = 1 << 16
 NO_ERROR = '0, "No error"'
 
-_PIECE = re.compile(r"[A-Za-z]+|\W")
+_PIECE_PATTERN = re.compile(r"[A-Za-z]+|\W")
 _PIECE_PATTERNS = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
 _QUEUE_LENGTH = 16
 _ERROR_NUMBERS: Mapping[Reason, int] = {
@@ -148,7 +148,7 @@ def compile_header(definition: str) -> re.Pattern[str]:
     >>> bool(compile_header("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
     True
     """
-    pieces = _PIECE.findall(definition)
+    pieces = _PIECE_PATTERN.findall(definition)
     pattern = "".join(_PIECE_PATTERNS.get(piece) or _match_either_form(piece) for piece in pieces)
     return re.compile(pattern, re.IGNORECASE)
 

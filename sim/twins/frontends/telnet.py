@@ -19,7 +19,7 @@ GREETING = bytes(
     [IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, TERMINAL_TYPE, IAC, DO, WINDOW_SIZE]
 )
 
-_PIECE = re.compile(
+_PIECE_PATTERN = re.compile(
     rb"\xff(?:(?P<iac>\xff)|\xfa[^\xff]*(?:\xff[^\xf0][^\xff]*)*\xff\xf0|(?P<verb>[\xfb-\xfe])(?P<option>.)"
     rb"|[\x00-\xf9])|(?P<data>[^\xff]+)",
     re.DOTALL,
@@ -62,7 +62,7 @@ class TelnetLine:
     def _parse_input(self, received_bytes: bytes) -> tuple[bytes, bytes]:
         text, answer, end = b"", b"", 0
         unparsed_bytes = self._rest + received_bytes
-        while piece := _PIECE.match(unparsed_bytes, end):
+        while piece := _PIECE_PATTERN.match(unparsed_bytes, end):
             end = piece.end()
             text += piece["data"] or piece["iac"] or b""
             if piece["verb"]:

@@ -30,7 +30,7 @@ from sim.twins.wire.line import Line
 
 MAX_COMMAND_CHARACTERS = 1 << 16
 
-_FIELDS = 7
+_FIELD_COUNT = 7
 _ERROR_CODES: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "IIAC",
     Reason.WRONG_SIDE: "IIAC",
@@ -101,7 +101,7 @@ def parse(text: str) -> Command:
     A missing ctag becomes 0. Surplus fields become keywords, which commands ignore.
     """
     fields = [field.strip() for field in split_outside_quotes(text, ":")]
-    fields += [""] * (_FIELDS - len(fields))
+    fields += [""] * (_FIELD_COUNT - len(fields))
     keywords = (part.partition("=") for part in split_outside_quotes(":".join(fields[6:]), ",") if part)
     return Command(
         verb=fields[0].upper(),

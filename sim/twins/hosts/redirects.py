@@ -20,7 +20,7 @@ from sim.twins.hosts import netns
 # Each namespace numbers its interfaces separately. If a NIC and its far end have the same number, the kernel treats the
 # pair as a plain device, and reports a loss of carrier up to a second late. High numbers of far ends prevent this.
 _FIRST_INDEX = 1001
-_FILTER = "ingress protocol all pref 1"
+_FILTER_OPTIONS = "ingress protocol all pref 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def render_changes(
 
 
 def _format_removal(source: str) -> str:
-    return f"filter del dev {source} {_FILTER}"
+    return f"filter del dev {source} {_FILTER_OPTIONS}"
 
 
 def _format_redirect(source: str, target: str) -> str:
@@ -175,7 +175,7 @@ def _format_redirect(source: str, target: str) -> str:
     The fixed handle makes this the only filter of the far end. Without a handle, `replace` would add a second filter.
     """
     return (
-        f"filter replace dev {source} {_FILTER} handle 800::800 u32 match u32 0 0"
+        f"filter replace dev {source} {_FILTER_OPTIONS} handle 800::800 u32 match u32 0 0"
         f" action mirred egress redirect dev {target}"
     )
 

@@ -31,7 +31,7 @@ _START_TIMEOUT_S = 20.0
 # congestion control may be BBR, which uses a timer for each flow, although the NIC's queue already limits the rate.
 # TCP sends the data of a millisecond at once. On a slow link, that would be a single packet, so set a minimum: seven
 # packets of 9000 bytes (the MTU of labs) are the 64 KiB that the kernel can send at once.
-_TCP = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
+_TCP_SYSCTLS = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
 _TOOLS = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
@@ -68,7 +68,7 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
     """Configure and set up the loopback, the management link and the NICs. NICs get a rate but no address."""
-    set_sysctls(spec.namespace, _TCP)
+    set_sysctls(spec.namespace, _TCP_SYSCTLS)
     batch(
         "ip",
         [

@@ -18,7 +18,7 @@ Element: TypeAlias = tuple[str, int]
 Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
 """The waiting beats, oldest first, and the beat at the output (the previous one if none waits)."""
 
-DEPTH = 2
+BUFFER_BEATS = 2
 """Largest number of beats in a buffer."""
 
 
@@ -55,7 +55,7 @@ def apply_buffers(
 
 def has_room(buffer: Buffer) -> bool:
     """Return whether a buffer can accept a beat."""
-    return len(buffer[0]) < DEPTH
+    return len(buffer[0]) < BUFFER_BEATS
 
 
 def next_buffers(

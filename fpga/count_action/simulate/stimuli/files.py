@@ -249,7 +249,7 @@ def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
     return row
 
 
-_WINDOW = 8
+_WINDOW_CYCLES = 8
 """Cycles in the table around a failure."""
 
 
@@ -280,9 +280,9 @@ def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
 
 def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
     """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
-    first_cycle = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
-    span = slice(first_cycle, first_cycle + _WINDOW)
-    cycles = range(first_cycle, min(first_cycle + _WINDOW, len(inputs)))
+    first_cycle = max(0, min(failure.expected.cycle - _WINDOW_CYCLES // 2, len(inputs) - _WINDOW_CYCLES))
+    span = slice(first_cycle, first_cycle + _WINDOW_CYCLES)
+    cycles = range(first_cycle, min(first_cycle + _WINDOW_CYCLES, len(inputs)))
     table = [("cycle", [f"*{cycle}" if cycle == failure.expected.cycle else str(cycle) for cycle in cycles])]
     table += _tabulate((wire, wire.series(inputs[span])) for wire in list_input_wires(datapath))
     table += _tabulate((wire, wire.series(outputs[span])) for wire in list_output_wires(datapath))

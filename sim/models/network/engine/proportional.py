@@ -26,10 +26,10 @@ from sim.models.network.engine.program import (
 )
 from sim.models.network.engine.timers import end_s
 
-ACCURATE = 1e-9
+RATE_TOLERANCE = 1e-9
 """The ascent ends when no wait changes by more than this part of the longest wait on its paths."""
 _MAX_TURNS, _MAX_STEPS = 1000, 60
-_GRID = 2.0**-24
+_RATE_GRID = 2.0**-24
 """Rates are multiples of this part of the power of two above them, so that equal flows end together."""
 
 
@@ -58,7 +58,7 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
         for link in range(capacity.size):
             if count[link] and capacity[link] > 0:
                 largest_change = max(largest_change, _fill_link(near, link, count[link], capacity[link]))
-        if largest_change <= ACCURATE:
+        if largest_change <= RATE_TOLERANCE:
             break
     _set_rates(state, near, moving_flows)
 
@@ -136,8 +136,8 @@ def _set_rates(state: State, near: Neighbours, moving_flows: Integers) -> None:
 
 @compile_function
 def _round_rate(rate: float) -> float:
-    """Round a rate to a multiple of `_GRID` times the power of two above it."""
+    """Round a rate to a multiple of `_RATE_GRID` times the power of two above it."""
     if rate <= 0:
         return 0.0
-    step = 2.0 ** np.ceil(np.log2(rate)) * _GRID
+    step = 2.0 ** np.ceil(np.log2(rate)) * _RATE_GRID
     return float(np.round(rate / step) * step)

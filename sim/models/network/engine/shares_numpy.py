@@ -14,7 +14,7 @@ from sim.models.network.engine.program import (
     Neighbours,
     State,
 )
-from sim.models.network.engine.shares import TOGETHER
+from sim.models.network.engine.shares import LEVEL_FACTOR
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:
@@ -83,7 +83,7 @@ def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Float
         count = np.bincount(link_of, minlength=capacity.size)
         equal_share = np.divide(room, count, out=np.full(room.shape, np.inf), where=count > 0)
         level = equal_share.min()
-        rates[flow_of[equal_share[link_of] <= level * TOGETHER]] = level
+        rates[flow_of[equal_share[link_of] <= level * LEVEL_FACTOR]] = level
         is_stopped = rates[flow_of] >= 0
         room -= level * np.bincount(link_of[is_stopped], minlength=capacity.size)
         np.maximum(room, 0.0, out=room)

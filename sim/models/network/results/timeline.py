@@ -16,10 +16,10 @@ from sim.models.network.taskgraph import Kind
 
 Floats = NDArray[np.float64]
 
-_DEVICES = 16
+_MAX_DEVICES = 16
 """Maximum number of device rows; more would be too thin to see, so an evenly spaced selection is shown."""
-_COLUMNS = 400
-_MOVE_ROWS = 60
+_COLUMN_COUNT = 400
+_MAX_MOVE_ROWS = 60
 _COLOURS = {
     "compute": "#4c72b0",
     "allreduce": "#dd8452",
@@ -30,7 +30,7 @@ _COLOURS = {
 }
 
 
-def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
+def utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Floats, Floats]:
     """Return the borders of `columns` equal intervals (columns + 1,), and each link's use in 0..1 (links, columns).
 
     Use is the exact mean over an interval, because rates are piecewise constant. It is NaN for moving circuits, whose
@@ -95,7 +95,9 @@ def _draw_devices(axes: Any, execution: Execution) -> None:
     graph = execution.graph
     used = np.unique(graph.device[graph.kind == Kind.COMPUTE])
     shown_devices = (
-        used if used.size <= _DEVICES else used[np.linspace(0, used.size - 1, _DEVICES).round().astype(int)]
+        used
+        if used.size <= _MAX_DEVICES
+        else used[np.linspace(0, used.size - 1, _MAX_DEVICES).round().astype(int)]
     )
     is_shown = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown_devices)
     rows = np.searchsorted(shown_devices, graph.device[is_shown]) + 0.1
@@ -112,7 +114,7 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
         name = kind.name.lower()
         tasks = np.flatnonzero((execution.graph.kind == kind) & is_lasting)
         tasks = tasks[np.lexsort((execution.end_s[tasks], execution.begin_s[tasks]))]
-        height = min(1.0, _MOVE_ROWS / max(tasks.size, 1))
+        height = min(1.0, _MAX_MOVE_ROWS / max(tasks.size, 1))
         tops = (row + height * np.arange(tasks.size)).astype(np.float64)
         _draw_bars(axes, execution.begin_s[tasks], execution.end_s[tasks], tops, height, _COLOURS[name])
         row += height * tasks.size

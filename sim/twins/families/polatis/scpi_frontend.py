@@ -23,7 +23,7 @@ MAX_LINE_BYTES = 1 << 16
 
 _PORT_LIST = re.compile(r"\(@([^()]*)\)")
 _PORT_RANGE = re.compile(r"\s*(\d{1,9})\s*(?::\s*(\d{1,9})\s*)?")
-_MAX_LIST = 4096
+_MAX_LIST_PORTS = 4096
 
 
 class ScpiFrontend:
@@ -292,7 +292,7 @@ def parse_port_list(text: str) -> list[int]:
     if not match:
         raise ScpiError(-102, text[:40])
     ports = [port for item in match[1].split(",") if match[1].strip() for port in _parse_range(item)]
-    if len(ports) > _MAX_LIST:
+    if len(ports) > _MAX_LIST_PORTS:
         raise ScpiError(-223)
     return ports
 
@@ -302,7 +302,7 @@ def _parse_range(item: str) -> Iterable[int]:
     if not match:
         raise ScpiError(-102, item[:40])
     first, last = int(match[1]), int(match[2] or match[1])
-    return range(first, min(last, first + _MAX_LIST) + 1)
+    return range(first, min(last, first + _MAX_LIST_PORTS) + 1)
 
 
 def show_ports(ports: Iterable[int]) -> str:

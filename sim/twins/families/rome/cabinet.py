@@ -33,7 +33,7 @@ from sim.twins.switch.robot import Event, Job, Kind, Robot
 Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
 
 _CLOCK_START = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time without a zone
-_NAME = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
+_NAME_PATTERN = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
@@ -200,7 +200,7 @@ class Cabinet:
 
     def port(self, name: str) -> int:
         """Return the port with a name. Raise `CommandError` if it does not exist."""
-        match = _NAME.fullmatch(name)
+        match = _NAME_PATTERN.fullmatch(name)
         sizes = dict(zip("EW", self.sizes, strict=True))
         if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
             raise CommandError(f"Error: no port {name}")

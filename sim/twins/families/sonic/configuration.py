@@ -20,7 +20,7 @@ from sim.twins.wire.control import Request, VerbError
 
 Pair = tuple[int, int]
 
-_ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE)
+_PAIR_PATTERN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE)
 
 
 class InvalidPairs(Exception):
@@ -35,7 +35,7 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
     """
     pairs: list[Pair] = []
     for item in text.split(","):
-        match = _ITEM.fullmatch(item)
+        match = _PAIR_PATTERN.fullmatch(item)
         if match is None:
             raise InvalidPairs(f"Invalid cross-connect {item}")
         first_a, last_a, first_b, last_b = (int(group) if group else None for group in match.groups())

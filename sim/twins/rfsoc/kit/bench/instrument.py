@@ -11,7 +11,7 @@ from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.knobs import turn
 from sim.twins.rfsoc.kit.state import KitState
 
-_BOOLEANS = {"1": True, "ON": True, "0": False, "OFF": False}
+_BOOLEAN_WORDS = {"1": True, "ON": True, "0": False, "OFF": False}
 
 Schedule = Callable[[float, Callable[[], None]], object]
 """Calls a function after a delay in seconds."""
@@ -40,7 +40,7 @@ def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> f
 def parse_bool(text: str) -> bool:
     """Return True for `1` or `ON`, and False for `0` or `OFF`. Raise `ScpiError` (-224) for any other text."""
     try:
-        return _BOOLEANS[text.upper()]
+        return _BOOLEAN_WORDS[text.upper()]
     except KeyError:
         raise ScpiError(-224, text[:40]) from None
 

@@ -15,7 +15,7 @@ from sim.twins.rfsoc.kit.bench.instrument import make_common_commands, parse_boo
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
 
-VOLTS = (0.0, 20.4)
+VOLTAGE_RANGE_V = (0.0, 20.4)
 _STEPS_PER_V = 1000
 
 _CHANNEL_LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
@@ -51,7 +51,7 @@ class SupplyTwin:
 
     def _set_voltages(self, texts: Sequence[str]) -> None:
         text, channels = _split_value(texts)
-        voltage_v = round(parse_number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
+        voltage_v = round(parse_number(text, *VOLTAGE_RANGE_V) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
             if channel in self._stored_v:
                 self._stored_v[channel] = voltage_v
