@@ -28,12 +28,12 @@ class _Source:
     signal: Signal
     data: int = 0
     queue: deque[tuple[int, int]] = field(default_factory=deque)
-    waiting: int = 0
+    waiting_beats: int = 0
 
     @property
     def untaken(self) -> int:
         """Number of pushes that are not taken yet."""
-        return len(self.queue) + bool(self.waiting)
+        return len(self.queue) + bool(self.waiting_beats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,11 @@ class Portal:
 
     def _feed(self, source: _Source) -> bool:
         """Push the next beat if its streams are free; return whether anything moved."""
-        waiting_before = source.waiting
+        waiting_before = source.waiting_beats
         if waiting_before:
-            source.waiting = self._read("IN", source.signal.name, "WAITING")
-        has_moved = source.waiting != waiting_before
-        if source.queue and not source.queue[0][0] & source.waiting:
+            source.waiting_beats = self._read("IN", source.signal.name, "WAITING")
+        has_moved = source.waiting_beats != waiting_before
+        if source.queue and not source.queue[0][0] & source.waiting_beats:
             self._push(source, *source.queue.popleft())
             has_moved = True
         return has_moved
@@ -134,7 +134,7 @@ class Portal:
         ]
         self._transfer(writes)
         source.data = data
-        source.waiting |= mask
+        source.waiting_beats |= mask
 
     def _drain(self, sink: _Sink) -> bool:
         """Pop all beats of a FIFO; return whether there were any."""

@@ -114,11 +114,11 @@ class Trace:
     """Signals of a run, with one value per cycle; each is true in the cycles of the event in its name."""
 
     start: Bits
-    heading: Bits
+    preamble: Bits
     sending: Bits
     light: Bits
-    open: Bits
-    partial: Bits
+    detector_open: Bits
+    partial_sum: Bits
     result: Bits
     finished: Bits
 
@@ -143,13 +143,13 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
 
 def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    preamble_begin, preamble = _find_first_set(trace.heading), int(trace.heading.sum())
+    preamble_begin, preamble = _find_first_set(trace.preamble), int(trace.preamble.sum())
     arrival = _find_first_set(trace.light)
     # Before `head`, the detector may still be open from the previous layer.
-    opening = preamble_begin + _find_first_set(trace.open[preamble_begin:])
+    opening = preamble_begin + _find_first_set(trace.detector_open[preamble_begin:])
     light_cycles = arrival - preamble_begin
-    adding_cycles = _find_first_set(trace.partial) - opening
-    accumulation = _find_last_set(trace.result) - _find_last_set(trace.partial)
+    adding_cycles = _find_first_set(trace.partial_sum) - opening
+    accumulation = _find_last_set(trace.result) - _find_last_set(trace.partial_sum)
     return LayerCycles(
         beats=int(trace.sending.sum()),
         preamble=preamble,

@@ -31,21 +31,21 @@ _LOWEST_STROBE = 1
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write. Its address and its data wait `wait_address` and `wait_data` cycles before they are sent."""
+    """A write. Its address and its data wait for `address_wait_cycles` and `data_wait_cycles` before they are sent."""
 
     address: int
     data: int
     strobes: int
-    wait_address: int
-    wait_data: int
+    address_wait_cycles: int
+    data_wait_cycles: int
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read, which waits `wait` cycles before it is sent."""
+    """A read, which waits `wait_cycles` before it is sent."""
 
     address: int
-    wait: int
+    wait_cycles: int
 
 
 def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
@@ -135,7 +135,9 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     for write in writes:
         has_no_effect = write.address == control and not write.strobes & _LOWEST_STROBE
         delayed_writes.append(
-            replace(write, wait_address=_RESET_WAIT_CYCLES) if must_pause and not has_no_effect else write
+            replace(write, address_wait_cycles=_RESET_WAIT_CYCLES)
+            if must_pause and not has_no_effect
+            else write
         )
         restarts = write.address == control and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
         must_pause = bool(restarts) or (must_pause and has_no_effect)

@@ -118,8 +118,8 @@ def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
 def write_bench(
     table: RegisterMap,
     streams: Iterable[StreamPins],
-    write_count: list[Write],
-    read_count: list[Read],
+    writes: list[Write],
+    reads: list[Read],
     cycles: int,
     seed: int = 0,
 ) -> str:
@@ -136,7 +136,7 @@ def write_bench(
     ]
     names = ["aclk", "aresetn", *(pin.name for pin in pins)]
     lines.append(f"  {table.name} top ({', '.join(f'.{name}({name})' for name in names)});")
-    lines += _write_memories(write_count, read_count)
+    lines += _write_memories(writes, reads)
     lines += [
         "  integer log, cycle, seed, aw, w, b, ar, r, aw_wait, w_wait, ar_wait, busy;",
         "  initial begin",
@@ -151,10 +151,7 @@ def write_bench(
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
         f"      if (cycle >= {BEGIN_CYCLE}) begin",
-        *(
-            f"        {line}"
-            for line in _write_drive_statements(stream_list, len(write_count), len(read_count))
-        ),
+        *(f"        {line}" for line in _write_drive_statements(stream_list, len(writes), len(reads))),
         "      end",
         f"      #1 $fdisplay(log, {_write_arguments(['aresetn', *(pin.name for pin in pins)])});",
         "      #1 aclk = 1; #1 aclk = 0;",
@@ -188,19 +185,19 @@ def _list_pins(stream: StreamPins) -> list[Pin]:
     ]
 
 
-def _write_memories(write_count: list[Write], read_count: list[Read]) -> Iterator[str]:
-    yield f"  reg [103:0] writes[0:{max(len(write_count) - 1, 0)}];"
-    yield f"  reg [63:0] reads[0:{max(len(read_count) - 1, 0)}];"
+def _write_memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
+    yield f"  reg [103:0] writes[0:{max(len(writes) - 1, 0)}];"
+    yield f"  reg [63:0] reads[0:{max(len(reads) - 1, 0)}];"
     yield '  initial begin $readmemh("writes.hex", writes); $readmemh("reads.hex", reads); end'
 
 
-def write_memory_files(write_count: list[Write], read_count: list[Read]) -> dict[str, str]:
+def write_memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
     """Return the memory files of the bench by name: waits, address, data and strobes of each access."""
     write_lines = (
-        f"{write.wait_address:04x}{write.wait_data:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
-        for write in write_count
+        f"{write.address_wait_cycles:04x}{write.data_wait_cycles:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
+        for write in writes
     )
-    read_lines = (f"{read.wait:08x}{read.address:08x}\n" for read in read_count)
+    read_lines = (f"{read.wait_cycles:08x}{read.address:08x}\n" for read in reads)
     return {"writes.hex": "".join(write_lines), "reads.hex": "".join(read_lines)}
 
 

@@ -16,10 +16,10 @@ Columns = Mapping[str, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction: accepted in cycle `begins`, answered in cycle `ends`."""
+    """A transaction: accepted in cycle `begin_cycle`, answered in cycle `end_cycle`."""
 
-    begins: int
-    ends: int
+    begin_cycle: int
+    end_cycle: int
 
 
 @dataclass(frozen=True, slots=True)

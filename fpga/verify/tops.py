@@ -68,7 +68,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     table = Top(datapath, streams).table
     ports = list_stream_ports(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = draw_accesses(table, seed)
-    wait_cycles = sum(write.wait_address for write in writes)
+    wait_cycles = sum(write.address_wait_cycles for write in writes)
     cycles = 200 + wait_cycles + _ACCESS_CYCLES * max(len(writes), len(reads))
     files = {
         **sources,

@@ -78,7 +78,7 @@ class FibrePlant:
     def __post_init__(self) -> None:
         self._rewire()
 
-    def find_at(self, switch: str, port: int) -> Fibre | None:
+    def find_fibre_at_port(self, switch: str, port: int) -> Fibre | None:
         """Return the fibre that now ends in a switch port, or None."""
         return self._by_end.get((switch, port))
 

@@ -182,7 +182,7 @@ class Plant:
     def _compute_input_dbm(self, switch: str, port: int) -> float:
         if self._has_no_hosts:
             return attenuate_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
-        fibre = self._fibres.find_at(switch, port)
+        fibre = self._fibres.find_fibre_at_port(switch, port)
         if fibre is None or fibre.direction != "transmit" or not self._fibres.sends_light(fibre.nic):
             return -math.inf
         return attenuate_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
@@ -199,7 +199,7 @@ class Plant:
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.find_end(receive)
         source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
-        transmit = self._fibres.find_at(switch, source) if source is not None else None
+        transmit = self._fibres.find_fibre_at_port(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(

@@ -26,8 +26,10 @@ class Detector:
     """Input-referred current noise of the transimpedance amplifier, in A per square root of Hz."""
 
     def __post_init__(self) -> None:
-        checks.positive(responsivity_a_w=self.responsivity_a_w, noise_bandwidth_hz=self.noise_bandwidth_hz)
-        checks.not_negative(dark_current_a=self.dark_current_a, thermal_a_rthz=self.thermal_a_rthz)
+        checks.check_positive(
+            responsivity_a_w=self.responsivity_a_w, noise_bandwidth_hz=self.noise_bandwidth_hz
+        )
+        checks.check_not_negative(dark_current_a=self.dark_current_a, thermal_a_rthz=self.thermal_a_rthz)
 
     @property
     def pole_hz(self) -> float:

@@ -45,8 +45,8 @@ class Fibre:
     loss_db_km: float = 0.2
 
     def __post_init__(self) -> None:
-        checks.not_negative(length_m=self.length_m, loss_db_km=self.loss_db_km)
-        checks.within(1.0, 3.0, group_index=self.group_index)
+        checks.check_not_negative(length_m=self.length_m, loss_db_km=self.loss_db_km)
+        checks.check_within(1.0, 3.0, group_index=self.group_index)
 
     @property
     def delay_s(self) -> float:
@@ -86,7 +86,7 @@ class FractionalDelay:
     kernel: Kernel = "sinc"
 
     def __post_init__(self) -> None:
-        checks.finite(delay_samples=self.delay_samples)
+        checks.check_finite(delay_samples=self.delay_samples)
 
     @property
     def whole(self) -> int:
@@ -120,7 +120,7 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
     >>> kernel_taps("cubic", 0.5).tolist()
     [-0.0625, 0.5625, 0.5625, -0.0625]
     """
-    checks.within(0.0, 1.0, fraction=fraction)
+    checks.check_within(0.0, 1.0, fraction=fraction)
     reach = _REACH_SAMPLES[kernel]
     offsets = np.arange(1 - reach, 1 + reach)
     return _make_sinc_taps(fraction, offsets) if kernel == "sinc" else _make_lagrange_taps(fraction, offsets)

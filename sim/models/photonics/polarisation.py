@@ -28,7 +28,7 @@ class Polariser:
     """Growth of the variance of the angle per second: 6 mrad after an hour if nothing touches the fibre."""
 
     def __post_init__(self) -> None:
-        checks.not_negative(extinction_db=self.extinction_db, diffusion_rad2_s=self.diffusion_rad2_s)
+        checks.check_not_negative(extinction_db=self.extinction_db, diffusion_rad2_s=self.diffusion_rad2_s)
 
 
 def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
@@ -57,7 +57,7 @@ def turn_polarisation(
     >>> f"{turn_polarisation(Polariser(), 0.1, 3600.0, 1.0):.4f}"
     '0.1060'
     """
-    checks.not_negative(elapsed_s=elapsed_s)
+    checks.check_not_negative(elapsed_s=elapsed_s)
     return angle_rad + math.sqrt(polariser.diffusion_rad2_s * elapsed_s) * normal_sample
 
 

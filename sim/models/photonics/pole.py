@@ -52,7 +52,7 @@ def memory(pole_hz: float, rate_hz: float) -> float:
     >>> f"{memory(pole_of_noise_bandwidth_hz(4e9), 3.072e9):.5f}"
     '0.00547'
     """
-    checks.positive(pole_hz=pole_hz, rate_hz=rate_hz)
+    checks.check_positive(pole_hz=pole_hz, rate_hz=rate_hz)
     return math.exp(-2.0 * math.pi * pole_hz / rate_hz)
 
 
@@ -67,7 +67,7 @@ def response(levels: npt.ArrayLike, decay: float, previous: float | None = None)
     >>> response([1.0, 1.0, 1.0], 0.5, before=0.0).tolist()
     [0.5, 0.75, 0.875]
     """
-    checks.within(0.0, 1.0, decay=decay)
+    checks.check_within(0.0, 1.0, decay=decay)
     x = np.asarray(levels, dtype=np.float64)
     if not len(x):
         return x.copy()
@@ -100,7 +100,7 @@ def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, decay: float, fracti
     >>> within_step([0.0], [1.0], 0.25, 0.5).tolist()
     [0.5]
     """
-    checks.within(0.0, 1.0, fraction=fraction)
+    checks.check_within(0.0, 1.0, fraction=fraction)
     y, x = np.asarray(ends, dtype=np.float64), np.asarray(levels, dtype=np.float64)
     values: Array = x + (y - x) * decay**fraction
     return values

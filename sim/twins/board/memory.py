@@ -32,7 +32,7 @@ class NoRegister(Exception):
 class Slot:
     """Address range of a datapath, and the factory that makes the datapath each time the logic is loaded."""
 
-    make: Callable[[], RegisterBus]
+    make_bus: Callable[[], RegisterBus]
     base: int = DEFAULT_BASE
     span_bytes: int = SPAN_BYTES
 
@@ -49,7 +49,7 @@ class AddressSpace:
         self.slot = slot
         self._lock = threading.Lock()
         self._processor: dict[int, int] = {}
-        self._bus = slot.make()
+        self._bus = slot.make_bus()
 
     def read32(self, address: int) -> int:
         """Return the word at `address`. Raise `NoRegister` if there is none, or `BusError` if the datapath fails."""
@@ -75,7 +75,7 @@ class AddressSpace:
         """Reload the logic: the datapath restarts in its power-on state."""
         with self._lock:
             self._bus.close()
-            self._bus = self.slot.make()
+            self._bus = self.slot.make_bus()
 
     def close(self) -> None:
         """Release the datapath."""

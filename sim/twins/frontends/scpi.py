@@ -34,7 +34,7 @@ _ERROR_NUMBERS: Mapping[Reason, int] = {
 
 
 class ScpiError(Exception):
-    """An error for the queue: SCPI-99 number and text, with optional details (`about`)."""
+    """An error for the queue: SCPI-99 number and text, with optional details (`details`)."""
 
     TEXTS: Mapping[int, str] = {
         -102: "Syntax error",
@@ -52,12 +52,12 @@ class ScpiError(Exception):
 
     def __init__(self, number: int, details: str = "") -> None:
         self.number = number
-        self.about = details
+        self.details = details
         super().__init__(str(self))
 
     def __str__(self) -> str:
         text = self.TEXTS[self.number]
-        quoted_text = f"{text};{self.about}" if self.about else text
+        quoted_text = f"{text};{self.details}" if self.details else text
         return f'{self.number}, "{quoted_text}"'
 
 

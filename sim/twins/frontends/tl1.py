@@ -322,7 +322,9 @@ class Tl1Frontend(ABC):
         `verbs` are the commands that remove and add a circuit. Without `own_reports`, skip the author of the change.
         """
         author = None if self._own_reports else _author.get()
-        listening_sessions = (session for session in self.sessions if session.user and not session.silenced)
+        listening_sessions = (
+            session for session in self.sessions if session.user and not session.is_silenced
+        )
         listeners = [session.send for session in listening_sessions if session is not author]
         if not listeners:  # only count the reports, to save the time of formatting them
             self._report_count += len(change.removed) + len(change.added)
@@ -372,7 +374,7 @@ class Tl1Session:
 
     def __init__(self, frontend: Tl1Frontend, send: Send) -> None:
         self.user = ""
-        self.silenced = False
+        self.is_silenced = False
         self.send = send
         self._frontend = frontend
         self._clock = frontend.device.clock
@@ -396,7 +398,7 @@ class Tl1Session:
 
     def silence(self, *, silenced: bool) -> Lines:
         """Silence autonomous reports to this session, or enable them again. Return an empty answer."""
-        self.silenced = silenced
+        self.is_silenced = silenced
         return ()
 
     async def _run_command(self, command: Command) -> Lines:

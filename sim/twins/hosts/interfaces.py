@@ -68,7 +68,7 @@ class InterfaceWatch:
         self._labels = {nic: f"{host}/{nic}" for nic in nics}
         self._states: dict[str, bool] = {}
         self._on_change = changed_nics
-        self._socket = netns.call_in(namespace, _open_link_socket)
+        self._socket = netns.call_in_namespace(namespace, _open_link_socket)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read_updates)
 

@@ -14,14 +14,14 @@ import numpy as np
 from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, ring
 
 
-def over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
+def reduce_over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
     """Return the hierarchical AllReduce for domains of `domain` consecutive nodes.
 
     Groups with the same ranks in each of their domains are summed as the module describes; the members of equal rank
     use the rings that `across` returns for their domains. Other groups form one ring in ascending order, which leaves
     a domain only once.
 
-    >>> (chain,) = over_domains(4)(range(8), 8000)
+    >>> (chain,) = reduce_over_domains(4)(range(8), 8000)
     >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]
     [(3, 2000), (2, 1000), (3, 2000)]
     """

@@ -32,12 +32,12 @@ fluid_ring = fluid(ring)
 """A single ring in the order of the members, with merged rounds."""
 
 
-def rings_on(choose_strides: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
+def make_stride_rings(choose_strides: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
     """Return a collective with a ring for each stride that `strides_of` returns for a group, as `allreduce.ring`.
 
     The rings are fluid, or in rounds if `exact`.
 
-    >>> both_ways = rings_on(lambda group: (1, len(group) - 1))
+    >>> both_ways = make_stride_rings(lambda group: (1, len(group) - 1))
     >>> [(phase.targets.tolist(), phase.merged) for (phase,) in both_ways((0, 3, 6), 3_000)]
     [([3, 6, 0], True), ([6, 0, 3], True)]
     """
@@ -57,7 +57,7 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
     which the members are given does not matter.
     """
     steps = tuple(stride % nodes for stride in strides)
-    rings = rings_on(lambda group: position_strides(nodes, steps, group), exact=exact)
+    rings = make_stride_rings(lambda group: position_strides(nodes, steps, group), exact=exact)
 
     def ascending(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         return rings(sorted(members), size_bytes)

@@ -168,7 +168,7 @@ class RestFrontend:
 
     def _summarise(self, number: int) -> dict[str, str]:
         """Return the fields of a summary row that one public client reads. `power` is the input power (assumption)."""
-        circuit = self._configuration.circuit_on(number) or self._configuration.circuit_on(
+        circuit = self._configuration.find_circuit(number) or self._configuration.find_circuit(
             number + self._names.ports
         )
         name = self._configuration.name(circuit) if circuit else ""
@@ -186,7 +186,7 @@ class RestFrontend:
         document = {"port": self._names.name(number), **THRESHOLDS}
         for side, port in (("in", number), ("out", number + self._names.ports)):
             admin, operational, capability = self._configuration.fibre_states(port)
-            circuit = self._configuration.circuit_on(port)
+            circuit = self._configuration.find_circuit(port)
             document |= {
                 f"{side}alias": self._configuration.label(number) if side == "in" else "",
                 f"{side}as": admin,

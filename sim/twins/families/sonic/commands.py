@@ -78,7 +78,7 @@ class Commands:
             **{_CONFIG + pattern: self._require_privilege(change) for pattern, change in changes.items()},
             _SHOW + r"ocs cross-connect config": lambda _: format_table(
                 ["id", "a_side", "b_side"],
-                [self._format_pair_row(pair) for pair in sorted(self._configuration.configured)],
+                [self._format_pair_row(pair) for pair in sorted(self._configuration.configured_pairs)],
             ),
             _SHOW + r"ocs cross-connect status": lambda _: self._list_circuits(),
             _SHOW + r"ocs port config": lambda _: self._list_ports(),

@@ -98,7 +98,7 @@ class Configuration:
 
     def __init__(self, device: SwitchDevice) -> None:
         self.device = device
-        self.configured: set[Pair] = set()
+        self.configured_pairs: set[Pair] = set()
         device.listen(self._note_change)
 
     @property
@@ -109,7 +109,7 @@ class Configuration:
     @property
     def ghosts(self) -> frozenset[Pair]:
         """Circuits of the hardware that are not configured."""
-        return self.hardware - self.configured
+        return self.hardware - self.configured_pairs
 
     def state(self, pair: Pair, port: int) -> str:
         """Return the status of a port of a cross-connect: `failed`, `blocked`, `tuning` or `tuned`."""
@@ -139,7 +139,7 @@ class Configuration:
         if conflicts & self.ghosts:
             ghost = format_pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
-        removed_pairs = self.configured - set(pairs) if mode == "overwrite" else conflicts
+        removed_pairs = self.configured_pairs - set(pairs) if mode == "overwrite" else conflicts
         result = frozenset((self.hardware - removed_pairs) | set(pairs))
         self._check_unlocked(self.hardware - result)
         added_pairs = [pair for pair in pairs if pair not in self.hardware]
@@ -147,7 +147,7 @@ class Configuration:
             [a for a, _ in added_pairs], [b for _, b in added_pairs], "replace"
         )
         self.device.change(dict(sorted(result)))
-        self.configured = (self.configured - removed_pairs) | set(pairs)
+        self.configured_pairs = (self.configured_pairs - removed_pairs) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
         """Remove all cross-connects from configuration and hardware, or none if there is an error.
@@ -156,13 +156,13 @@ class Configuration:
         """
         if self.device.faults.must_drop_command():
             return
-        missing_pairs = set(pairs) - self.configured
+        missing_pairs = set(pairs) - self.configured_pairs
         if missing_pairs:
             name = format_pair_name(min(missing_pairs), self.device.matrix.inputs)
             raise CommandError(f"Error: cross-connect {name} does not exist")
         self._check_unlocked(set(pairs) & self.hardware)
         self.device.change(dict(sorted(self.hardware - set(pairs))))
-        self.configured -= set(pairs)
+        self.configured_pairs -= set(pairs)
 
     def set_blocked(self, port: int, *, blocked: bool) -> None:
         """Block a port, or unblock it."""
@@ -171,7 +171,7 @@ class Configuration:
 
     def restore_configuration(self) -> None:
         """Replace the connections by the configured pairs that are not stuck, and save them for the next boot."""
-        self.device.matrix.connections = dict(sorted(self.configured - self.device.faults.stuck))
+        self.device.matrix.connections = dict(sorted(self.configured_pairs - self.device.faults.stuck))
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
@@ -183,7 +183,7 @@ class Configuration:
     def _find_conflicts(self, pairs: Iterable[Pair]) -> set[Pair]:
         new_pairs = set(pairs)
         ports = {port for pair in new_pairs for port in pair}
-        return {pair for pair in (self.configured | self.hardware) - new_pairs if ports & set(pair)}
+        return {pair for pair in (self.configured_pairs | self.hardware) - new_pairs if ports & set(pair)}
 
     def _check_unlocked(self, removed_pairs: Iterable[Pair]) -> None:
         matrix = self.device.matrix
@@ -192,8 +192,8 @@ class Configuration:
             raise MatrixRefusal(Reason.LOCKED, port)
 
     def _note_change(self, change: Change) -> None:
-        self.configured.difference_update(change.removed)
-        self.configured.update(change.added)
+        self.configured_pairs.difference_update(change.removed)
+        self.configured_pairs.update(change.added)
 
     def _make_ghost(self, request: Request) -> None:
         if "pair" in request:
@@ -203,8 +203,8 @@ class Configuration:
         else:
             port = request.whole("port")
             self.device.matrix.check_port(port)
-            removed_pairs = {pair for pair in self.configured & self.hardware if port in pair}
-        self.configured -= removed_pairs
+            removed_pairs = {pair for pair in self.configured_pairs & self.hardware if port in pair}
+        self.configured_pairs -= removed_pairs
         self.device.faults.fired["ghost_entry"] += len(removed_pairs)
 
     def _parse_free_pair(self, request: Request) -> Pair:
@@ -215,7 +215,7 @@ class Configuration:
         return pair
 
     def _configure_ghosts(self) -> None:
-        self.configured |= self.ghosts
+        self.configured_pairs |= self.ghosts
 
 
 def describe_refusal(refusal: MatrixRefusal, inputs: int) -> str:

@@ -35,7 +35,7 @@ class Execution:
         self._records: Cells = [0] * (cells.MAX_RECORDS * cells.RECORD)
         self._execute: Callable[..., int] = machine.execute
         self._collected_records: list[npt.NDArray[np.int64]] = []
-        self.compiled = False
+        self.is_compiled = False
 
     @property
     def address(self) -> int:
@@ -52,7 +52,7 @@ class Execution:
         for name in ("_code", "_reg", "_state", "dmem", "wmem", "_ring", "_pushed_counts", "_records"):
             setattr(self, name, np.array(getattr(self, name), np.int64))
         self._execute = execute
-        self.compiled = True
+        self.is_compiled = True
 
     def run_until_stop(self, pause_at: int) -> int:
         """Run until the machine stops, at most until `pause_at` instructions in total. Return the stop code."""

@@ -265,11 +265,13 @@ class TprocV2:
     def _get_pause(self, execution: Execution) -> int:
         """Return the number of instructions after which to compile, or the limit once compilation was tried."""
         limit = self._get_limit(execution)
-        return limit if execution.steps >= COMPILE_AFTER or execution.compiled else min(COMPILE_AFTER, limit)
+        return (
+            limit if execution.steps >= COMPILE_AFTER or execution.is_compiled else min(COMPILE_AFTER, limit)
+        )
 
     def _get_limit(self, execution: Execution) -> int:
         """Return the configured instruction limit, or the default for compiled or uncompiled code."""
-        return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
+        return self._limit or (LIMIT if execution.is_compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
         executor = compiled.get_executor()
