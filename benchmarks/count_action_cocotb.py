@@ -14,7 +14,7 @@ from cocotb.triggers import FallingEdge, ReadOnly
 from count_action import chain16
 
 from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate.port_values import values_of
+from fpga.count_action.simulate.port_values import unpack_row
 
 CHECKED = 500
 
@@ -24,8 +24,8 @@ async def stimulus_from_python(dut: Any) -> None:
     folder = Path(os.environ["RUN_FOLDER"])
     ports = ports_of(chain16())
     with np.load(folder / "run.npz") as stored:
-        steps = [list(values_of(ports.inputs, row).values()) for row in stored["rows"].tolist()]
-        expected = [values_of(ports.outputs, row) for row in stored["expected"].tolist()]
+        steps = [list(unpack_row(ports.inputs, row).values()) for row in stored["rows"].tolist()]
+        expected = [unpack_row(ports.outputs, row) for row in stored["expected"].tolist()]
     handles = [getattr(dut, port.name) for port in ports.inputs]
     dut.rst_i.value = 1
     for handle in handles:

@@ -84,7 +84,7 @@ async def counts_begin_at_zero(dut):
 @cocotb.test()
 async def random_stimulus_does_what_the_text_says(dut):
     """Apply random beats, flags, numbers and targets, and compare every port of the datapath in every cycle."""
-    watch = PortRecorder(dut.datapath, dut.aclk, PROGRAM.datapath)
+    recorder = PortRecorder(dut.datapath, dut.aclk, PROGRAM.datapath)
     datapath = await driver(dut)
     random = np.random.default_rng(1)
     for _ in range(2):
@@ -99,9 +99,9 @@ async def random_stimulus_does_what_the_text_says(dut):
             await bridge(datapath.run)(draw_beats(PROGRAM.datapath, random, 4))
         except BeatsNotTaken as error:
             dut._log.info(str(error))
-    dut._log.info(f"{{watch.cycles}} cycles, {{watch.fires}} fires")
-    assert watch.cycles > 100
-    assert not watch.find_differences()
+    dut._log.info(f"{{recorder.cycles}} cycles, {{recorder.fires}} fires")
+    assert recorder.cycles > 100
+    assert not recorder.find_differences()
 
 
 @cocotb.test()

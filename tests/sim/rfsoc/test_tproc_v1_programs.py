@@ -233,7 +233,7 @@ class EveryInstruction(QickProgram):
 
 
 def test_the_assembler_and_the_processor_mean_the_same(soccfg):
-    result, _ = run(EveryInstruction(soccfg), read_input=lambda port, half, tick: [7, 9][half] * port)
+    result, _ = run(EveryInstruction(soccfg), read=lambda port, half, tick: [7, 9][half] * port)
     stored = dict(zip(result.counts["address"].tolist(), result.counts["value"].tolist(), strict=True))
     assert stored == {10: -(2**31) + 5, 12: 4, 13: 8, 14: 99, 15: 12, 16: 0}
     assert result.writes["words"][0].tolist() == [2**31 + 5, 12, 4, 4, 4, 0]
