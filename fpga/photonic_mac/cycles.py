@@ -145,7 +145,7 @@ def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
     preamble_begin, preamble = _find_first_set(trace.preamble), int(trace.preamble.sum())
     arrival = _find_first_set(trace.light)
-    # Before `head`, the detector may still be open from the previous layer.
+    # Before `preamble_begin`, the detector may still be open from the previous layer.
     opening = preamble_begin + _find_first_set(trace.detector_open[preamble_begin:])
     light_cycles = arrival - preamble_begin
     adding_cycles = _find_first_set(trace.partial_sum) - opening

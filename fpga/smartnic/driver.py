@@ -96,7 +96,7 @@ class SmartNicDriver:
             self.hold(is_held=False)
 
     def hold(self, is_held: bool = True) -> None:
-        """Begin no further requests; with `active` false, begin requests again."""
+        """Begin no further requests; with `is_held` false, begin requests again."""
         self._write("HOLD", int(is_held))
 
     @property

@@ -71,7 +71,7 @@ def _print_json(value: object) -> int:
 
 
 def _take_down(lab_ids: Sequence[str], *, all_labs: bool) -> list[str]:
-    """End the named labs and, with `everything`, all labs of this user; without either, remove debris. Return ids."""
+    """End the named labs and, with `all_labs`, all labs of this user; without either, remove debris. Return ids."""
     if all_labs:
         own_labs = [lab.id for lab in find_labs() if not lab.is_of_others]
         return list(end_labs(sorted({*own_labs, *lab_ids})))

@@ -219,7 +219,7 @@ def _find_constant_result(graph: Graph, comparison: Operation, location: Locatio
 
 
 def _can_hold(operator: str, left: Interval, right: Interval, *, must_always_hold: bool = False) -> bool:
-    """Return whether a comparison holds for some values of two intervals; with `for_all`, for all values."""
+    """Return whether a comparison holds for some values of two intervals; with `must_always_hold`, for all values."""
     (left_low, left_high), (right_low, right_high) = left, right
     possible = {
         "==": left_low <= right_high and right_low <= left_high,

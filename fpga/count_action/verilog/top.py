@@ -132,7 +132,7 @@ def _write_targets(wiring: Wiring) -> Iterator[str]:
 
 
 def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
-    """Yield the parts for the ready bits of all streams, and for their moving beats (R7)."""
+    """Yield the parts that assign ready for all streams, and the wires of their moving beats (R7)."""
     move_wires = _find_move_wires(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
@@ -157,7 +157,7 @@ def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
 def _write_stream(
     wiring: Wiring, refs: list[Ref], ready_wire: str, name: str, move_wires: frozenset[str]
 ) -> Iterator[str]:
-    """Yield the ready bits of the streams under one name, and their moving beats if something reads them."""
+    """Yield the ready bits of the streams of one name, and a wire of moving beats if something reads it."""
     ready_bits = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
     if len(set(ready_bits)) == 1:
@@ -231,7 +231,7 @@ def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
 
 
 def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset[str]:
-    """Return the ports and wires with unread bits. A port has all bits of a signal, also those that no text reads."""
+    """Return the ports and wires with unread bits. A port has every bit of its signal, even if no text reads it."""
     lines = [line.strip() for line in body]
     ignored_prefixes = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored_prefixes))

@@ -66,7 +66,7 @@ class Terminal(Protocol):
         """Send bytes to the client at once."""
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], line_end: bytes = b"") -> None:
-        """Execute one command, and send its output followed by `ending`."""
+        """Execute one command, and send its output followed by `line_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class CliFrontend:
         return sum(bool(session.user) for session in self._sessions)
 
     async def serve(self, line: Terminal, has_echo: Callable[[], bool] | None = None) -> None:
-        """Serve one client until its session ends. `echoes` takes precedence over `style.echo`."""
+        """Serve one client until its session ends. `has_echo` takes precedence over `style.echo`."""
         session = _Session(self, line, has_echo or (lambda: self.style.echo))
         self._sessions.append(session)
         try:

@@ -56,7 +56,7 @@ class TelnetLine:
         self._line.send(data)  # needs no escapes, because UTF-8 text never contains the byte 0xFF (IAC)
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], line_end: bytes = b"") -> None:
-        """Execute one command, and send its output followed by `ending`."""
+        """Execute one command, and send its output followed by `line_end`."""
         await self._line.respond(execute, line_end)
 
     def _parse_input(self, received_bytes: bytes) -> tuple[bytes, bytes]:

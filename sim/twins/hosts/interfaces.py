@@ -58,16 +58,16 @@ def _parse_name(attributes: bytes) -> str:
 
 
 class InterfaceWatch:
-    """An observer of the NICs of one host. It calls `changed` with the new states of NICs that were set up or down.
+    """An observer of the NICs of one host. It calls `on_change` with the new states of NICs that were set up or down.
 
     Keys are `host/nic`. One call contains all changes that arrive together. The observer uses the running event loop
     until `close`. It assumes that all NICs are up at the start.
     """
 
-    def __init__(self, namespace: str, host: str, nics: Iterable[str], changed_nics: OnChange) -> None:
+    def __init__(self, namespace: str, host: str, nics: Iterable[str], on_change: OnChange) -> None:
         self._labels = {nic: f"{host}/{nic}" for nic in nics}
         self._states: dict[str, bool] = {}
-        self._on_change = changed_nics
+        self._on_change = on_change
         self._socket = netns.call_in_namespace(namespace, _open_link_socket)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read_updates)

@@ -54,7 +54,7 @@ class Plant(Protocol):
         ...
 
     def elapse(self, duration_s: float) -> None:
-        """Advance device time by `seconds`. Null voltages and polarisation may drift."""
+        """Advance device time by `duration_s`. Null voltages and polarisation may drift."""
         ...
 
     def receive(

@@ -78,7 +78,7 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
     collector.raise_errors()
     for number, (line, cells) in enumerate(data_lines[:cycles]):
         if len(cells) > len(header):
-            collector.note(
+            collector.add_error(
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
@@ -88,7 +88,7 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
                 message = f"{quote(number_cell.strip())} under {quote(name.strip())}, but this line is cycle {number}"
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
                 raise collector.error(line, column_index + 1, message, hint)
-        collector.cycle(_read_cells(collector, columns, line, cells), line)
+        collector.add_cycle(_read_cells(collector, columns, line, cells), line)
 
 
 def _read_header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
@@ -97,7 +97,7 @@ def _read_header(collector: Collector, line: int, names: list[str]) -> list[Name
     for column_index, name in enumerate(column_name.strip() for column_name in names):
         is_duplicate = name in earlier_names
         if is_duplicate:
-            collector.note(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
+            collector.add_error(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
         earlier_names.add(name)
         is_ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
         columns.append(None if is_ignored else collector.wire(name, line, column_index + 1))
@@ -115,7 +115,7 @@ def _read_cells(
             value = int(cell.strip(), 0)
         except ValueError:
             hint = "Write an integer (12, 0x1f, 0b101), or leave the cell empty."
-            collector.note(line, column_index + 1, f"{quote(cell.strip())} is not a number", hint)
+            collector.add_error(line, column_index + 1, f"{quote(cell.strip())} is not a number", hint)
             continue
         yield (*column, value, column_index + 1)
 
@@ -138,11 +138,11 @@ def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
     for name, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind not in "iub" or len(array) != length:
             message = f"{quote(name)} is {array.dtype}{list(array.shape)}, not {length} integers"
-            collector.note(1, 1, message, "All arrays need one integer per cycle.")
+            collector.add_error(1, 1, message, "All arrays need one integer per cycle.")
     collector.raise_errors()
     series = [(*wire, array[:cycles].tolist()) for wire, _, array in columns if wire is not None]
     for cycle in range(length)[:cycles]:
-        collector.cycle(
+        collector.add_cycle(
             ((wire, is_expectation, int(values[cycle]), 1) for wire, is_expectation, values in series),
             cycle + 1,
         )
@@ -163,7 +163,7 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
         cycles_of_file = make_cycles(ports_of(collector.datapath))
         for number, cells in enumerate(islice(cycles_of_file, cycles)):
             line = _find_current_line(path, cycles_of_file)
-            collector.cycle(_read_cycle(collector, number, cells, line), line)
+            collector.add_cycle(_read_cycle(collector, number, cells, line), line)
             collector.raise_errors()
     except CountActionError:
         raise
@@ -183,7 +183,7 @@ def _read_cycle(
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
         message = f"cycle {cycle} is {quote(repr(cells))}, not a dictionary"
-        collector.note(line, 1, message, "Yield {NAME: value}.")
+        collector.add_error(line, 1, message, "Yield {NAME: value}.")
         return
     named_wires = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
     collector.check_overlaps(named_wires, line, repeat(1))
@@ -192,7 +192,7 @@ def _read_cycle(
             integer = int(value.__index__())
         except (AttributeError, TypeError):
             message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}, not an integer"
-            collector.note(line, 1, message, "Yield integers.")
+            collector.add_error(line, 1, message, "Yield integers.")
             continue
         if wire is not None:
             yield (*wire, integer, 1)
@@ -219,7 +219,7 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     rows = [_make_example_row(wires, cycle) for cycle in range(cycles)]
     collector = Collector(datapath, "<example>")
     for row in rows:
-        collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
+        collector.add_cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
     cycle_states = list(Reference(datapath).cycles(collector.stimulus().rows))
     fires = [f"{EXPECT}fire[{count.module}.{count.count}]" for count in cycle_states[0].counts]
     buffer = io.StringIO()

@@ -33,7 +33,7 @@ fluid_ring = fluid(ring)
 
 
 def make_stride_rings(choose_strides: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Return a collective with a ring for each stride that `strides_of` returns for a group, as `allreduce.ring`.
+    """Return a collective with a ring for each stride that `choose_strides` returns for a group, as `allreduce.ring`.
 
     The rings are fluid, or in rounds if `exact`.
 

@@ -250,7 +250,7 @@ class RestFrontend:
     ) -> HttpAnswer:
         """Execute all items in turn, even if some fail, and return their results in the same order.
 
-        The fault `fail_item` makes item number `failing` fail, counted from 1 (0 for none).
+        The fault `fail_item` makes item number `failing_index` fail, counted from 1 (0 for none).
         """
         if self._denies_writes:
             self._device.faults.fired["deny_writes"] += 1

@@ -191,7 +191,7 @@ class CalientTl1(Tl1Frontend):
         return ()
 
     def _apply_to_circuit(self, command: Command, change_circuit: Callable[[Circuit], None]) -> Lines:
-        """Call `action` with the circuit that the command names. Raise `Denial` unless it names exactly one."""
+        """Call `change_circuit` with the circuit that the command names. Raise `Denial` unless it names exactly one."""
         names = [text for text in command.positional if ">" in text or "-" in text]
         if len(names) != 1:
             raise Denial("IPMS", "a connection is needed")

@@ -93,7 +93,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, line_end: bytes = b"\r\n") -> None:
-    """Serve one SCPI client. `ending` ends each answer line: CR LF over TCP, CR on the serial line."""
+    """Serve one SCPI client. `line_end` ends each answer line: CR LF over TCP, CR on the serial line."""
 
     async def answer(text: str) -> bytes:
         return (await frontend.execute(text)).replace(b"\r\n", line_end)

@@ -104,7 +104,7 @@ def tap_power_w(snapshot: Snapshot) -> float:
 def draw_drift(
     snapshot: Snapshot, rng: np.random.Generator, *, duration_s: float
 ) -> tuple[tuple[float, ...], float]:
-    """Return the drift of each null voltage in V and of the polarisation in rad, `seconds` later, at random."""
+    """Return the drift of each null voltage in V and of the polarisation in rad, `duration_s` later, at random."""
     kit = snapshot.parameters
     drift_v = tuple(
         step(_make_drift_process(kit, index), before_v, duration_s, float(rng.standard_normal()))

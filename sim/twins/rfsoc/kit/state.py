@@ -43,7 +43,7 @@ class KitState:
         return self._now
 
     def change(self, change_parameters: Callable[[KitParameters], KitParameters]) -> None:
-        """Replace the parameters by the result of `change`. If they differ, the version increases."""
+        """Replace the parameters by the result of `change_parameters`. If they differ, the version increases."""
         with self._lock:
             previous_snapshot = self._now
             parameters = change_parameters(previous_snapshot.parameters)
@@ -58,7 +58,7 @@ class KitState:
     def drift(
         self, drift_step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]
     ) -> None:
-        """Replace the drifts by the result of `step`. Its arguments are the current state and a random generator."""
+        """Replace the drifts by the result of `drift_step`. Its arguments are the current state and a random generator."""
         with self._lock:
             previous_snapshot = self._now
             drift_v, walk_rad = drift_step(previous_snapshot, self._drift_rng)
