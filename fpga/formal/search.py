@@ -199,7 +199,7 @@ def read_vcd(text: str, signals: Iterable[str], period_ticks: int = 10) -> dict[
 
     The name of a signal below the outermost scope begins with its scopes: `check_0.count_o`.
 
-    A cycle takes `period_ticks` units of time; the value at its end is used. X and Z are read as 0. Signals that are not in
+    A cycle takes `period_ticks` units of time; the value at its end is used. X and Z are read as 0. Signals not in
     the dump are left out.
     """
     names = set(signals)

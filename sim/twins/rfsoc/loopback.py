@@ -211,7 +211,7 @@ def _interpolate(samples: Samples, position: float, step: int, lanes: int, count
 
 @lru_cache(maxsize=256)
 def make_interpolation_taps(delay_fraction: float) -> Samples:
-    """Return the taps that interpolate `delay_fraction` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc with sum 1.
+    """Return the taps that interpolate `delay_fraction` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc, sum 1.
 
     >>> [round(abs(tap), 6) for tap in make_interpolation_taps(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]

@@ -113,7 +113,7 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
 def path_router(
     next_link: Integers, head: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
 ) -> Router:
-    """Return a router along the next links in `following` (see `next_links`), except for pairs with `fixed_paths`.
+    """Return a router along the next links in `next_link` (see `next_links`), except for pairs with `fixed_paths`.
 
     `head` (links,) is the node to which each link leads.
     """

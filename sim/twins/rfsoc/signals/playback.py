@@ -54,7 +54,7 @@ class Playback:
 
 
 def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -> Playback:
-    """Return the playback of a run. `earlier_states` is the state after earlier runs. Raise `NotSimulated` for a generator."""
+    """Return the playback of a run, after runs that left `earlier_states`. Raise `NotSimulated` for a generator."""
     tracks = {
         ("gen", number): _make_track(board_state, run, earlier_states, number)
         for number in range(len(board_state.cfg["gens"]))

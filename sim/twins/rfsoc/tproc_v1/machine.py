@@ -155,7 +155,7 @@ def use_stack(code: Sequence[int], row: int, regs: Numbers, stack: Numbers, stat
 
 @compile_function
 def pass_queue(queues: Numbers, channel: int, entry_tick: int, due_tick: int) -> int:
-    """Put a word into a channel's queue at tick `entry_tick`, or later when the queue has space. Return the tick of entry.
+    """Put a word into a channel's queue at `entry_tick`, or later when the queue has space. Return the tick of entry.
 
     The word leaves the queue two ticks after it entered, or three ticks after the previous word took effect. It takes
     effect when it is due, or at once if that tick has passed. That tick becomes the channel's `LAST`.
