@@ -221,7 +221,7 @@ class SmartNic:
     def send(self, frame: bytes, *, is_bad: bool = False, gap: int = 0) -> None:
         """Queue a frame for the NIC, without its frame check sequence.
 
-        `is_bad`: with a wrong frame check. `gap`: idle cycles before the frame. Raise SmartNicError for a frame
+        `is_bad`: the MAC marked it as bad. `gap`: idle cycles before the frame. Raise SmartNicError for a frame
         without bytes, or of more than 9216.
         """
         if not 0 < len(frame) <= MAX_FRAME_BYTES:
