@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fpga.photonic_mac.cycles import Timing, cycles_of, total_cycles
+from fpga.photonic_mac.cycles import Timing, calculate_cycles, sum_cycles
 from fpga.smartnic.frames import Endpoint, get_payload, make_datagram
 from fpga.smartnic.program import NicLayer, NicModel, NicProgram
 from fpga.smartnic.simulator import Settings, SmartNic
@@ -59,7 +59,7 @@ def main() -> None:
             datapath = decode_answer(parse(get_payload(frames[-1])).payload).cycles
             # The first ones fill the buffers.
             each = float(np.diff(cycles)[4:].mean())
-            published = total_cycles(cycles_of([(b, a) for a, b in pairwise(sizes)], Timing()))
+            published = sum_cycles(calculate_cycles([(b, a) for a, b in pairwise(sizes)], Timing()))
             report[f"{name}, {latency_ns} ns"] = {
                 "requests_per_s": round(CLOCK_HZ / each),
                 "cycles": round(each, 1),

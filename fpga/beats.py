@@ -77,8 +77,8 @@ def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
     beat_count = len(samples) if samples.ndim else 0
     if samples.shape == (0,):
         return np.zeros((0, *shape), np.int64)  # an empty list
-    allowed = {(beat_count, *shape), (beat_count, *(axis for axis in shape if axis > 1))}
-    if not samples.ndim or samples.shape not in allowed:
+    allowed_shapes = {(beat_count, *shape), (beat_count, *(axis for axis in shape if axis > 1))}
+    if not samples.ndim or samples.shape not in allowed_shapes:
         raise ValueError(
             f"{signal.name}: samples have shape {samples.shape}, not beats x {signal.size} streams x "
             f"{signal.lanes} lanes (axes of length 1 may be left out)."

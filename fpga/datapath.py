@@ -167,10 +167,11 @@ class Datapath:
         outputs = self._portal.exchange(len(datapath.modules) + 4 if patience is None else patience)
         untaken_beats = self._portal.discard_queues()
         if untaken_beats:
-            remaining = ", ".join(f"{number} of {name}" for name, number in untaken_beats.items())
+            remaining_text = ", ".join(f"{number} of {name}" for name, number in untaken_beats.items())
             raise BeatsNotTaken(
                 (
-                    f"the datapath does not accept the remaining beats: {remaining}. Its modules wait for beats of "
+                    f"the datapath does not accept the remaining beats: {remaining_text}. "
+                    "Its modules wait for beats of "
                     "another stream, for a flag, or for time (give run() more patience). `.outputs` holds what "
                     "came out; reset() discards the waiting beats."
                 ),
@@ -299,13 +300,13 @@ class Datapath:
         if (*key, HIGH) not in self._table:
             return low
         upper = self._table[*key, HIGH].offset
-        high, previous, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
-        while high != previous:
+        high, previous_high, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
+        while high != previous_high:
             if attempts == 0:
                 raise DatapathError(
                     f"{'_'.join(key)} changes faster than it can be read. Stop its inputs while you read it."
                 )
-            previous, attempts = high, attempts - 1
+            previous_high, attempts = high, attempts - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
         return high << WORD_BITS | low
 

@@ -18,7 +18,7 @@ from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, RegisterMap
 from fpga.registers.register_list import FIFO_DEPTH, list_output_streams
 
-_WORD = (1 << WORD_BITS) - 1
+_WORD_MASK = (1 << WORD_BITS) - 1
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class _Source:
     signal: Signal
     data: int = 0
     queue: deque[tuple[int, int]] = field(default_factory=deque)
-    waiting: int = 0
+    waiting_beats: int = 0
 
     @property
     def untaken(self) -> int:
         """Number of pushes that are not taken yet."""
-        return len(self.queue) + bool(self.waiting)
+        return len(self.queue) + bool(self.waiting_beats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,11 @@ class Portal:
 
     def _feed(self, source: _Source) -> bool:
         """Push the next beat if its streams are free; return whether anything moved."""
-        waiting_before = source.waiting
+        waiting_before = source.waiting_beats
         if waiting_before:
-            source.waiting = self._read("IN", source.signal.name, "WAITING")
-        has_moved = source.waiting != waiting_before
-        if source.queue and not source.queue[0][0] & source.waiting:
+            source.waiting_beats = self._read("IN", source.signal.name, "WAITING")
+        has_moved = source.waiting_beats != waiting_before
+        if source.queue and not source.queue[0][0] & source.waiting_beats:
             self._push(source, *source.queue.popleft())
             has_moved = True
         return has_moved
@@ -125,14 +125,16 @@ class Portal:
         register = self._table["IN", name, "DATA"]
         writes: list[Access] = []
         for word in range(register.words):
-            value = data >> WORD_BITS * word & _WORD
-            if value != source.data >> WORD_BITS * word & _WORD:
+            value = data >> WORD_BITS * word & _WORD_MASK
+            if value != source.data >> WORD_BITS * word & _WORD_MASK:
                 writes.append((register.get_offset(word), value))
         push = self._table["IN", name, "PUSH"]
-        writes += [(push.get_offset(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
+        writes += [
+            (push.get_offset(word), mask >> WORD_BITS * word & _WORD_MASK) for word in range(push.words)
+        ]
         self._transfer(writes)
         source.data = data
-        source.waiting |= mask
+        source.waiting_beats |= mask
 
     def _drain(self, sink: _Sink) -> bool:
         """Pop all beats of a FIFO; return whether there were any."""

@@ -107,13 +107,15 @@ def make_verilated_bus(datapath: Datapath) -> RegisterBus:
 def _open_pynq(address: str, parts: SplitResult) -> RegisterBus:
     from fpga.bus.pynq import REMOTE_PORT, open_local, open_remote
 
-    remote = bool(parts.path.strip("/"))
+    is_remote = bool(parts.path.strip("/"))
     try:
-        base = int(parts.path.strip("/") if remote else parts.netloc, 16)
+        base_address = int(parts.path.strip("/") if is_remote else parts.netloc, 16)
         port = parts.port or REMOTE_PORT
     except ValueError:
         raise ValueError(f"{address!r}: expected pynq://0xBASE or pynq://HOST[:PORT]/0xBASE.") from None
-    return open_remote(parts.hostname or "", base, port=port) if remote else open_local(base)
+    return (
+        open_remote(parts.hostname or "", base_address, port=port) if is_remote else open_local(base_address)
+    )
 
 
 def _parse_parameters(address: str, options: Mapping[str, str]) -> dict[str, int]:

@@ -42,8 +42,8 @@ COMMANDS = {
 }
 """Commands, their modules in this package, and their lines in `--help`."""
 
-DONE = 0
-INTERRUPTED = 130
+SUCCESS_CODE = 0
+INTERRUPTED_CODE = 130
 
 
 def build_app() -> CommandGroup:
@@ -67,18 +67,18 @@ def run_app(arguments: Sequence[str]) -> int:
     try:
         result = build_app()(list(arguments), prog_name="countaction", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return INTERRUPTED_CODE
     except OSError as error:
         return print_errors([diagnose_os_error(error)], as_json=as_json)
     except (TyperException, ImportError) as error:
         message = str(error) if isinstance(error, ImportError) else error.format_message()
         return print_message(message, as_json=as_json)
-    except _import_text_error() as error:
+    except _import_error_class() as error:
         return print_errors(error.errors, as_json=as_json)
-    return result if isinstance(result, int) else DONE
+    return result if isinstance(result, int) else SUCCESS_CODE
 
 
-def _import_text_error() -> type[CountActionError]:
+def _import_error_class() -> type[CountActionError]:
     """Return the class `CountActionError`, imported only if an exception has to be matched."""
     from fpga.count_action.diagnostics import CountActionError
 

@@ -37,12 +37,12 @@ def build(
     from fpga.registers.origin import collect_origin_files
 
     values = parse_parameters(parameters)
-    checked = load(file, values)
-    datapath = checked.datapath
+    checked_datapath = load(file, values)
+    datapath = checked_datapath.datapath
     try:
         files = {
             **build_files(datapath),
-            **collect_origin_files(checked, file, values),
+            **collect_origin_files(checked_datapath, file, values),
             **(board_files(board) if board else {}),
         }
     except (HdlError, ValueError) as error:

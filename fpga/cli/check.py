@@ -60,14 +60,14 @@ def describe_errors(error: CountActionError) -> dict[str, Any]:
     return {"ok": False, "modules": [], "errors": _as_dicts(error.errors), "warnings": [], "inferences": []}
 
 
-def describe_check(checked: CheckedDatapath) -> dict[str, Any]:
+def describe_check(checked_datapath: CheckedDatapath) -> dict[str, Any]:
     """Return the document of `check --json` for a file without errors."""
     return {
         "ok": True,
-        "modules": [module.name for module in checked.datapath.modules],
+        "modules": [module.name for module in checked_datapath.datapath.modules],
         "errors": [],
-        "warnings": _as_dicts(checked.warnings),
-        "inferences": _as_dicts(checked.inferences),
+        "warnings": _as_dicts(checked_datapath.warnings),
+        "inferences": _as_dicts(checked_datapath.inferences),
     }
 
 

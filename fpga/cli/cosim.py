@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fpga.count_action.ports import Rows
     from fpga.hdl.cosimulation import Comparison
 
-EPISODE = 500
-"""Cycles between resets. A count that has jumped over its target cannot fire again until a reset."""
+EPISODE_CYCLES = 500
+"""Cycles between resets. The run is reset often, since a count beyond its target fires again only after a reset."""
 
 
 class Simulator(Protocol):
@@ -66,45 +66,47 @@ def cosimulate(
         ]
     except (HdlError, ValueError) as error:
         return print_message(str(error), as_json=as_json)
-    equal = all(comparison.mismatch is None for comparison in comparisons)
+    is_equal = all(comparison.mismatch is None for comparison in comparisons)
     if as_json:
         print(
             json.dumps(
                 {
-                    "ok": equal,
+                    "ok": is_equal,
                     "datapath": datapath.name,
-                    "runs": [_make_plain(comparison) for comparison in comparisons],
+                    "runs": [_make_document(comparison) for comparison in comparisons],
                 }
             )
         )
     else:
         for comparison in comparisons:
             print("\n".join(_format_lines(comparison)))
-    return 0 if equal else 1
+    return 0 if is_equal else 1
 
 
 def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comparison:
     from fpga.count_action.simulate import compile_datapath
     from fpga.hdl import icarus
-    from fpga.hdl import verilator as verilated
+    from fpga.hdl import verilator as verilator_runner
     from fpga.hdl.cosimulation import compare
 
-    inputs = stimulus(datapath, cycles, seed)
+    inputs = generate_inputs(datapath, cycles, seed)
     if simulator == "icarus":
-        actual = icarus.run(datapath, inputs, episode=EPISODE)
+        actual = icarus.run(datapath, inputs, episode=EPISODE_CYCLES)
     else:
-        actual = _run_in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
+        actual = _run_in_episodes(verilator_runner.build(datapath, optimise="-O1"), inputs)
     return compare(datapath, simulator, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual)
 
 
-def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
+def generate_inputs(datapath: Datapath, cycles: int, seed: int) -> Rows:
     """Return generated inputs, with another seed for every episode."""
     import numpy as np
 
     from fpga.hdl.stimulus import generate_stimulus
 
-    parts = range(0, cycles, EPISODE)
-    rows = [generate_stimulus(datapath, min(EPISODE, cycles - start), seed + start) for start in parts]
+    starts = range(0, cycles, EPISODE_CYCLES)
+    rows = [
+        generate_stimulus(datapath, min(EPISODE_CYCLES, cycles - start), seed + start) for start in starts
+    ]
     return np.concatenate(rows)
 
 
@@ -113,13 +115,13 @@ def _run_in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     import numpy as np
 
     outputs = []
-    for start in range(0, len(inputs), EPISODE):
+    for start in range(0, len(inputs), EPISODE_CYCLES):
         simulator.reset()
-        outputs.append(simulator.run(inputs[start : start + EPISODE]))
+        outputs.append(simulator.run(inputs[start : start + EPISODE_CYCLES]))
     return np.concatenate(outputs)
 
 
-def _make_plain(comparison: Comparison) -> dict[str, Any]:
+def _make_document(comparison: Comparison) -> dict[str, Any]:
     return {**asdict(comparison), "ok": comparison.mismatch is None}
 
 

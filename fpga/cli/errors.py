@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fpga.count_action.diagnostics import Diagnostic
 
-ERROR = 1
+ERROR_CODE = 1
 _REASONS: dict[type[OSError], tuple[str, str]] = {
     FileExistsError: ("it exists already and is not replaced", "Give another name, or move it away."),
     FileNotFoundError: (
@@ -37,7 +37,7 @@ def print_errors(errors: Iterable[Diagnostic], *, as_json: bool) -> int:
     else:
         for diagnostic in diagnostics:
             print(f"error: {_format_line(diagnostic)}", file=sys.stderr)
-    return ERROR
+    return ERROR_CODE
 
 
 def print_message(message: str, *, as_json: bool) -> int:

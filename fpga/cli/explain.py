@@ -32,12 +32,12 @@ def explain(
     from fpga.count_action.explanation.explain import explain as explain_datapath
     from fpga.count_action.explanation.svg import draw, draw_svg
 
-    checked = load(file, parse_parameters(parameters))
-    explanation = explain_datapath(checked.datapath)
+    checked_datapath = load(file, parse_parameters(parameters))
+    explanation = explain_datapath(checked_datapath.datapath)
     if svg is not None:
         write_output(svg, draw_svg(explanation))
     if as_json:
-        notes = {"warnings": checked.warnings, "inferences": checked.inferences}
+        notes = {"warnings": checked_datapath.warnings, "inferences": checked_datapath.inferences}
         notes_by_kind = {
             kind: [note.as_dict() for note in notes_of_kind] for kind, notes_of_kind in notes.items()
         }
@@ -51,9 +51,9 @@ def explain(
         ),
         end="",
     )
-    if any(signal.size > 1 for signal in checked.datapath.inputs):
+    if any(signal.size > 1 for signal in checked_datapath.datapath.inputs):
         print("\nElements are numbered as in the hardware, from 0.")
-    _print_notes(checked)
+    _print_notes(checked_datapath)
 
 
 def _can_encode_line_drawing() -> bool:
@@ -65,8 +65,11 @@ def _can_encode_line_drawing() -> bool:
     return True
 
 
-def _print_notes(checked: CheckedDatapath) -> None:
-    for title, notes in (("Assumptions", checked.inferences), ("Warnings", checked.warnings)):
+def _print_notes(checked_datapath: CheckedDatapath) -> None:
+    for title, notes in (
+        ("Assumptions", checked_datapath.inferences),
+        ("Warnings", checked_datapath.warnings),
+    ):
         if notes:
             print(f"\n{title}:")
         for note in notes:

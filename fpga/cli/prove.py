@@ -95,11 +95,11 @@ def _make_document(proof: Proof) -> dict[str, Any]:
 def _format_lines(proof: Proof) -> list[str]:
     """Return a line for every property of every module, the reached cover statements, and the counterexample."""
     from fpga.formal import Verdict
-    from fpga.formal.properties import PROPERTIES, STATED
-    from fpga.formal.sby import COVER_DEPTH
+    from fpga.formal.properties import PROPERTIES, STATED_PROPERTY
+    from fpga.formal.sby import COVER_CYCLES
 
     statements = {fact.name: fact.statement for fact in PROPERTIES}
-    claim = f"{{part}}: {statements[STATED]}"
+    claim = f"{{part}}: {statements[STATED_PROPERTY]}"
     lines = []
     for module in dict.fromkeys(result.module for result in proof.results):
         lines.append(f"{module}")
@@ -107,7 +107,7 @@ def _format_lines(proof: Proof) -> list[str]:
             if result.module == module:
                 fact = (
                     claim.format(part=result.part)
-                    if result.property == STATED
+                    if result.property == STATED_PROPERTY
                     else statements[result.property]
                 )
                 location_text = (
@@ -120,7 +120,7 @@ def _format_lines(proof: Proof) -> list[str]:
     reached_covers = [cover for cover in proof.covered if cover.is_reached]
     lines.append(f"reached: {len(reached_covers)} of {len(proof.covered)} fires, stalls and commits")
     lines += [
-        f"  not within {COVER_DEPTH} cycles: {cover.statement} of {cover.module}.{cover.part}"
+        f"  not within {COVER_CYCLES} cycles: {cover.statement} of {cover.module}.{cover.part}"
         for cover in proof.covered
         if not cover.is_reached
     ]

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from fpga.count_action.simulate.stimuli.collector import Stimulus
     from fpga.count_action.simulate.stimuli.files import Failure
 
-SHORT = 20_000
+MAX_EXPLAINED_VALUES = 20_000
 """Largest product of cycles and counts for which the reference simulator runs instead of the fast one.
 
 For short runs, compiling the fast simulator would take longer.
 """
-SHOWN = 20
+MAX_SHOWN = 20
 """Largest number of failed expectations that are printed."""
 
 StimulusFile = Annotated[
@@ -121,8 +121,8 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
     if cycles is not None:
         stimulus = _extend(datapath, stimulus, cycles)
     counts = sum(1 for _ in datapath.counts())
-    short = len(stimulus.rows) * counts <= SHORT
-    outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
+    is_short = len(stimulus.rows) * counts <= MAX_EXPLAINED_VALUES
+    outputs = (Reference(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
     claims = any(module.claims for module in datapath.modules)
     broken_properties = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
     return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), broken_properties)
@@ -188,17 +188,17 @@ def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
 def _print_failures(run: _Run, stimulus: Path) -> None:
     from fpga.count_action.simulate.stimuli.files import tabulate_window
 
-    for failure in run.failed[:SHOWN]:
+    for failure in run.failed[:MAX_SHOWN]:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
-    if len(run.failed) > SHOWN:
-        print(f"error: {len(run.failed) - SHOWN} more failures", file=sys.stderr)
-    for cycle, module, kind, name in run.broken_properties[:SHOWN]:
+    if len(run.failed) > MAX_SHOWN:
+        print(f"error: {len(run.failed) - MAX_SHOWN} more failures", file=sys.stderr)
+    for cycle, module, kind, name in run.broken_properties[:MAX_SHOWN]:
         print(
             f"error: property {name} of {module} (`{kind}`) does not hold in cycle {cycle} (R21)",
             file=sys.stderr,
         )
-    if len(run.broken_properties) > SHOWN:
-        print(f"error: {len(run.broken_properties) - SHOWN} more violated properties", file=sys.stderr)
+    if len(run.broken_properties) > MAX_SHOWN:
+        print(f"error: {len(run.broken_properties) - MAX_SHOWN} more violated properties", file=sys.stderr)
     if run.failed:
         print(
             "",

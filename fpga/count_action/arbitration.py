@@ -16,10 +16,10 @@ MAX_STREAMS = 16
 """Largest number of streams of one arbiter: the selection is one combinational path."""
 
 
-def registers(order: str, *, whole: bool, streams: int) -> dict[str, int]:
+def registers(order: str, *, takes_whole_frames: bool, stream_count: int) -> dict[str, int]:
     """Return the width of each number that an arbiter stores, by the suffix of its name."""
-    turn = {"turn": (streams - 1).bit_length()} if whole or order == "turns" else {}
-    return turn | ({"open": 1} if whole else {})
+    turn = {"turn": (stream_count - 1).bit_length()} if takes_whole_frames or order == "turns" else {}
+    return turn | ({"open": 1} if takes_whole_frames else {})
 
 
 def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
@@ -47,12 +47,12 @@ def picks(count: Count, module: str) -> list[Operand]:
 
 def next_numbers(count: Count, module: str) -> dict[str, Operand]:
     """Return the formula for the next value of each stored number, by the suffix of its name."""
-    streams = len(count.terms)
+    stream_count = len(count.terms)
     lasts = [get_last_flag(term) for term in count.terms]
-    following: list[Operand] = [(index + 1) % streams for index in range(streams)]
+    following: list[Operand] = [(index + 1) % stream_count for index in range(stream_count)]
     numbers: dict[str, Operand] = {}
     if count.order == "turns" or count.whole:
-        next_turns: list[Operand] = following if count.order == "turns" else list(range(streams))
+        next_turns: list[Operand] = following if count.order == "turns" else list(range(stream_count))
         if count.order == "turns" and count.whole:
             next_turns = [
                 Operation("if", (is_last, next_index, index))

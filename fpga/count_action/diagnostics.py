@@ -146,9 +146,9 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 def find_similar(word: str, words: Iterable[str]) -> str:
     """Return the known word that is most similar to `word`, apart from `word` itself; empty if none is similar."""
     names = [name for name in dict.fromkeys(words) if name != word]
-    folded = {name.casefold(): name for name in reversed(names)}
-    close = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.66)
-    return folded[close[0]] if close else ""
+    folded_names = {name.casefold(): name for name in reversed(names)}
+    close = difflib.get_close_matches(word[:100].casefold(), folded_names, n=1, cutoff=0.66)
+    return folded_names[close[0]] if close else ""
 
 
 def explain_memory_in_formula(name: str) -> tuple[str, str]:

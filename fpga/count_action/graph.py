@@ -221,18 +221,18 @@ def can_stall(module: Module) -> bool:
 
 def find_cycle(edges: dict[str, list[str]]) -> list[str]:
     """Return the nodes along one cycle of a graph, with the first repeated at the end; empty if it has none."""
-    finished: set[str] = set()
+    finished_names: set[str] = set()
     for start in edges:
         path: list[str] = []
         todo: list[tuple[str, bool]] = [(start, False)]
         while todo:
-            name, leaving = todo.pop()
-            if leaving:
+            name, is_leaving = todo.pop()
+            if is_leaving:
                 path.pop()
-                finished.add(name)
+                finished_names.add(name)
             elif name in path:
                 return [*path[path.index(name) :], name]
-            elif name not in finished:
+            elif name not in finished_names:
                 path.append(name)
                 todo.append((name, True))
                 todo.extend((successor, False) for successor in edges.get(name, ()))

@@ -102,7 +102,7 @@ def _make_datapath_name(file: str) -> str:
 MAX_BYTES = 1 << 20
 """Largest size of a file."""
 _MAX_IMPORTS = 200
-_HERE = PurePosixPath()
+_CURRENT_FOLDER = PurePosixPath()
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 """Folder of imported files that are not in the folder of the importing file."""
 
@@ -112,25 +112,27 @@ def read_source(path: Path, location: Location, name: str) -> str:
 
     Raise `SourceError` at `location` if the file cannot be read.
     """
-    quoted = quote(name)
+    quoted_name = quote(name)
     try:
         if path.is_dir():
-            raise SourceError(location, f"{quoted} is a folder", "Name a file in it.")
+            raise SourceError(location, f"{quoted_name} is a folder", "Name a file in it.")
         if not path.is_file():
             raise SourceError(
-                location, f"there is no file {quoted}", "Check the name and the folder that is searched."
+                location, f"there is no file {quoted_name}", "Check the name and the folder that is searched."
             )
         if path.stat().st_size > MAX_BYTES:
             size = path.stat().st_size
             raise SourceError(
                 location,
-                f"{quoted} has {size} bytes; at most {MAX_BYTES} are read",
+                f"{quoted_name} has {size} bytes; at most {MAX_BYTES} are read",
                 "Split it and import the parts.",
             )
         return path.read_bytes().decode("utf-8", errors="replace")
     except (OSError, ValueError) as error:
         raise SourceError(
-            location, f"{quoted} cannot be read: {error}", "Check the name and the permissions of the file."
+            location,
+            f"{quoted_name} cannot be read: {error}",
+            "Check the name and the permissions of the file.",
         ) from error
 
 
@@ -145,7 +147,11 @@ class Imports:
     _read: set[Path] = field(default_factory=set)
 
     def follow(
-        self, tree: FileText, path: Path, chain: tuple[Path, ...] = (), text_folder: PurePosixPath = _HERE
+        self,
+        tree: FileText,
+        path: Path,
+        chain: tuple[Path, ...] = (),
+        text_folder: PurePosixPath = _CURRENT_FOLDER,
     ) -> None:
         """Add the modules of all files that `tree`, the text of `path`, imports.
 

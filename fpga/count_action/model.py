@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 __all__ = [
-    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "MAX_WORDS", "VALUE", "Action", "ActionKind", "Claim",
+    "ADDED_FIELD", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "MAX_WORDS", "VALUE", "Action", "ActionKind", "Claim",
     "Condition", "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
     "SignalKind", "Target", "is_value",
 ]  # fmt: skip
@@ -101,7 +101,7 @@ MAX_WORDS = 65_536
 """Largest number of words of a memory."""
 MAX_LANES = 1024
 """Largest number of streams, flags or samples under one name."""
-ADDED = {"added": True}
+ADDED_FIELD = {"added": True}
 """Metadata of fields added after the first release: canonical JSON omits them if they have their default."""
 
 
@@ -131,9 +131,9 @@ class Signal:
     width: int = 1
     signed: bool = False
     location: Location | None = field(default=None, compare=False)
-    part_of: str = field(default="", metadata=ADDED)
+    part_of: str = field(default="", metadata=ADDED_FIELD)
     """The stream of a `last` or `keep` flag (R18), or `MODULE.NAME` of the memory that the input loads."""
-    buffered: bool = field(default=False, metadata=ADDED)
+    buffered: bool = field(default=False, metadata=ADDED_FIELD)
     """Of a stream: its beats pass through a buffer of two, and ready depends on registers alone (R20)."""
 
     @property
@@ -205,17 +205,17 @@ class Count:
     gate: tuple[Condition, ...] = ()
     width: int = 16
     location: Location | None = field(default=None, compare=False)
-    aim: Ref | None = field(default=None, metadata=ADDED)
+    aim: Ref | None = field(default=None, metadata=ADDED_FIELD)
     """A formula for the value to reach. `target` is then the first target in the formula."""
-    taken: tuple[Ref, ...] = field(default=(), metadata=ADDED)
+    taken: tuple[Ref, ...] = field(default=(), metadata=ADDED_FIELD)
     """Terms that are subtracted: the count goes up and down, but not below 0 (R17)."""
-    bound: Ref | None = field(default=None, metadata=ADDED)
+    bound: Ref | None = field(default=None, metadata=ADDED_FIELD)
     """A formula for the value that the count never exceeds (R17)."""
-    order: str = field(default="", metadata=ADDED)
+    order: str = field(default="", metadata=ADDED_FIELD)
     """`priority` or `turns`: how a level count selects the stream whose beat it takes (R19). Empty: it takes all."""
-    whole: bool = field(default=False, metadata=ADDED)
+    whole: bool = field(default=False, metadata=ADDED_FIELD)
     """With `order`: packets are not interleaved; a started packet is taken to its end first."""
-    picks: tuple[Ref, ...] = field(default=(), metadata=ADDED)
+    picks: tuple[Ref, ...] = field(default=(), metadata=ADDED_FIELD)
     """With `order`: for each term, the formula that is 1 if it is selected (`arbitration`)."""
 
     @property
@@ -245,8 +245,8 @@ class Target:
     reset: int
     width: int = 16
     location: Location | None = field(default=None, compare=False)
-    at_least: bool = field(default=False, metadata=ADDED)
-    carry: bool = field(default=False, metadata=ADDED)
+    at_least: bool = field(default=False, metadata=ADDED_FIELD)
+    carry: bool = field(default=False, metadata=ADDED_FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,24 +269,24 @@ class Action:
     modulo: int = 0
     clears: tuple[str, str] | None = None
     """Module and count."""
-    reduction: str = field(default="sum", metadata=ADDED)
+    reduction: str = field(default="sum", metadata=ADDED_FIELD)
     """Of EMIT: `sum`, `max` or `min`."""
-    with_index: bool = field(default=False, metadata=ADDED)
+    with_index: bool = field(default=False, metadata=ADDED_FIELD)
     """Of EMIT: the beat also has the index of the largest or smallest sample."""
-    wins: bool = field(default=False, metadata=ADDED)
+    wins: bool = field(default=False, metadata=ADDED_FIELD)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9).
 
     Of SET: it becomes 1. That is the default; the field only records that it is intended.
     """
-    part_of: str = field(default="", metadata=ADDED)
+    part_of: str = field(default="", metadata=ADDED_FIELD)
     """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
-    ranked: bool = field(default=False, metadata=ADDED)
+    ranked: bool = field(default=False, metadata=ADDED_FIELD)
     """Of STORE and STORE_WORD: others may store there, too; the first in the text that fires wins (R18, R25)."""
-    merges: bool = field(default=False, metadata=ADDED)
+    merges: bool = field(default=False, metadata=ADDED_FIELD)
     """Of STREAM: it sends the samples of the stream that the count selects (R19)."""
-    memory: str = field(default="", metadata=ADDED)
+    memory: str = field(default="", metadata=ADDED_FIELD)
     """Of STORE_WORD and READ: the memory, in the same module (R25)."""
-    words: int = field(default=0, metadata=ADDED)
+    words: int = field(default=0, metadata=ADDED_FIELD)
     """Of MEMORY: the number of its words."""
     location: Location | None = field(default=None, compare=False)
 
@@ -319,9 +319,9 @@ class Module:
     targets: tuple[Target, ...]
     actions: tuple[Action, ...]
     location: Location | None = field(default=None, compare=False)
-    values: tuple[Operand, ...] = field(default=(), metadata=ADDED)
+    values: tuple[Operand, ...] = field(default=(), metadata=ADDED_FIELD)
     """Formulas that counts and actions of this module refer to by index."""
-    claims: tuple[Claim, ...] = field(default=(), metadata=ADDED)
+    claims: tuple[Claim, ...] = field(default=(), metadata=ADDED_FIELD)
     """Properties; they add no hardware."""
 
     def count(self, name: str) -> Count:
@@ -384,9 +384,13 @@ class Datapath:
     @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
         """Streams (module, output) that a module takes; the other streams are outputs of the datapath."""
-        driven = {(module.name, action.output) for module in self.modules for action in module.streams()}
+        driven_outputs = {
+            (module.name, action.output) for module in self.modules for action in module.streams()
+        }
         terms = (term for _, count in self.counts() for term in count.counted)
-        return frozenset(driven & {(term.module, term.name) for term in terms if term.module is not None})
+        return frozenset(
+            driven_outputs & {(term.module, term.name) for term in terms if term.module is not None}
+        )
 
     def to_json(self) -> str:
         """Return the canonical JSON: sorted keys, no spaces, no locations."""
@@ -398,8 +402,8 @@ class Datapath:
 
         It ignores claims and the `wins` of a set (R9), which do not change the hardware.
         """
-        built = replace(self, modules=tuple(map(_drop_proof_parts, self.modules)))
-        return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
+        built_datapath = replace(self, modules=tuple(map(_drop_proof_parts, self.modules)))
+        return int.from_bytes(hashlib.sha256(built_datapath.to_json().encode()).digest()[:4], "big")
 
 
 def _drop_proof_parts(module: Module) -> Module:

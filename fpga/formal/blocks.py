@@ -10,9 +10,9 @@ from pathlib import Path
 from fpga.hdl.design import find_instances
 
 RTL = Path(__file__).resolve().parents[1] / "rtl"
-CHECKS = Path(__file__).resolve().parent / "checks"
+CHECKS_FOLDER = Path(__file__).resolve().parent / "checks"
 
-_PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
+_PORT_PATTERN = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
 
 
 @dataclass(frozen=True)
@@ -42,24 +42,24 @@ def _make_level(**parameters: object) -> BlockProof:
 
 
 def _make_sum(**parameters: object) -> BlockProof:
-    accumulate = parameters["Accumulate"] == "1'b1"
-    hidden = {"terms_i": ("terms", "[Samples*Width-1:0]")}
-    hidden |= {"base_i": ("sum_q", "[Width-1:0]")} if accumulate else {}
-    extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", "base_i": "'0"}
-    return BlockProof("count_action_sum", parameters, hidden, extra)
+    is_accumulating = parameters["Accumulate"] == "1'b1"
+    hidden_wires = {"terms_i": ("terms", "[Samples*Width-1:0]")}
+    hidden_wires |= {"base_i": ("sum_q", "[Width-1:0]")} if is_accumulating else {}
+    extra = {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", "base_i": "'0"}
+    return BlockProof("count_action_sum", parameters, hidden_wires, extra)
 
 
 def _make_extreme(**parameters: object) -> BlockProof:
-    accumulate = parameters["Accumulate"] == "1'b1"
+    is_accumulating = parameters["Accumulate"] == "1'b1"
     registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
-    hidden = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
-    extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
-    return BlockProof("count_action_extreme", parameters, hidden if accumulate else {}, extra)
+    hidden_wires = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
+    extra = {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
+    return BlockProof("count_action_extreme", parameters, hidden_wires if is_accumulating else {}, extra)
 
 
 def _make_memory(**parameters: object) -> BlockProof:
-    hidden = {"watch_i": ("watch", "[AddressWidth-1:0]"), "watched_i": ("watched", "[Width-1:0]")}
-    return BlockProof("count_action_memory", parameters, hidden)
+    hidden_wires = {"watch_i": ("watch", "[AddressWidth-1:0]"), "watched_i": ("watched", "[Width-1:0]")}
+    return BlockProof("count_action_memory", parameters, hidden_wires)
 
 
 def _make_product(**parameters: object) -> BlockProof:
@@ -74,21 +74,21 @@ def _make_reader(**parameters: object) -> BlockProof:
     counts = dict.fromkeys(["ordered", "bursts"], "[PlaceWidth:0]")
     pointers = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
     registers = {**counts, **pointers, "left": "[23:0]"}
-    hidden = {f"{name}_i": (f"{name}_q", bits) for name, bits in registers.items()}
-    return BlockProof("burst_reader", parameters, hidden)
+    hidden_wires = {f"{name}_i": (f"{name}_q", bits) for name, bits in registers.items()}
+    return BlockProof("burst_reader", parameters, hidden_wires)
 
 
 def _make_queue(**parameters: object) -> BlockProof:
     pointers = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
-    hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in pointers.items()}
-    hidden |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
-    return BlockProof("frame_queue", parameters, hidden, depth=4)
+    hidden_wires = {port: (path, "[PlaceWidth-1:0]") for port, path in pointers.items()}
+    hidden_wires |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
+    return BlockProof("frame_queue", parameters, hidden_wires, depth=4)
 
 
 _LANES = {"Lanes": 4, "Width": 4}
 _FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
-PROVEN = (
+BLOCK_PROOFS = (
     BlockProof("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
     BlockProof("count_action", {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
     BlockProof("count_action", {"Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
@@ -237,7 +237,7 @@ class Port:
 def _parse_ports(text: str) -> tuple[Port, ...]:
     """Return the ports in the header of a block."""
     head = text[: text.index(");")] + "\n"
-    return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
+    return tuple(Port(*match.groups()) for match in _PORT_PATTERN.finditer(head))
 
 
 def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None = None) -> str:
@@ -256,11 +256,17 @@ def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None 
 def _write_top(blocks: int) -> str:
     instances = [f"  proof_{index} b{index} (.clk_i(clk_i), .rst_i(rst_i));" for index in range(blocks)]
     return "\n".join(
-        ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
+        [
+            "module proof (input logic clk_i, input logic rst_i);",
+            *BEGINNING_LINES,
+            *instances,
+            "endmodule",
+            "",
+        ]
     )
 
 
-BEGINNING = (
+BEGINNING_LINES = (
     "  // The only assumption: the first cycle is one of reset.",
     "  logic begun_q = 1'b0;",
     "  always_ff @(posedge clk_i) begun_q <= 1'b1;",
@@ -283,8 +289,8 @@ def _write_wrapper(index: int, proof: BlockProof, module: str) -> Iterator[str]:
     assignment = f"#({parameters}) " if parameters else ""
     connections = {port.name: port.name for port in ports}
     yield f"  {module} {assignment}dut ({_connect(connections)});"
-    hidden = {port: f"\\dut.{path} " for port, (path, _) in proof.hidden.items()}
-    checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden, **proof.extra}
+    hidden_wires = {port: f"\\dut.{path} " for port, (path, _) in proof.hidden.items()}
+    checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden_wires, **proof.extra}
     yield f"  {proof.block}_checks {assignment}checks ({_connect(checks)});"
     yield "endmodule"
 
@@ -314,5 +320,5 @@ def read_part_sources(blocks: Iterable[str]) -> dict[str, str]:
 
 def read_checks_sources(blocks: Iterable[str]) -> dict[str, str]:
     """Return the files of the checks of these blocks, by file name."""
-    files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
+    files = (CHECKS_FOLDER / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
     return {path.name: path.read_text(encoding="ascii") for path in files}

@@ -14,7 +14,7 @@ class Property:
     assertions: tuple[str, ...]
 
 
-STATED = "stated"
+STATED_PROPERTY = "stated"
 """Name of the property for the claims in the text."""
 
 DATA = "data"
@@ -93,7 +93,11 @@ PROPERTIES = (
             "count_action_memory.stores", "count_action_memory.keeps",
         ),
     ),
-    Property(STATED, "the `always` and `never` properties of the text hold (R21)", ("count_action_claim.holds",)),
+    Property(
+        STATED_PROPERTY,
+        "the `always` and `never` properties of the text hold (R21)",
+        ("count_action_claim.holds",),
+    ),
 )  # fmt: skip
 """All properties, in the order of output."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fpga.count_action.checks.warnings import find_contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
-from fpga.formal.properties import STATED
+from fpga.formal.properties import STATED_PROPERTY
 from fpga.formal.search import BUDGET_S, Findings, format_table, read_vcd, search
 from fpga.formal.specification import Specification, select_claims
 from fpga.formal.verdicts import Result, Verdict, judge_properties
@@ -59,7 +59,7 @@ def prove(
     module: str | None = None,
     *,
     cover: bool = True,
-    depth: int = sby.DEPTH,
+    depth: int = sby.DEPTH_CYCLES,
     allow_vacuous: bool = False,
     budget_s: float = BUDGET_S,
 ) -> Proof:
@@ -87,7 +87,10 @@ def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s
     claims = prove_specification(specification, depth=depth, budget_s=budget_s)
     return replace(
         proof,
-        results=(*proof.results, *(result for result in claims.results if result.property == STATED)),
+        results=(
+            *proof.results,
+            *(result for result in claims.results if result.property == STATED_PROPERTY),
+        ),
         counterexample=proof.counterexample or claims.counterexample,
         trace=proof.trace or claims.trace,
     )
@@ -103,7 +106,11 @@ def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Res
 
 
 def prove_specification(
-    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, budget_s: float = BUDGET_S
+    specification: Specification,
+    *,
+    cover: bool = True,
+    depth: int = sby.DEPTH_CYCLES,
+    budget_s: float = BUDGET_S,
 ) -> Proof:
     """Prove a specification. Raise ToolMissing or ToolFailed."""
     findings = search(specification, cover=cover, depth=depth, budget_s=budget_s)
@@ -117,11 +124,11 @@ def prove_specification(
 
 
 def _find_covered(specification: Specification, findings: Findings) -> Iterator[CoverResult]:
-    for names, reached in ((findings.reached, True), (findings.unreached, False)):
+    for names, is_reached in ((findings.reached, True), (findings.unreached, False)):
         for name in names:
             instance, _, statement = name.partition(".")
             check = specification.checks[instance]
-            yield CoverResult(check.module, check.part, statement, reached)
+            yield CoverResult(check.module, check.part, statement, is_reached)
 
 
 def _tabulate_counterexample(specification: Specification, findings: Findings) -> Iterator[str]:

@@ -18,10 +18,10 @@ from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series
 from fpga.count_action.simulate.signals import Wire, list_output_wires
 
-_READY = "_ready_o"
+_READY_SUFFIX = "_ready_o"
 _MAX_EXAMINED_CYCLES = 200
 """Largest number of differing cycles that are examined."""
-_REGISTERED = {"count_o": "counts", "overshoot_o": "sticky", "saturated_o": "sticky"}
+_REGISTERED_PORTS = {"count_o": "counts", "overshoot_o": "sticky", "saturated_o": "sticky"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class Difference:
     actual: int
 
 
-def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
+def find_differences(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> tuple[Difference, ...]:
     """Return the first difference of every element, causes first.
 
     The first differing cycle contributes only causes: a fire follows from registers, and a ready bit from a fire.
     """
     first_differences: dict[str, Difference] = {}
-    for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
+    for cycle in np.flatnonzero((expected_rows != actual_rows).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
         in_cycle = [
             replace(difference, cycle=cycle)
-            for difference in _compare_cycle(datapath, expected[rows], actual[rows])
+            for difference in _compare_cycle(datapath, expected_rows[rows], actual_rows[rows])
         ]
         for difference in in_cycle if first_differences else _drop_consequences(in_cycle):
             first_differences.setdefault(difference.element, difference)
@@ -63,17 +63,17 @@ def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
         causes = [
             candidate
             for candidate in candidates
-            if candidate.property in properties and _READY not in candidate.element
+            if candidate.property in properties and _READY_SUFFIX not in candidate.element
         ]
         if causes:
             return causes
     return candidates
 
 
-def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator[Difference]:
+def _compare_cycle(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> Iterator[Difference]:
     """Yield the differences in rows of one cycle; their `cycle` is 0."""
     for wire in list_output_wires(datapath):
-        (expected_value,), (actual_value,) = wire.series(expected), wire.series(actual)
+        (expected_value,), (actual_value,) = wire.series(expected_rows), wire.series(actual_rows)
         if expected_value != actual_value:
             module = wire.owner or _find_taker(datapath, wire)
             yield Difference(module, _find_property(wire), wire.name, 0, expected_value, actual_value)
@@ -82,18 +82,18 @@ def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator
 def _find_property(wire: Wire) -> str:
     """Return the name of the property that a wrong value of an output violates."""
     name = wire.port.name
-    if name in _REGISTERED:
-        return _REGISTERED[name]
+    if name in _REGISTERED_PORTS:
+        return _REGISTERED_PORTS[name]
     if name == "fire_o":
         return "fires"
-    if name.endswith((_READY, "_valid_o")):
+    if name.endswith((_READY_SUFFIX, "_valid_o")):
         return "beats"
     return "data" if name.endswith("_data_o") else "flags"
 
 
 def _find_taker(datapath: Datapath, wire: Wire) -> str:
     """Return the first module that takes the stream of a ready bit, or the first module if none does."""
-    stream = wire.port.name.removesuffix(_READY)
+    stream = wire.port.name.removesuffix(_READY_SUFFIX)
     takers = (module for module in datapath.modules if _takes(module, stream))
     return next(takers, datapath.modules[0]).name
 

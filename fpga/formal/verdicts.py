@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fpga.formal import sby
-from fpga.formal.properties import PROPERTIES, STATED, list_properties
+from fpga.formal.properties import PROPERTIES, STATED_PROPERTY, list_properties
 from fpga.formal.replay import Difference, find_target_differences, get_part, replay, select_causes
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
-from fpga.formal.subjects import find_targets_check, subjects
+from fpga.formal.subjects import find_subjects, find_targets_check
 
 
 class Verdict(enum.Enum):
@@ -68,7 +68,7 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
             for prop in list_properties(check.block)
         }
         for prop in PROPERTIES:
-            if prop.name == STATED:
+            if prop.name == STATED_PROPERTY:
                 yield from _judge_stated(specification, findings, module)
             elif prop.name in applicable_names:
                 yield _judge_property(specification, findings, traces, module, prop.name)
@@ -85,13 +85,13 @@ def _judge_stated(specification: Specification, findings: Findings, module: str)
             continue
         if instance in failure_cycles:
             verdict = Verdict.FAILED
-        elif STATED in findings.timed_out:
+        elif STATED_PROPERTY in findings.timed_out:
             verdict = Verdict.TIMED_OUT
         elif instance in undecided or not findings.others_proven:
             verdict = Verdict.OPEN
         else:
             verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
-        yield Result(module, STATED, verdict, check.part, failure_cycles.get(instance))
+        yield Result(module, STATED_PROPERTY, verdict, check.part, failure_cycles.get(instance))
 
 
 def _judge_property(
@@ -99,7 +99,7 @@ def _judge_property(
 ) -> Result:
     subject = (module, name)
     for failure in findings.failures:
-        if subject in subjects(specification, failure.name):
+        if subject in find_subjects(specification, failure.name):
             part = specification.checks[failure.name.partition(".")[0]].part
             failed_result = Result(module, name, Verdict.FAILED, part, failure.cycle)
             difference = traces.find_difference(failure, subject)
@@ -111,7 +111,7 @@ def _judge_property(
                 expected=difference.expected,
                 actual=difference.actual,
             )
-    undecided = any(subject in subjects(specification, assertion) for assertion in findings.undecided)
+    undecided = any(subject in find_subjects(specification, assertion) for assertion in findings.undecided)
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
     is_open = undecided or name in findings.timed_out
     for candidate in findings.differences if is_open else select_causes(findings.differences):

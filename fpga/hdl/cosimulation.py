@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
-_WINDOW = 4
+_WINDOW_CYCLES = 4
 """Half the length of the table, in cycles. The second half begins with the first mismatch."""
 
 
@@ -41,18 +41,18 @@ def unpack_bits(rows: Rows, port: Port) -> NDArray[np.bool_]:
     return bits[:, : port.width].astype(np.bool_)
 
 
-def find_first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch | None:
+def find_first_mismatch(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> Mismatch | None:
     """Return the first mismatch of two runs, or None if they are equal.
 
     Raise ValueError for runs of unequal shape.
     """
-    if expected.shape != actual.shape:
-        raise ValueError(f"runs of shapes {expected.shape} and {actual.shape} cannot be compared")
-    differs = expected != actual
-    cycles = np.flatnonzero(differs.any(axis=1))
+    if expected_rows.shape != actual_rows.shape:
+        raise ValueError(f"runs of shapes {expected_rows.shape} and {actual_rows.shape} cannot be compared")
+    is_different = expected_rows != actual_rows
+    cycles = np.flatnonzero(is_different.any(axis=1))
     if not cycles.size:
         return None
-    columns = set(np.flatnonzero(differs[cycles[0]]).tolist())
+    columns = set(np.flatnonzero(is_different[cycles[0]]).tolist())
     ports = tuple(
         port.name
         for port in ports_of(datapath).outputs
@@ -62,11 +62,11 @@ def find_first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mis
 
 
 def tabulate_window(
-    datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
+    datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected_rows: Rows, actual_rows: Rows
 ) -> Iterator[str]:
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
-    first_cycle = max(0, mismatch.cycle - _WINDOW)
-    last_cycle = min(len(inputs), first_cycle + 2 * _WINDOW)
+    first_cycle = max(0, mismatch.cycle - _WINDOW_CYCLES)
+    last_cycle = min(len(inputs), first_cycle + 2 * _WINDOW_CYCLES)
     ports = ports_of(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first_cycle, last_cycle)])]
     for port in ports.inputs:
@@ -74,7 +74,7 @@ def tabulate_window(
         if any(values) and not port.name.endswith(("_data_i", "target_shadow_i")):
             table.append((port.name, [f"{value:x}" for value in values]))
     for name in mismatch.ports:
-        for label, rows in (("expected", expected), ("RTL", actual)):
+        for label, rows in (("expected", expected_rows), ("RTL", actual_rows)):
             values = read_values(rows[first_cycle:last_cycle], ports.output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
     names = max(len(name) for name, _ in table)
@@ -165,8 +165,8 @@ def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Row
 def _find_changes(committed_targets: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     """Return, for each commit, whether it changes the target; the first is compared with `reset`."""
     begins = np.array([[reset >> bit & 1 for bit in range(committed_targets.shape[1])]], dtype=np.bool_)
-    differs: NDArray[np.bool_] = committed_targets != np.concatenate([begins, committed_targets[:-1]])
-    is_changed: NDArray[np.bool_] = np.logical_or.reduce(differs, axis=1)
+    is_different: NDArray[np.bool_] = committed_targets != np.concatenate([begins, committed_targets[:-1]])
+    is_changed: NDArray[np.bool_] = np.logical_or.reduce(is_different, axis=1)
     return is_changed
 
 
@@ -203,8 +203,10 @@ class Comparison:
     """Lines of a table of the eight cycles around the first mismatch; empty if there is none."""
 
 
-def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
+def compare(
+    datapath: Datapath, simulator: str, inputs: Rows, expected_rows: Rows, actual_rows: Rows
+) -> Comparison:
     """Return the comparison of a simulator's run with the expected run."""
-    mismatch = find_first_mismatch(datapath, expected, actual)
-    lines = tuple(tabulate_window(datapath, mismatch, inputs, expected, actual)) if mismatch else ()
-    return Comparison(simulator, measure_coverage(datapath, inputs, expected), mismatch, lines)
+    mismatch = find_first_mismatch(datapath, expected_rows, actual_rows)
+    lines = tuple(tabulate_window(datapath, mismatch, inputs, expected_rows, actual_rows)) if mismatch else ()
+    return Comparison(simulator, measure_coverage(datapath, inputs, expected_rows), mismatch, lines)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Ports, ports_of
-from fpga.count_action.verilog import core_files, emit
+from fpga.count_action.verilog import emit, list_core_files
 from fpga.hdl.tools import HdlError
 
 _FPGA = Path(__file__).resolve().parents[1]
@@ -49,7 +49,7 @@ def make_design(datapath: Datapath) -> Design:
     top = emit(datapath)
     used_names = find_instances(top)
     blocks = tuple(
-        (path.name, path.read_text(encoding="ascii")) for path in core_files() if path.stem in used_names
+        (path.name, path.read_text(encoding="ascii")) for path in list_core_files() if path.stem in used_names
     )
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
 

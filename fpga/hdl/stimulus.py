@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, SignalKind, Target
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
 
-_PHASE = 64
+_PHASE_CYCLES = 64
 """Number of cycles of a phase. The activity of the inputs is constant within a phase."""
 _ACTIVITIES = (0.1, 0.5, 0.9, 1.0)
 _FEW_CYCLES = 4
@@ -42,8 +42,8 @@ def _choose_density(random: np.random.Generator, cycles: int, name: str) -> NDAr
     if name.endswith("_data_i"):
         # 0.5 is listed twice, so half of the cycles have random bits.
         return random.choice([0.02, 0.5, 0.5, 0.98], cycles)
-    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE))
-    return np.repeat(phases, _PHASE)[:cycles]
+    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE_CYCLES))
+    return np.repeat(phases, _PHASE_CYCLES)[:cycles]
 
 
 def _draw_bits(
@@ -68,22 +68,22 @@ def _unpack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
 def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
     """Return the bits of random numbers, mostly 0 to 3, and sometimes any value that fits."""
     shape = (cycles, signal.size)
-    small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
-    large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
-    values = np.where(random.random(shape) < 0.9, small, large)
+    small_values = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
+    large_values = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
+    values = np.where(random.random(shape) < 0.9, small_values, large_values)
     return _unpack_bits(values, signal.width).reshape(cycles, -1)
 
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
     """Write new random targets for every phase into the shadow bank, from which `commit_i` takes them."""
-    phases = -(-len(rows) // _PHASE)
+    phases = -(-len(rows) // _PHASE_CYCLES)
     bits = [
         _unpack_bits(_draw_targets(random, phases, datapath, module.counts, target), target.width)
         for module in datapath.modules
         for target in module.targets
     ]
     if bits:
-        shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE, axis=0)[: len(rows)]
+        shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE_CYCLES, axis=0)[: len(rows)]
         _write_bits(rows, ports.input("target_shadow_i"), shadow)
 
 
@@ -95,10 +95,14 @@ def _draw_targets(
     max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
     # The smaller of two draws, because a chain fires only if each of its counts fires often.
-    reachable = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
+    reachable_targets = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(
+        axis=0
+    )
     draw = random.random(phases)
     any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
-    values = np.where(draw < 0.85, reachable, np.where(draw < 0.95, np.uint64(target.reset), any_value))
+    values = np.where(
+        draw < 0.85, reachable_targets, np.where(draw < 0.95, np.uint64(target.reset), any_value)
+    )
     return np.where(draw > 0.97, np.uint64(0), values).astype(np.uint64)
 
 

@@ -16,22 +16,22 @@ from pathlib import Path
 
 from fpga.count_action import load
 from fpga.count_action.ports import Ports
-from fpga.count_action.verilog import core_files
+from fpga.count_action.verilog import list_core_files
 from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import ToolFailed, ToolMissing
 from lightbed.wording import describe_extra
 
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
-_ALLOWED_GROWTH = 0.10
+_MAX_GROWTH = 0.10
 """Relative growth over the baseline that is allowed."""
-_ALLOWED_CELLS = 2
+_MAX_MORE_CELLS = 2
 """Growth in cells that is always allowed."""
 
 
 def list_designs() -> Iterator[Design]:
     """Yield the designs to estimate: core blocks with default parameters, and every module of the library."""
-    for path in core_files():
+    for path in list_core_files():
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
     for path in sorted((_FPGA / "library").glob("*.ca")):
@@ -80,9 +80,9 @@ def _write_passes(design: Design, folder: Path) -> Iterator[str]:
 def _count_cells(stat: str) -> dict[str, int]:
     """Return the numbers of look-up tables of all sizes and of flip-flops of all kinds in the output of `stat`."""
     kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
-    luts = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
-    flops = sum(number for kind, number in kinds.items() if kind.startswith("FD"))
-    return {"lut": luts, "ff": flops}
+    lut_count = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
+    flop_count = sum(number for kind, number in kinds.items() if kind.startswith("FD"))
+    return {"lut": lut_count, "ff": flop_count}
 
 
 def find_growth(
@@ -95,9 +95,7 @@ def find_growth(
             messages.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
-            max_number = max(
-                baseline[top][kind] * (1 + _ALLOWED_GROWTH), baseline[top][kind] + _ALLOWED_CELLS
-            )
+            max_number = max(baseline[top][kind] * (1 + _MAX_GROWTH), baseline[top][kind] + _MAX_MORE_CELLS)
             if number > max_number:
                 messages.append(f"{top}: {kind} {baseline[top][kind]} -> {number}")
     return tuple(messages)

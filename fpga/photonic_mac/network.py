@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 _UNITY_GAIN = 256
 """A gain of 1."""
-_MASK = 0xFFFF_FFFF
+_WORD_MASK = 0xFFFF_FFFF
 _SALT = 0x9E37_79B9
 _LANES = 16
 
@@ -40,21 +40,23 @@ class Optics:
         """Raise ValueError for settings outside their ranges."""
         if not (0 <= self.delay <= 15 and 0 <= self.shift <= 15):
             raise ValueError(f"delay and shift must be 0 to 15, not {self.delay} and {self.shift}")
-        if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
+        if not (0 <= self.gain < 512 and 0 <= self.seed <= _WORD_MASK):
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
         """Return the detected values of products (cycles × lanes); the noise of the first is of `first_cycle`."""
-        amplified = (products * self.gain) >> 8
+        amplified_products = (products * self.gain) >> 8
         if self.noise:
-            amplified = amplified + noise(self.seed, first_cycle + len(products))[first_cycle:]
-        return np.asarray(np.clip(amplified, 0, 255), np.int32)
+            amplified_products = (
+                amplified_products + noise(self.seed, first_cycle + len(products))[first_cycle:]
+            )
+        return np.asarray(np.clip(amplified_products, 0, 255), np.int32)
 
 
 def noise(seed: int, cycles: int) -> NDArray[np.int32]:
     """Return the noise of every lane from its first cycle on (cycles × lanes), −3 .. 3."""
     lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
-    state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_MASK))
+    state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_WORD_MASK))
     state = np.where(state == 0, np.uint64(1), state)
     values = np.empty((cycles, _LANES), np.int32)
     for cycle in range(cycles):
@@ -68,9 +70,9 @@ def _advance(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
     Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5.
     """
-    state = state ^ (state << np.uint64(13) & np.uint64(_MASK))
+    state = state ^ (state << np.uint64(13) & np.uint64(_WORD_MASK))
     state = state ^ state >> np.uint64(17)
-    return np.asarray(state ^ (state << np.uint64(5) & np.uint64(_MASK)))
+    return np.asarray(state ^ (state << np.uint64(5) & np.uint64(_WORD_MASK)))
 
 
 LANES = 16
@@ -168,10 +170,10 @@ def normalise(results: NDArray[np.int16]) -> Integers:
     >>> normalise(np.array([[5, 1, 0]], np.int16)).tolist()
     [[160, 32, 0]]
     """
-    positive = np.maximum(results.astype(np.int32), 0)
-    highest = [int(largest).bit_length() - 1 for largest in positive.max(axis=1)]
+    positive_results = np.maximum(results.astype(np.int32), 0)
+    highest = [int(largest).bit_length() - 1 for largest in positive_results.max(axis=1)]
     top_bits = np.maximum(np.array(highest, np.int32), 0)[:, None]
-    return np.asarray((positive << 7) >> top_bits, np.int32)
+    return np.asarray((positive_results << 7) >> top_bits, np.int32)
 
 
 def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
@@ -179,9 +181,9 @@ def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
     return float((results.argmax(axis=1) == np.asarray(labels)).mean())
 
 
-def count_beats(inputs: int) -> int:
+def count_beats(input_count: int) -> int:
     """Return the number of cycles for one output."""
-    return -(-inputs // LANES)
+    return -(-input_count // LANES)
 
 
 def noisy_results(
@@ -203,10 +205,10 @@ def _multiply_with_light(
 ) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
     spare = count_beats(inputs) * LANES - inputs
-    padded = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)
-    repeated = np.tile(np.pad(activations, (0, spare)).reshape(-1, LANES), (outputs, 1))
-    magnitudes = optics.light((repeated * np.abs(padded)) >> 8, first_cycle)
+    padded_weights = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)
+    repeated_activations = np.tile(np.pad(activations, (0, spare)).reshape(-1, LANES), (outputs, 1))
+    magnitudes = optics.light((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
     if optics.sparsity:
-        magnitudes = np.where((padded != 0) & (repeated != 0), magnitudes, 0)
-    signed = np.where(padded >= 0, magnitudes, -magnitudes)
-    return np.asarray(signed.reshape(outputs, -1).sum(axis=1).astype(np.int16))
+        magnitudes = np.where((padded_weights != 0) & (repeated_activations != 0), magnitudes, 0)
+    signed_weights = np.where(padded_weights >= 0, magnitudes, -magnitudes)
+    return np.asarray(signed_weights.reshape(outputs, -1).sum(axis=1).astype(np.int16))

@@ -27,7 +27,7 @@ from fpga import BeatsNotTaken, Datapath, Program
 from fpga.bus.cocotb_axi import CocotbBus
 from fpga.count_action import datapath_from_json
 from fpga.hdl import find_tool
-from fpga.verify.watch import Watch, draw_beats, draw_levels
+from fpga.verify.watch import PortRecorder, draw_beats, draw_flags_and_numbers
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = Program(datapath_from_json((HERE / "{name}.json").read_text()))
@@ -84,7 +84,7 @@ async def counts_begin_at_zero(dut):
 @cocotb.test()
 async def random_stimulus_does_what_the_text_says(dut):
     """Apply random beats, flags, numbers and targets, and compare every port of the datapath in every cycle."""
-    watch = Watch(dut.datapath, dut.aclk, PROGRAM.datapath)
+    recorder = PortRecorder(dut.datapath, dut.aclk, PROGRAM.datapath)
     datapath = await driver(dut)
     random = np.random.default_rng(1)
     for _ in range(2):
@@ -93,15 +93,15 @@ async def random_stimulus_does_what_the_text_says(dut):
             for module, target, value in PROGRAM.targets(0)
         }}
         await bridge(datapath.load)(Program(PROGRAM.datapath, (layer,)) if random.random() < 0.5 else PROGRAM)
-        for (name, index), value in draw_levels(PROGRAM.datapath, random).items():
+        for (name, index), value in draw_flags_and_numbers(PROGRAM.datapath, random).items():
             await bridge(datapath.set_input)(name, value, index)
         try:
             await bridge(datapath.run)(draw_beats(PROGRAM.datapath, random, 4))
         except BeatsNotTaken as error:
             dut._log.info(str(error))
-    dut._log.info(f"{{watch.cycles}} cycles, {{watch.fires}} fires")
-    assert watch.cycles > 100
-    assert not watch.find_differences()
+    dut._log.info(f"{{recorder.cycles}} cycles, {{recorder.fires}} fires")
+    assert recorder.cycles > 100
+    assert not recorder.find_differences()
 
 
 @cocotb.test()

@@ -112,8 +112,8 @@ def _write_pins_top(top: Top, name: str) -> str:
 
 
 def _make_ports(address_bits: int) -> Ports:
-    def side(*, driven: bool) -> tuple[Port, ...]:
-        pins = (axi_signal for axi_signal in list_axi_signals(address_bits) if axi_signal.driven is driven)
+    def side(*, is_driven: bool) -> tuple[Port, ...]:
+        pins = (axi_signal for axi_signal in list_axi_signals(address_bits) if axi_signal.driven is is_driven)
         return tuple(Port(pin.name, pin.width, column) for column, pin in enumerate(pins))
 
-    return Ports(inputs=side(driven=False), outputs=side(driven=True))
+    return Ports(inputs=side(is_driven=False), outputs=side(is_driven=True))

@@ -10,7 +10,7 @@ from fpga.registers.model import WORD_BITS, Access, Register
 from fpga.registers.top import Top
 
 NAMESPACE = "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"
-_PORT = re.compile(r"(input|output)\s+wire\s+(?:\[(\d+):0\]\s*)?(\w+)$")
+_PORT_PATTERN = re.compile(r"(input|output)\s+wire\s+(?:\[(\d+):0\]\s*)?(\w+)$")
 _ACCESS = {
     Access.CONSTANT: "read-only",
     Access.READ: "read-only",
@@ -67,7 +67,7 @@ def _add_texts(parent: ET.Element, texts: dict[str, str]) -> None:
 
 
 def _parse_pin(line: str) -> tuple[str, int, str]:
-    match = _PORT.match(line.strip())
+    match = _PORT_PATTERN.match(line.strip())
     assert match is not None, line
     return match[1], int(match[2] or 0) + 1, match[3]
 

@@ -18,28 +18,32 @@ ORIGIN = "build.json"
 
 
 def collect_origin_files(
-    checked: CheckedDatapath, text: Path, parameters: Mapping[str, int]
+    checked_datapath: CheckedDatapath, text: Path, parameters: Mapping[str, int]
 ) -> dict[str, str]:
     """Return the source text, its imports and `build.json`, by path.
 
     Raise ValueError for an absolute import, and OSError if a file cannot be read.
     """
-    absolute_paths = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
+    absolute_paths = [
+        str(import_path) for import_path, _ in checked_datapath.imported if import_path.is_absolute()
+    ]
     if absolute_paths:
         raise ValueError(
             f"{text.name} imports {absolute_paths[0]!r} by an absolute path; the built folder can hold only files that"
             " are imported by relative paths. Import it by a relative path."
         )
     # Imports with `..` leave the folder of the source text, so it is placed that many folders deep below `text/`.
-    parent_count = max((_count_parents(import_path) for import_path, _ in checked.imported), default=0)
+    parent_count = max(
+        (_count_parents(import_path) for import_path, _ in checked_datapath.imported), default=0
+    )
     home = PurePosixPath(*(["text", *["_"] * parent_count] if parent_count else []))
     files = {str(_normalise(home / text.name)): text}
-    files |= {str(_normalise(home / import_path)): file for import_path, file in checked.imported}
+    files |= {str(_normalise(home / import_path)): file for import_path, file in checked_datapath.imported}
     document = {
         "text": str(home / text.name),
         "parameters": dict(parameters),
-        "datapath": checked.datapath.name,
-        "hash": f"{checked.datapath.digest:08x}",
+        "datapath": checked_datapath.datapath.name,
+        "hash": f"{checked_datapath.datapath.digest:08x}",
     }
     texts = {name: path.read_bytes().decode("utf-8") for name, path in files.items()}
     return {**texts, ORIGIN: json.dumps(document, indent=1) + "\n"}
@@ -70,17 +74,17 @@ def read_origin(folder: Path) -> Origin:
         parameters = {str(name): int(value) for name, value in values.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Build the folder again.") from error
-    checked = load(text, parameters)
+    checked_datapath = load(text, parameters)
     local_imports = [
         import_file
-        for _, import_file in checked.imported
+        for _, import_file in checked_datapath.imported
         if import_file.resolve().is_relative_to(folder.resolve())
     ]
     names = (
         source_file.resolve().relative_to(folder.resolve()).as_posix()
         for source_file in (text, *local_imports)
     )
-    return Origin(checked, (ORIGIN, *dict.fromkeys(names)))
+    return Origin(checked_datapath, (ORIGIN, *dict.fromkeys(names)))
 
 
 def _normalise(path: PurePosixPath) -> PurePosixPath:

@@ -18,8 +18,8 @@ _MAX_LINE_LENGTH = 100
 """Longest line."""
 _STAGE_BITS = 3
 """Bits of the address that a stage of a read decodes."""
-_BYTE = 8
-_WRITABLE = frozenset({Access.WRITE, Access.PULSE, Access.PUSH})
+_BYTE_BITS = 8
+_WRITABLE_ACCESS = frozenset({Access.WRITE, Access.PULSE, Access.PUSH})
 
 
 def count_stages(address_bits: int) -> int:
@@ -71,7 +71,7 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
 def _write_channel(table: RegisterMap) -> Iterator[str]:
     bits, data = table.address_bits - 2, _count_data_bits(table)
     acting_bits = max((_count_acting_bits(register) for register in table), default=0)
-    strobes = -(-data // _BYTE)
+    strobes = -(-data // _BYTE_BITS)
     yield from f"""\
   // Writes: an address and its data wait for each other. The write then selects a register, which
   // acts while the bus has the answer.
@@ -110,9 +110,9 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
         yield ""
         yield "  // What a write makes act: the bits of the bytes that have a strobe."
         yield f"  logic {format_bit_range(acting_bits)}written;"
-        for low in range(0, acting_bits, _BYTE):
-            size = min(_BYTE, acting_bits - low)
-            strobe = _slice("strobe_q", low // _BYTE, 1, strobes)
+        for low in range(0, acting_bits, _BYTE_BITS):
+            size = min(_BYTE_BITS, acting_bits - low)
+            strobe = _slice("strobe_q", low // _BYTE_BITS, 1, strobes)
             written_bits, source = (
                 _slice("written", low, size, acting_bits),
                 _slice("data_q", low, size, data),
@@ -126,7 +126,7 @@ def _pad(text: str, bits: int) -> str:
 
 def _count_data_bits(table: RegisterMap) -> int:
     """Return the number of bits that the widest word to write has."""
-    return max((register.width for register in table if register.access in _WRITABLE), default=1)
+    return max((register.width for register in table if register.access in _WRITABLE_ACCESS), default=1)
 
 
 def _count_acting_bits(register: Register) -> int:
@@ -159,7 +159,7 @@ def _write_section(register: Register, table: RegisterMap) -> Iterator[str]:
     for bits in register.fields:
         bit_text = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
         yield from _write_comment(f"{bit_text} {bits.name}: {bits.description}.")
-    if register.access in _WRITABLE:
+    if register.access in _WRITABLE_ACCESS:
         yield from _write_flip_flops(register, table)
 
 
@@ -211,10 +211,10 @@ def _write_first_words(register: Register, words: int, table: RegisterMap) -> It
     else:
         yield f"    else if ({write}) begin"
     indent = "        " if has_several_words else "      "
-    for low in range(0, width, _BYTE):
-        size = min(_BYTE, width - low)
+    for low in range(0, width, _BYTE_BITS):
+        size = min(_BYTE_BITS, width - low)
         bits = _slice_word(name, low, size, width, has_several_words=has_several_words)
-        strobe = _slice("strobe_q", low // _BYTE, 1, -(-data // _BYTE))
+        strobe = _slice("strobe_q", low // _BYTE_BITS, 1, -(-data // _BYTE_BITS))
         yield from _write_statement(
             f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data)};"
         )
@@ -240,8 +240,8 @@ def _write_last_word(register: Register, table: RegisterMap) -> Iterator[str]:
     yield from _write_statement(idle, f"{bits} <= '0;")
     yield from _write_statement("    else", f"{bits} <= {_slice('written', 0, size, acting_bits)};")
     if register.access is Access.PUSH:
-        strobes = -(-_count_data_bits(table) // _BYTE)
-        own_strobes = -(-register.width // _BYTE)
+        strobes = -(-_count_data_bits(table) // _BYTE_BITS)
+        own_strobes = -(-register.width // _BYTE_BITS)
         any_byte = _slice("strobe_q", 0, own_strobes, strobes)
         test = f"{any_byte} != '0" if own_strobes > 1 else any_byte
         yield from _write_statement(idle, f"push_{name}_q <= 1'b0;")
@@ -314,7 +314,7 @@ def _list_unread_pins(table: RegisterMap) -> list[str]:
     data = _count_data_bits(table)
     pins = ["s_axil_awaddr", "s_axil_awprot", "s_axil_araddr", "s_axil_arprot"]
     pins += ["s_axil_wdata"] if data < WORD_BITS else []
-    return pins + (["s_axil_wstrb"] if -(-data // _BYTE) < WORD_BYTES else [])
+    return pins + (["s_axil_wstrb"] if -(-data // _BYTE_BITS) < WORD_BYTES else [])
 
 
 def _write_stages(table: RegisterMap) -> Iterator[str]:

@@ -12,7 +12,7 @@ RESET_SIGNAL = "datapath_reset"
 HELD, CORE_RESET = "held", "core_reset"
 """Wires of a top: 1 from CONTROL.HOLD until COMMIT, and the reset of the datapath."""
 
-_BYTE = 8
+_BYTE_BITS = 8
 
 _ACCESS = {
     Access.CONSTANT: "sw = r; hw = na;",
@@ -82,10 +82,10 @@ def _write_rdl_register(register: Register) -> Iterator[str]:
 
 def list_fields(register: Register) -> tuple[Bits, ...]:
     """Return the fields of a word in the SystemRDL; a PUSH register has one per byte, for separate strobes."""
-    if register.access is Access.PUSH and register.width > _BYTE:
+    if register.access is Access.PUSH and register.width > _BYTE_BITS:
         return tuple(
-            Bits(f"BYTE{low // _BYTE}", low, min(_BYTE, register.width - low), "")
-            for low in range(0, register.width, _BYTE)
+            Bits(f"BYTE{low // _BYTE_BITS}", low, min(_BYTE_BITS, register.width - low), "")
+            for low in range(0, register.width, _BYTE_BITS)
         )
     return register.fields or (Bits("VALUE", 0, register.width, ""),)
 

@@ -113,8 +113,8 @@ class Top:
 
     @cached_property
     def _streams_part(self) -> Fragment:
-        registers = self.streams is Streams.REGISTERS
-        return join(_instantiate_portal(self.table) if registers else axi_stream_parts(self.datapath))
+        uses_registers = self.streams is Streams.REGISTERS
+        return join(_instantiate_portal(self.table) if uses_registers else axi_stream_parts(self.datapath))
 
 
 def _check_distinct(top: str, ports: list[str]) -> None:
@@ -161,10 +161,10 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
 
 def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
     """Yield the connections between registers and the datapath, first of ports that several registers set."""
-    shared, blocks = table.find_shared_ports(), table.blocks()
-    for port, registers in shared.items():
-        if registers[0].access is Access.WRITE:
-            value = concatenate(f"{register.name}_o" for register in registers)
+    shared_ports, blocks = table.find_shared_ports(), table.blocks()
+    for port, uses_registers in shared_ports.items():
+        if uses_registers[0].access is Access.WRITE:
+            value = concatenate(f"{register.name}_o" for register in uses_registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:
@@ -174,7 +174,7 @@ def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
             case PortBits(low=None) as signal:
                 yield _connect_port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
-                target = concatenate(f"{shared_register.name}_i" for shared_register in shared[port])
+                target = concatenate(f"{shared_register.name}_i" for shared_register in shared_ports[port])
                 yield Fragment(body=(f"assign {target} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
                 pins = blocks[block, name]
@@ -198,13 +198,13 @@ def _instantiate_portal(table: RegisterMap) -> Iterator[Fragment]:
 
 def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     """Yield the outputs of the datapath that neither a register nor a stream port shows."""
-    visible = {register.signal.port for register in table if isinstance(register.signal, PortBits)}
+    visible_ports = {register.signal.port for register in table if isinstance(register.signal, PortBits)}
     streams = (
         f"{module}_{name}_{part}_o"
         for module, name in sorted(datapath.consumed)
         for part in ("valid", "data")
     )
-    return (port for port in ("fire_o", *streams) if port not in visible)
+    return (port for port in ("fire_o", *streams) if port not in visible_ports)
 
 
 def _name_wire(port: str, unread: Collection[str]) -> str:

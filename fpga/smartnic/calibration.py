@@ -39,9 +39,9 @@ def find_loss_factor(score: float) -> int:
     >>> find_loss_factor(254 * 1024), find_loss_factor(127 * 1024)
     (128, 256)
     """
-    full = _FULL_PRODUCT * ACTIVATIONS
-    if score * MOST < full * NO_LOSS:
+    full_score = _FULL_PRODUCT * ACTIVATIONS
+    if score * MOST < full_score * NO_LOSS:
         raise ValueError(
-            f"{score:g} of {full} came back, less than an eighth: too little light to make up for"
+            f"{score:g} of {full_score} came back, less than an eighth: too little light to make up for"
         )
-    return round(NO_LOSS * full / score)
+    return round(NO_LOSS * full_score / score)

@@ -31,7 +31,7 @@ BASE_ALIGNMENT = 4096
 """In bytes. Bursts of the reader must not cross a multiple of it."""
 LIMIT = 1_000_000
 """Largest number of reads of STATUS while waiting for a request to end; some seconds on a board."""
-_WORD = (1 << WORD_BITS) - 1
+_WORD_MASK = (1 << WORD_BITS) - 1
 
 
 class SmartNicDriver:
@@ -93,11 +93,11 @@ class SmartNicDriver:
             self._wait(limit)
             self.load(program, write_memory)
         finally:
-            self.hold(active=False)
+            self.hold(is_held=False)
 
-    def hold(self, active: bool = True) -> None:
-        """Begin no further requests; with `active` false, begin requests again."""
-        self._write("HOLD", int(active))
+    def hold(self, is_held: bool = True) -> None:
+        """Begin no further requests; with `is_held` false, begin requests again."""
+        self._write("HOLD", int(is_held))
 
     @property
     def is_working(self) -> bool:
@@ -146,7 +146,7 @@ def _find_bit(name: str, field: str) -> int:
 
 def _list_writes(register: Register, value: int) -> Iterator[Access]:
     for word in range(register.words):
-        yield register.get_offset(word), value >> WORD_BITS * word & _WORD
+        yield register.get_offset(word), value >> WORD_BITS * word & _WORD_MASK
 
 
 def _list_table_writes(table: int, words: NDArray[np.uint64]) -> Iterator[Access]:

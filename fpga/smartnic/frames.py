@@ -57,8 +57,8 @@ def checksum(data: bytes) -> int:
     >>> hex(checksum(bytes.fromhex("0001f203f4f5f6f7")))
     '0x220d'
     """
-    padded = data + b"\0" * (len(data) % 2)
-    total: int = sum(struct.unpack(f">{len(padded) // 2}H", padded))
+    padded_data = data + b"\0" * (len(data) % 2)
+    total: int = sum(struct.unpack(f">{len(padded_data) // 2}H", padded_data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF

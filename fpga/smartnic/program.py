@@ -168,9 +168,9 @@ class NicModel:
                     f"{subject}, row {row}: sum and bias may reach {layer.largest[row]}; the NIC takes less"
                     f" than {SUM_LIMIT}."
                 )
-            beyond = layer.largest * layer.scale.astype(np.float64) > float(_FLOAT.max)
-            if beyond.any():
-                row = int(beyond.argmax())
+            is_beyond = layer.largest * layer.scale.astype(np.float64) > float(_FLOAT.max)
+            if is_beyond.any():
+                row = int(is_beyond.argmax())
                 yield f"{subject}, row {row}: scale {layer.scale[row]} gives results beyond float32."
             if self.published and (layer.bias.any() or (layer.scale != 1).any() or layer.step != 1):
                 yield f"{subject} is published, so its biases must be 0, its scales and its step 1."
@@ -250,13 +250,13 @@ def pack_weights(layer: NicLayer) -> Words:
     """Return the words of a layer, uint64[words, 4], row by row; unused lanes have weight 0."""
     spare = layer.beats * LANES - layer.inputs
     weights = np.pad(layer.weights, ((0, 0), (0, spare))).reshape(-1, LANES)
-    packed = np.zeros((layer.words, 32), np.uint8)
-    packed[:, :LANES] = np.abs(weights)
-    packed[:, 16:18] = np.packbits(weights >= 0, axis=1, bitorder="little")
-    first_words = packed[:: layer.beats]
+    packed_words = np.zeros((layer.words, 32), np.uint8)
+    packed_words[:, :LANES] = np.abs(weights)
+    packed_words[:, 16:18] = np.packbits(weights >= 0, axis=1, bitorder="little")
+    first_words = packed_words[:: layer.beats]
     first_words[:, 18:21] = layer.bias.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3]
     first_words[:, 21:25] = layer.scale.astype("<f4").view(np.uint8).reshape(-1, 4)
-    return packed.view("<u8").astype(np.uint64)
+    return packed_words.view("<u8").astype(np.uint64)
 
 
 def pack_models(program: NicProgram) -> Words:

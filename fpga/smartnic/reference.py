@@ -73,9 +73,9 @@ def normalise(results: Integers) -> Integers:
     >>> normalise(np.array([0, 254 * 1024], np.int32)).tolist()
     [0, 254]
     """
-    positive = np.maximum(results, 0).astype(np.int64)
-    top_bit = max(int(positive.max()).bit_length() - 1, 0)
-    return np.asarray((positive << 7) >> top_bit, np.int32)
+    positive_results = np.maximum(results, 0).astype(np.int64)
+    top_bit = max(int(positive_results.max()).bit_length() - 1, 0)
+    return np.asarray((positive_results << 7) >> top_bit, np.int32)
 
 
 def scale_perfectly(results: Integers) -> Integers:
@@ -84,5 +84,7 @@ def scale_perfectly(results: Integers) -> Integers:
     >>> scale_perfectly(np.array([1000, -7, 3], np.int32)).tolist()
     [255, 0, 1]
     """
-    positive = np.maximum(results, 0)
-    return np.asarray(np.rint(positive * (FULL_SCALE / max(int(positive.max()), 1))), np.int32)
+    positive_results = np.maximum(results, 0)
+    return np.asarray(
+        np.rint(positive_results * (FULL_SCALE / max(int(positive_results.max()), 1))), np.int32
+    )

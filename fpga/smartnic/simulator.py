@@ -218,15 +218,15 @@ class SmartNic:
             raise SmartNicError(f"a table has {_TABLE_WORDS} words; {address + len(rows)} do not fit.")
         self._functions.nic_write_table(self._get_pointer(), table, address, len(rows), rows.ctypes.data)
 
-    def send(self, frame: bytes, *, bad: bool = False, gap: int = 0) -> None:
+    def send(self, frame: bytes, *, is_bad: bool = False, gap: int = 0) -> None:
         """Queue a frame for the NIC, without its frame check sequence.
 
-        `bad`: the MAC found the frame check wrong. `gap`: idle cycles before the frame. Raise SmartNicError for a frame
+        `is_bad`: the MAC marked it as bad. `gap`: idle cycles before the frame. Raise SmartNicError for a frame
         without bytes, or of more than 9216.
         """
         if not 0 < len(frame) <= MAX_FRAME_BYTES:
             raise SmartNicError(f"a frame has 1 to {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
-        self._functions.nic_send(self._get_pointer(), bytes(frame), len(frame), int(bad), gap)
+        self._functions.nic_send(self._get_pointer(), bytes(frame), len(frame), int(is_bad), gap)
 
     def pause(self, receive: float = 0.0, transmit: float = 0.0, seed: int = 1) -> None:
         """Insert random pauses, with probabilities below 1: before beats to the NIC, and before it may send a beat."""
@@ -296,9 +296,9 @@ class SmartNic:
         self._functions.nic_counters(self._get_pointer(), len(values), values.ctypes.data)
         return dict(zip(COUNTERS, values.tolist(), strict=True))
 
-    def hold(self, active: bool = True) -> None:
-        """Begin no further requests; with `active` false, begin requests again."""
-        self.set_input("hold", int(active))
+    def hold(self, is_held: bool = True) -> None:
+        """Begin no further requests; with `is_held` false, begin requests again."""
+        self.set_input("hold", int(is_held))
 
     def abort(self) -> None:
         """Refuse the current request with FAILED, in one cycle. Waiting requests are then answered."""
@@ -318,7 +318,7 @@ class SmartNic:
                 raise SmartNicError(f"the request in work did not end in {limit} cycles.")
             self.load(program)
         finally:
-            self.hold(active=False)
+            self.hold(is_held=False)
 
     def reset(self) -> None:
         """Reset the NIC. Frames that wait or are in it are lost, and no model is in service until `load`."""

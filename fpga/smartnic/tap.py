@@ -325,16 +325,20 @@ def _read_addresses(control_socket: socket.socket) -> list[IPv4Address]:
     entries = array.array("B", bytes(1024 * _ADDRESS_ENTRY.size))
     pointer, size = entries.buffer_info()
     answer = fcntl.ioctl(control_socket, _SIOCGIFCONF, struct.pack("i4xP", size, pointer))
-    used = entries.tobytes()[: struct.unpack_from("i", answer)[0]]
-    return [IPv4Address(address) for _, _, address in _ADDRESS_ENTRY.iter_unpack(used)]
+    table_bytes = entries.tobytes()[: struct.unpack_from("i", answer)[0]]
+    return [IPv4Address(address) for _, _, address in _ADDRESS_ENTRY.iter_unpack(table_bytes)]
 
 
 def _add_address(interface: str, address: IPv4Interface) -> None:
     """Add an address to a device of the namespace of this thread, beside its other addresses. Raise OSError."""
     family, length = socket.AF_INET, address.network.prefixlen
-    local, broadcast = address.ip.packed, address.network.broadcast_address.packed
+    local_address, broadcast = address.ip.packed, address.network.broadcast_address.packed
     body = struct.pack("=BBBBI", family, length, 0, 0, socket.if_nametoindex(interface))
-    for kind, value in ((1, local), (2, local), (4, broadcast)):  # IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST
+    for kind, value in (
+        (1, local_address),
+        (2, local_address),
+        (4, broadcast),
+    ):  # IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST
         body += struct.pack("=HH4s", 8, kind, value)
     new_address, request, acknowledge, create, exclusive = 20, 0x1, 0x4, 0x400, 0x200
     flags = request | acknowledge | create | exclusive
@@ -354,15 +358,15 @@ def serve_tap(nic: SmartNic, tap: Tap, stop: Stop) -> None:
     poll = select.poll()
     poll.register(tap, select.POLLIN)
     poll.register(stop, select.POLLIN)
-    idle = True
+    is_idle = True
     while True:
-        events = dict(poll.poll(None if idle else 0))
+        events = dict(poll.poll(None if is_idle else 0))
         if stop.fileno() in events:
             return
         if tap.fileno() in events:
             while nic.waiting < _BURST_FRAMES and (frame := tap.read()) is not None:
                 nic.send(frame)
-        idle = nic.run_until_idle(_TURN_CYCLES)
+        is_idle = nic.run_until_idle(_TURN_CYCLES)
         for _, frame in nic.receive():
             tap.write(frame)
         nic.arrivals()

@@ -9,53 +9,53 @@ from dataclasses import dataclass, replace
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, HOLD, RESET
 
-_ROUNDS = 10
+_ROUND_COUNT = 10
 _MIN_ACCESSES = 150
 """Smallest number of accesses, for small register maps."""
 _MAX_ACCESSES = 1500
 """Largest number of reads, and of writes of complete words; partial writes of every word come in addition."""
-_CONTROL_WRITES = 40
+_CONTROL_WRITE_COUNT = 40
 """Additional writes to CONTROL, so that some resets happen while a beat waits."""
-SEEDS = 3
+SEED_COUNT = 3
 """Number of runs of a top; together they write every word with all strobes."""
-PARTIALS = 2
+PARTIAL_ROUNDS = 2
 """Number of times that each byte of a word is written alone, and omitted alone."""
 _PAUSE_CYCLES = 14
 """Cycles after which a write has certainly taken effect."""
-_AFTER_RESET = 30
-_RESTARTS = RESET | HOLD | COMMIT
+_RESET_WAIT_CYCLES = 30
+_RESTART_BITS = RESET | HOLD | COMMIT
 _ALL_BYTES = 15
-_LOWEST = 1
+_LOWEST_STROBE = 1
 """Strobe of the byte that holds the bits of CONTROL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write. Its address and its data wait `wait_address` and `wait_data` cycles before they are sent."""
+    """A write. Its address and its data wait for `address_wait_cycles` and `data_wait_cycles` before they are sent."""
 
     address: int
     data: int
     strobes: int
-    wait_address: int
-    wait_data: int
+    address_wait_cycles: int
+    data_wait_cycles: int
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read, which waits `wait` cycles before it is sent."""
+    """A read, which waits `wait_cycles` before it is sent."""
 
     address: int
-    wait: int
+    wait_cycles: int
 
 
 def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     draw = random.Random(seed)
     words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
-    rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
-    writable = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
-    single_writes = writable * rounds
-    single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITES
+    rounds = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
+    writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
+    single_writes = writable_words * rounds
+    single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
     # Some writes go to read-only registers: they must have no effect.
     single_writes += draw.sample(words, min(len(words), 8))
     addresses = [address for _, address in words] * rounds
@@ -67,7 +67,9 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
         (_draw_write(draw, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
     ]
     groups += [
-        pair for register, address in writable for pair in _draw_partial_writes(draw, register, address, seed)
+        pair
+        for register, address in writable_words
+        for pair in _draw_partial_writes(draw, register, address, seed)
     ]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
@@ -90,16 +92,16 @@ def _draw_partial_writes(
     ]
     # The other strobes are spread over the seeds.
     other_strobes = [strobes for strobes in range(_ALL_BYTES) if strobes not in byte_strobes]
-    for strobes in (*byte_strobes * PARTIALS, *other_strobes[seed % SEEDS :: SEEDS]):
+    for strobes in (*byte_strobes * PARTIAL_ROUNDS, *other_strobes[seed % SEED_COUNT :: SEED_COUNT]):
         if register.access in {Access.PULSE, Access.PUSH}:
             complete_word = partial_word = register.mask
         else:
             complete_word = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
             partial_word = complete_word ^ draw.choice((register.mask, 0xFFFF_FFFF))
-        pause = draw.choice((0, 0, _PAUSE_CYCLES))
+        must_pause = draw.choice((0, 0, _PAUSE_CYCLES))
         yield (
             Write(address, complete_word, _ALL_BYTES, 0, 0),
-            Write(address, partial_word, strobes, pause, pause),
+            Write(address, partial_word, strobes, must_pause, must_pause),
         )
 
 
@@ -113,7 +115,7 @@ def _draw_control_writes(draw: random.Random, control: int, writes: list[Write])
         if write.address != control:
             yield write
             continue
-        if not write.strobes & _LOWEST:
+        if not write.strobes & _LOWEST_STROBE:
             yield replace(write, data=draw.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
         free_values = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
@@ -129,14 +131,16 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     without its strobe have no effect, and are not delayed.
     """
     delayed_writes: list[Write] = []
-    pause = False
+    must_pause = False
     for write in writes:
-        has_no_effect = write.address == control and not write.strobes & _LOWEST
+        has_no_effect = write.address == control and not write.strobes & _LOWEST_STROBE
         delayed_writes.append(
-            replace(write, wait_address=_AFTER_RESET) if pause and not has_no_effect else write
+            replace(write, address_wait_cycles=_RESET_WAIT_CYCLES)
+            if must_pause and not has_no_effect
+            else write
         )
-        restarts = write.address == control and write.strobes & _LOWEST and write.data & _RESTARTS
-        pause = bool(restarts) or (pause and has_no_effect)
+        restarts = write.address == control and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
+        must_pause = bool(restarts) or (must_pause and has_no_effect)
     return delayed_writes
 
 

@@ -17,13 +17,13 @@ from fpga.registers.register_blocks import format_bit_range
 from fpga.registers.register_ports import list_axi_signals
 from fpga.verify.accesses import Read, Write
 
-BEGIN = 12
+BEGIN_CYCLE = 12
 """The first cycle in which the bench drives inputs, after the bus reset."""
-HOLD = 24
+MAX_PAUSE_CYCLES = 24
 """Largest number of cycles for which outputs of the random datapath stay constant."""
-PATIENCE = 64
+PATIENCE_CYCLES = 64
 """Largest number of cycles for which a ready waits for its valid, in one of four answers or beats."""
-_SPELL = 24
+_SPELL_CYCLES = 24
 """Cycles of an occasional pause in which the random datapath takes no beats."""
 
 
@@ -76,9 +76,12 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
         ]
     # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
     ready_ports = [port for port in ports.outputs if port.name.endswith("_ready_o")]
-    lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
+    lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL_CYCLES} : 0;")
     lines += [f"    {port.name} <= spell > 0 ? '0 : {_write_random(port.width)};" for port in ready_ports]
-    lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
+    lines += [
+        "    left <= left - 1;",
+        f"    if (left <= 0) begin left <= $urandom(seed) % {MAX_PAUSE_CYCLES};",
+    ]
     levels = [port for port in ports.outputs if port.name not in stream_ports and port not in ready_ports]
     lines += [f"      {port.name} <= {_write_random(port.width)};" for port in levels]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
@@ -147,7 +150,7 @@ def write_bench(
         f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
-        f"      if (cycle >= {BEGIN}) begin",
+        f"      if (cycle >= {BEGIN_CYCLE}) begin",
         *(f"        {line}" for line in _write_drive_statements(stream_list, len(writes), len(reads))),
         "      end",
         f"      #1 $fdisplay(log, {_write_arguments(['aresetn', *(pin.name for pin in pins)])});",
@@ -191,10 +194,10 @@ def _write_memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
 def write_memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
     """Return the memory files of the bench by name: waits, address, data and strobes of each access."""
     write_lines = (
-        f"{write.wait_address:04x}{write.wait_data:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
+        f"{write.address_wait_cycles:04x}{write.data_wait_cycles:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
         for write in writes
     )
-    read_lines = (f"{read.wait:08x}{read.address:08x}\n" for read in reads)
+    read_lines = (f"{read.wait_cycles:08x}{read.address:08x}\n" for read in reads)
     return {"writes.hex": "".join(write_lines), "reads.hex": "".join(read_lines)}
 
 
@@ -204,9 +207,11 @@ def _list_channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
     return {name: (f"{name}{valid}", f"{name}{ready}") for name, (valid, ready) in names.items()}
 
 
-def _write_drive_statements(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
+def _write_drive_statements(
+    streams: Iterable[StreamPins], write_count: int, read_count: int
+) -> Iterator[str]:
     """Yield the statements that drive the pins at the start of a cycle; a valid stays until its ready."""
-    for name, number in (("aw", writes), ("w", writes), ("ar", reads)):
+    for name, number in (("aw", write_count), ("w", write_count), ("ar", read_count)):
         source = "reads[ar]" if name == "ar" else f"writes[{name}]"
         wait = {"aw": "[103:88]", "w": "[87:72]", "ar": "[63:32]"}[name]
         yield f"if (!s_axi_{name}valid && {name} < {number}) begin"
@@ -236,7 +241,7 @@ def _list_ready_channels(streams: Iterable[StreamPins]) -> list[str]:
 
 def _write_ready_statements(name: str, condition: str) -> Iterator[str]:
     """Yield the statements for a ready. It sometimes waits for its valid, which must not wait for ready."""
-    yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE}) begin"
+    yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE_CYCLES}) begin"
     yield f"  {name}ready = 0; {name}_low = {name}_low + 1;"
     yield f"end else {name}ready = {condition};"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fpga.verify.accesses import Read, Write
 
-SETTLED = 3
+SETTLING_CYCLES = 3
 """Largest number of cycles between the answer to a write and its effect at the pins of the datapath."""
 
 Columns = Mapping[str, list[int]]
@@ -16,10 +16,10 @@ Columns = Mapping[str, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction: accepted in cycle `begins`, answered in cycle `ends`."""
+    """A transaction: accepted in cycle `begin_cycle`, answered in cycle `end_cycle`."""
 
-    begins: int
-    ends: int
+    begin_cycle: int
+    end_cycle: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def find_unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach
         yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, answer_count)
 
 
-WAITING = 16
+MAX_WAITING_CYCLES = 16
 """Largest number of cycles until an answer or a beat must appear although its receiver is not ready."""
 
 
@@ -103,7 +103,7 @@ def find_waits_for_ready(
     waiting_cycles = 0
     for cycle, is_offered in enumerate(offers):
         waiting_cycles = waiting_cycles + 1 if is_offered and not valid[cycle] and not ready[cycle] else 0
-        if waiting_cycles > WAITING:
+        if waiting_cycles > MAX_WAITING_CYCLES:
             yield Breach(f"{pin} before its ready", cycle, 1, 0)
             return
 

@@ -14,17 +14,17 @@ from operator import attrgetter
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, FIFO_DEPTH, HOLD, RESET
 from fpga.verify.accesses import Write
-from fpga.verify.bus_record import SETTLED, Breach, Columns, Transaction
+from fpga.verify.bus_record import SETTLING_CYCLES, Breach, Columns, Transaction
 
-_FOREVER = 1 << 40
+_FOREVER_CYCLE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that a word takes at some time from cycle `begins` to cycle `ends`."""
+    """A value that a word takes at some time from cycle `begin_cycle` to cycle `end_cycle`."""
 
-    begins: int
-    ends: int
+    begin_cycle: int
+    end_cycle: int
     value: int
 
 
@@ -69,7 +69,7 @@ class Words:
         register = registers.get(write.address)
         if register is None:
             return
-        begin, end = transaction.begins, transaction.ends + SETTLED
+        begin, end = transaction.begin_cycle, transaction.end_cycle + SETTLING_CYCLES
         mask = sum(0xFF << 8 * byte for byte in range(4) if write.strobes >> byte & 1)
         if register.access in {Access.WRITE, Access.PUSH}:
             old_value = self.changes[write.address][-1].value
@@ -88,18 +88,18 @@ class Words:
                     self.changes[offset].append(Change(begin, end, stored_register.reset))
 
     def _apply_hold(self, control: int, begin: int, end: int) -> None:
-        current = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
-        if control & HOLD and current is None:
-            self.holds.append(Change(begin, _FOREVER, 1))
-        elif current and control & COMMIT and not control & HOLD:
-            self.holds[-1] = Change(current.begins, end, 1)
+        current_hold = self.holds[-1] if self.holds and self.holds[-1].end_cycle == _FOREVER_CYCLE else None
+        if control & HOLD and current_hold is None:
+            self.holds.append(Change(begin, _FOREVER_CYCLE, 1))
+        elif current_hold and control & COMMIT and not control & HOLD:
+            self.holds[-1] = Change(current_hold.begin_cycle, end, 1)
 
     def list_possible_changes(self, offset: int, first_cycle: int, last_cycle: int) -> list[Change]:
         """Return the changes whose values a word may have at some time from cycle `first_cycle` to `last_cycle`."""
         changes = self.changes[offset]
-        ended_changes = bisect_left(changes, first_cycle, key=attrgetter("ends"))
+        ended_changes = bisect_left(changes, first_cycle, key=attrgetter("end_cycle"))
         return changes[
-            max(ended_changes - 1, 0) : bisect_right(changes, last_cycle, key=attrgetter("begins"))
+            max(ended_changes - 1, 0) : bisect_right(changes, last_cycle, key=attrgetter("begin_cycle"))
         ]
 
     def values(self, offset: int, first_cycle: int, last_cycle: int) -> set[int]:
@@ -109,7 +109,7 @@ class Words:
 
 def select_in_cycle(changes: list[Change], cycle: int) -> Iterator[Change]:
     """Yield the changes that may happen in a cycle."""
-    return (change for change in changes if change.begins <= cycle <= change.ends)
+    return (change for change in changes if change.begin_cycle <= cycle <= change.end_cycle)
 
 
 _NOTHING = (0, 0)
@@ -200,9 +200,9 @@ def _apply_pop(
     """Yield the states after a cycle in which the next pop may act, or must act because its time is over."""
     for acted_pops, popped_beats in possible_states:
         next_pop = pops[acted_pops] if acted_pops < len(pops) else None
-        if next_pop is None or cycle < next_pop.begins:
+        if next_pop is None or cycle < next_pop.begin_cycle:
             yield acted_pops, popped_beats
             continue
-        if cycle < next_pop.ends:
+        if cycle < next_pop.end_cycle:
             yield acted_pops, popped_beats
         yield acted_pops + 1, min(popped_beats + 1, pushed_beats)

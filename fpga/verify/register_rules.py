@@ -10,7 +10,7 @@ from operator import and_, or_
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_list import CLEAR_STATUS, COMMIT
 from fpga.verify.accesses import Read
-from fpga.verify.bus_bench import BEGIN
+from fpga.verify.bus_bench import BEGIN_CYCLE
 from fpga.verify.bus_record import Breach, Columns, Transaction
 from fpga.verify.register_model import (
     Change,
@@ -34,15 +34,15 @@ class Record:
     @property
     def cycles(self) -> range:
         """The cycles that are checked."""
-        return range(BEGIN, len(self.core["rst_i"]))
+        return range(BEGIN_CYCLE, len(self.core["rst_i"]))
 
 
 def find_restarts(record: Record) -> frozenset[int]:
     """Return the cycles of complete resets (not only of the datapath): at the start, and the first of each RESET."""
-    cycles = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
+    cycles = {cycle for cycle in range(BEGIN_CYCLE) if record.core["rst_i"][cycle]}
     for reset_change in record.words.resets:
         reset_cycles = (
-            c for c in range(reset_change.begins, reset_change.ends + 1) if record.core["rst_i"][c]
+            c for c in range(reset_change.begin_cycle, reset_change.end_cycle + 1) if record.core["rst_i"][c]
         )
         cycles |= set(list(reset_cycles)[:1])
     return frozenset(cycles)
@@ -105,13 +105,13 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
     if stray_cycles:
         yield Breach("rst_i", stray_cycles[0], 0, 1)
     for reset in resets:
-        if not any(record.core["rst_i"][reset.begins : reset.ends + 1]):
-            yield Breach("rst_i", reset.ends, 1, 0)
+        if not any(record.core["rst_i"][reset.begin_cycle : reset.end_cycle + 1]):
+            yield Breach("rst_i", reset.end_cycle, 1, 0)
             return
     for reset in record.words.resets:
         # A RESET lasts one cycle, except during a HOLD.
         resets_in_force = [
-            cycle for cycle in range(reset.begins, reset.ends + 1) if record.core["rst_i"][cycle]
+            cycle for cycle in range(reset.begin_cycle, reset.end_cycle + 1) if record.core["rst_i"][cycle]
         ]
         if len(resets_in_force) > 1 and not any(
             select_in_cycle(record.words.holds, cycle) for cycle in resets_in_force
@@ -120,12 +120,12 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
             return
     for hold in record.words.holds:
         # A hold lasts without a gap until the commit that releases it, or to the end.
-        reset_bits = record.core["rst_i"][hold.begins : hold.ends + 1]
+        reset_bits = record.core["rst_i"][hold.begin_cycle : hold.end_cycle + 1]
         first_reset, last_reset = reset_bits.index(1), len(reset_bits) - 1 - reset_bits[::-1].index(1)
-        commits = record.core["commit_i"][hold.begins : hold.ends + 1]
+        commits = record.core["commit_i"][hold.begin_cycle : hold.end_cycle + 1]
         end = commits.index(1, first_reset) if any(commits[first_reset:]) else len(reset_bits) - 1
         if 0 in reset_bits[first_reset : end + 1] or last_reset < end:
-            yield Breach("rst_i", hold.begins + reset_bits.index(0, first_reset), 1, 0)
+            yield Breach("rst_i", hold.begin_cycle + reset_bits.index(0, first_reset), 1, 0)
             return
 
 
@@ -147,19 +147,19 @@ class ReadRules:
         for read, transaction, answer in reads:
             register, word = self._places.get(read.address, (None, 0))
             name = register.name if register else f"{read.address:#x}"
-            if name in wrong_names or transaction.begins < BEGIN:
+            if name in wrong_names or transaction.begin_cycle < BEGIN_CYCLE:
                 continue
             possible_values = (
                 self._find_possible_values(register, word, read.address, transaction) if register else [0]
             )
             if answer not in possible_values:
                 wrong_names.add(name)
-                yield Breach(name, transaction.ends, possible_values[-1], answer)
+                yield Breach(name, transaction.end_cycle, possible_values[-1], answer)
 
     def _find_possible_values(
         self, register: Register, word: int, offset: int, transaction: Transaction
     ) -> list[int]:
-        first_cycle, last_cycle = transaction.begins, transaction.ends
+        first_cycle, last_cycle = transaction.begin_cycle, transaction.end_cycle
         match register.access:
             case Access.CONSTANT:
                 return [register.reset]
@@ -208,7 +208,7 @@ class ReadRules:
         """Yield breaches of the ready bits of output streams, which must follow the room in their FIFOs."""
         for block, name in self._record.table.blocks():
             if block == "sink":
-                yield from self._get_sink(name).find_ready_breaches(BEGIN)
+                yield from self._get_sink(name).find_ready_breaches(BEGIN_CYCLE)
 
 
 def find_memory_breaches(record: Record) -> Iterator[Breach]:
@@ -245,31 +245,31 @@ def _expect_loads(
     events += [(change, "load") for change in record.words.pulses.get(load_offset, [])]
     events += [(reset, "reset") for reset in record.words.resets]
     next_address = 0
-    for change, event_kind in sorted(events, key=lambda event: event[0].begins):
+    for change, event_kind in sorted(events, key=lambda event: event[0].begin_cycle):
         if event_kind == "load":
             words = {change.value << load.width * len(upper_offsets)}
             for word, offset in enumerate(upper_offsets):
-                parts = record.words.values(offset, change.begins, change.ends)
+                parts = record.words.values(offset, change.begin_cycle, change.end_cycle)
                 words = {value | part << load.width * word for value in words for part in parts}
             mask = (1 << load.signal_bits) - 1
-            yield change.begins, change.ends, next_address, {value & mask for value in words}
+            yield change.begin_cycle, change.end_cycle, next_address, {value & mask for value in words}
             next_address = next_address + 1 & address.mask
         else:
             next_address = change.value if event_kind == "set" else 0
 
 
-def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
-    """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
+def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> list[Change]:
+    """Return the pushes into an input stream, with the bits that they may offer, or (`only_certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
     *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
     changes = []
     for push in record.words.pulses.get(last_offset, []):
         mask = push.value << register.width * len(offsets)
         for word, offset in enumerate(offsets):
-            values = record.words.values(offset, push.begins, push.ends)
-            combined = reduce(and_ if certain else or_, values)
-            mask |= combined << register.width * word
-        changes.append(Change(push.begins, push.ends, mask & (1 << register.signal_bits) - 1))
+            values = record.words.values(offset, push.begin_cycle, push.end_cycle)
+            combined_values = reduce(and_ if only_certain else or_, values)
+            mask |= combined_values << register.width * word
+        changes.append(Change(push.begin_cycle, push.end_cycle, mask & (1 << register.signal_bits) - 1))
     return changes
 
 
@@ -298,10 +298,10 @@ def find_push_breaches(record: Record) -> Iterator[Breach]:
 
 def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
-    for push in _find_pushes(record, name, certain=True):
-        if any(record.core["rst_i"][push.begins : push.ends + 2]):
+    for push in _find_pushes(record, name, only_certain=True):
+        if any(record.core["rst_i"][push.begin_cycle : push.end_cycle + 2]):
             continue
-        offered_bits = reduce(or_, valid[push.begins : push.ends + 2], 0)
+        offered_bits = reduce(or_, valid[push.begin_cycle : push.end_cycle + 2], 0)
         if push.value & ~offered_bits:
-            yield Breach(f"{name}_valid_i", push.ends, push.value, offered_bits)
+            yield Breach(f"{name}_valid_i", push.end_cycle, push.value, offered_bits)
             return

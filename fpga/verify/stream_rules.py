@@ -11,7 +11,7 @@ from fpga.registers.register_list import list_output_streams
 from fpga.verify.bus_bench import Pin, StreamPins
 from fpga.verify.bus_record import Breach, Columns, find_handshakes, find_waits_for_ready
 
-IN_FLIGHT = 4
+MAX_BEATS_IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
 _COMPARED_BEATS = 8
 """Number of beats that are compared to find how many a reset has dropped."""
@@ -122,9 +122,9 @@ def _find_disorder(
     previous_cycle = 0
     for number, (cycle, beat) in enumerate(received_beats):
         reset = any(resets[previous_cycle : cycle + 1])
-        skips = range(1 + (IN_FLIGHT if reset else 0))
+        skips = range(1 + (MAX_BEATS_IN_FLIGHT if reset else 0))
         next_beats = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
-        skipped = next(
+        skip_count = next(
             (
                 skip
                 for skip in skips
@@ -132,7 +132,7 @@ def _find_disorder(
             ),
             None,
         )
-        if skipped is None:
+        if skip_count is None:
             pairs = zip(sent_beats[next_beat:], next_beats, strict=False)
             differences = (
                 (late_cycle, expected, actual)
@@ -141,9 +141,9 @@ def _find_disorder(
             )
             yield Breach(f"{prefix}_tdata", *next(differences, (cycle, len(sent_beats), len(received_beats))))
             return
-        next_beat += skipped + 1
+        next_beat += skip_count + 1
         previous_cycle = cycle
-    if sent_beats and len(sent_beats) - next_beat > IN_FLIGHT * (1 + sum(resets)):
+    if sent_beats and len(sent_beats) - next_beat > MAX_BEATS_IN_FLIGHT * (1 + sum(resets)):
         yield Breach(f"beats of {prefix}", sent_beats[next_beat][0], len(sent_beats), next_beat)
 
 

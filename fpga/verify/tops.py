@@ -14,7 +14,7 @@ from fpga.hdl.tools import BadOutput, find_tool
 from fpga.registers.model import Access, RegisterMap
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
-from fpga.verify.accesses import SEEDS, Read, Write, draw_accesses
+from fpga.verify.accesses import SEED_COUNT, Read, Write, draw_accesses
 from fpga.verify.bus_bench import (
     list_datapath_log,
     list_top_log,
@@ -47,7 +47,7 @@ from fpga.verify.stream_rules import Stream, find_stream_breaches, find_stream_w
 
 TOP_PROPERTIES = ("protocol", "writes", "control", "reads", "streams")
 """Properties of a top: rules of the bus, effects of writes, effects of CONTROL, answers of reads, and beats."""
-_CYCLES_OF_ACCESS = 16
+_ACCESS_CYCLES = 16
 _ALL_BYTES = 15
 
 
@@ -68,8 +68,8 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     table = Top(datapath, streams).table
     ports = list_stream_ports(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = draw_accesses(table, seed)
-    waits = sum(write.wait_address for write in writes)
-    cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
+    wait_cycles = sum(write.address_wait_cycles for write in writes)
+    cycles = 200 + wait_cycles + _ACCESS_CYCLES * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": write_random_datapath(datapath, seed),
@@ -105,7 +105,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
 
 
 def run_seeds(
-    datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Iterable[int] = range(SEEDS)
+    datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Iterable[int] = range(SEED_COUNT)
 ) -> TopResult:
     """Simulate a top with several seeds, up to the first that finds a breach. Raise HdlError."""
     runs = []
@@ -172,7 +172,7 @@ def _read_columns(path: Path, names: list[str]) -> Columns:
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     columns: dict[str, list[int]] = {name: [] for name in names}
     for cycle, line in enumerate(lines):
-        values = [_UNKNOWN.sub("0", value) for value in line] if cycle <= _RESET else line
+        values = [_UNKNOWN_DIGITS.sub("0", value) for value in line] if cycle <= _RESET_CYCLES else line
         for name, value in zip(names, values, strict=True):
             try:
                 columns[name].append(int(value, 16))
@@ -182,6 +182,6 @@ def _read_columns(path: Path, names: list[str]) -> Columns:
     return columns
 
 
-_RESET = 6
+_RESET_CYCLES = 6
 """Last cycle in which X and Z are allowed: the end of the bus reset, and a margin."""
-_UNKNOWN = re.compile("[xzXZ]")
+_UNKNOWN_DIGITS = re.compile("[xzXZ]")

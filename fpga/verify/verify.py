@@ -60,7 +60,7 @@ class Verification:
         return not has_bad_file and all(result.verdict in _GOOD_VERDICTS for result in self.properties)
 
 
-def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) -> Verification:
+def verify(folder: Path, *, depth: int = sby.DEPTH_CYCLES, budget_s: float = BUDGET_S) -> Verification:
     """Verify the files in `folder` against the text in it. Search for counterexamples of up to `depth` cycles.
 
     Raise ValueError if it is not a built folder, CountActionError if its text has errors, or ToolMissing.
@@ -217,14 +217,14 @@ def _make_word_splitter(comment: str) -> Callable[[str], object]:
 
     def words(text: str) -> list[str]:
         text_without_comments = re.sub(
-            rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda match: match[1] or " ", text, flags=_FLAGS
+            rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda match: match[1] or " ", text, flags=_REGEX_FLAGS
         )
         return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', text_without_comments)
 
     return words
 
 
-_FLAGS = re.MULTILINE | re.DOTALL
+_REGEX_FLAGS = re.MULTILINE | re.DOTALL
 
 
 _PARSERS: dict[str, Callable[[str], object]] = {
@@ -234,7 +234,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 
 
 _MATCH_CYCLES = 200
-_VARIABLE = re.compile(r"\$var \w+ +(\d+) +(\S+) +(\S+)")
+_VARIABLE_PATTERN = re.compile(r"\$var \w+ +(\d+) +(\S+) +(\S+)")
 _Series = tuple[tuple[int, str], ...]
 
 
@@ -275,18 +275,18 @@ def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
     scopes: list[str] = []
     codes: dict[str, list[tuple[str, int]]] = {}
     changes: dict[str, list[tuple[int, str]]] = {}
-    time = 0
+    time_ns = 0
     for line in dump.splitlines():
         if line.startswith("$scope"):
             scopes.append(line.split()[2])
         elif line.startswith("$upscope"):
             scopes.pop()
-        elif match := _VARIABLE.match(line):
+        elif match := _VARIABLE_PATTERN.match(line):
             codes.setdefault(match[2], []).append((".".join([*scopes[2:], match[3]]), int(match[1])))
         elif line.startswith("#"):
-            time = int(line[1:])
+            time_ns = int(line[1:])
         elif change := re.match(r"b?([01xz]+) ?(\S+)$", line):
-            changes.setdefault(change[2], []).append((time, change[1]))
+            changes.setdefault(change[2], []).append((time_ns, change[1]))
     return {
         name: (width, tuple(changes.get(code, ()))) for code, names in codes.items() for name, width in names
     }

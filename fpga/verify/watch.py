@@ -1,8 +1,8 @@
-"""Comparison of a datapath in a cocotb simulation with the language, and random inputs for it.
+"""Comparison of a datapath in a cocotb simulation with its source text, and random inputs for the datapath.
 
-watch = Watch(dut.datapath, dut.aclk, datapath)
+recorder = PortRecorder(dut.datapath, dut.aclk, datapath)
 ...
-assert not watch.find_differences()
+assert not recorder.find_differences()
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fpga.count_action.ports import ports_of
 from fpga.formal.replay import Difference, replay
 
 
-class Watch:
+class PortRecorder:
     """Recorder of the ports of an instance of the datapath at every clock edge, from the first reset on."""
 
     def __init__(self, instance: Any, clock: Any, datapath: Datapath) -> None:
@@ -53,31 +53,31 @@ class Watch:
         return sum(value.bit_count() for value in self._series["fire_o"])
 
     def find_differences(self) -> tuple[Difference, ...]:
-        """Return the first difference of every element of a port from the language."""
+        """Return, for every element of a port, the first cycle in which it differs from the source text."""
         return replay(self._datapath, {name: tuple(values) for name, values in self._series.items()})
 
 
-def draw_beats(datapath: Datapath, random: np.random.Generator, beats: int) -> Mapping[str, Beats]:
-    """Return random beats for every input stream; with several streams under a name, 80 % are valid in a beat."""
+def draw_beats(datapath: Datapath, random: np.random.Generator, beat_count: int) -> Mapping[str, Beats]:
+    """Return random beats for every input stream. If streams share a name, each is valid in 80 % of the beats."""
     beats_by_stream = {}
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             low = -(1 << signal.width - 1) if signal.signed else 0
-            shape = (beats, signal.size, signal.lanes)
+            shape = (beat_count, signal.size, signal.lanes)
             samples = random.integers(low, low + (1 << signal.width), shape)
-            valid = random.random((beats, signal.size)) < 0.8
-            beats_by_stream[signal.name] = Beats(samples, valid | (signal.size == 1))
+            is_valid = random.random((beat_count, signal.size)) < 0.8
+            beats_by_stream[signal.name] = Beats(samples, is_valid | (signal.size == 1))
     return beats_by_stream
 
 
-def draw_levels(datapath: Datapath, random: np.random.Generator) -> Mapping[tuple[str, int], int]:
+def draw_flags_and_numbers(datapath: Datapath, random: np.random.Generator) -> Mapping[tuple[str, int], int]:
     """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
-    levels = {}
+    values = {}
     for signal in datapath.inputs:
         is_level = signal.kind is not SignalKind.STREAM and not signal.loads_memory
         for index in range(signal.size if is_level else 0):
-            flag = signal.kind is SignalKind.FLAG
-            levels[signal.name, index] = int(
-                random.random() < 0.7 if flag else random.integers(0, 1 << min(signal.width, 31))
+            is_flag = signal.kind is SignalKind.FLAG
+            values[signal.name, index] = int(
+                random.random() < 0.7 if is_flag else random.integers(0, 1 << min(signal.width, 31))
             )
-    return levels
+    return values

@@ -114,13 +114,13 @@ def format_summary(report: Report) -> list[str]:
 
 def format_cycles(report: Report) -> list[str]:
     """Return a table of the cycles of one image, with a row per layer and a column per kind of cycle."""
-    from fpga.photonic_mac.cycles import LINES
+    from fpga.photonic_mac.cycles import CAUSE_LABELS
 
     layers = [node for node in report.nodes if node.cycles is not None]
     rows = [[node.name, *_sum_cycles([node])] for node in layers]
     rows.append(["all", *_sum_cycles(layers)])
     return [
-        *format_table(["cycles", *LINES.values(), "total"], rows),
+        *format_table(["cycles", *CAUSE_LABELS.values(), "total"], rows),
         f"{report.cycles:,} cycles, {report.latency_s * 1e6:.1f} us at {report.clock_hz / 1e6:g} MHz, light alone",
     ]
 
@@ -163,9 +163,9 @@ def _format_row(node: NodeReport) -> list[str]:
 
 def _sum_cycles(layers: Sequence[NodeReport]) -> list[str]:
     """Return the cycles of each kind, then the total, summed over the layers."""
-    from fpga.photonic_mac.cycles import LINES
+    from fpga.photonic_mac.cycles import CAUSE_LABELS
 
-    return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*LINES, "total")]
+    return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*CAUSE_LABELS, "total")]
 
 
 def _format_origin(model: CompiledModel) -> list[str]:

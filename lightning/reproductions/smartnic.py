@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fpga.hdl import why_missing
-from fpga.photonic_mac.cycles import CLOCK_HZ, MEMORY, cycles_of
+from fpga.photonic_mac.cycles import CLOCK_HZ, MEMORY_CYCLES, calculate_cycles
 from fpga.photonic_mac.network import LENET_SHAPES
 from lightning.reproductions.event_simulator import LIGHTNING, PROCESSORS, draw_arrivals, simulate
 from lightning.reproductions.published_models import MODELS
@@ -92,7 +92,7 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
 
 def _count_cycles() -> Iterator[Row]:
     """Yield the cycles of LeNet: for products, for the datapath around them, and for its memory."""
-    layers = cycles_of(LENET_SHAPES)
+    layers = calculate_cycles(LENET_SHAPES)
     beats = sum(layer.beats for layer in layers)
     total = sum(layer.total for layer in layers)
     published = _compute_published_cycles()
@@ -111,7 +111,7 @@ def _count_cycles() -> Iterator[Row]:
         "published: the constant of the event simulator, for 97 GHz; ours: 253.44 MHz, of which "
         f"{layers[0].preamble} cycles are preamble, and 7 cycles of delay of the light",
     )
-    yield Row(1, "cycles of memory, a layer", None, MEMORY, "from an address to the converters")
+    yield Row(1, "cycles of memory, a layer", None, MEMORY_CYCLES, "from an address to the converters")
     yield Row(1, "cycles in all", None, total, "by formula; the project's tests count as many in the RTL")
     yield Row(
         1, "time of an inference, us", None, total / CLOCK_HZ * 1e6, "of which all but 0.4 are products"

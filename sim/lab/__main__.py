@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sim.lab.model import Document
 
-_STDIN = 0
+_STDIN_HANDLE = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.status:
             return _print_json([lab.as_json() for lab in find_labs()])
         if options.down is not None:
-            return _print_json({"removed": _take_down(options.down, everything=options.all)})
-        return _supervise(options.wiring, detached=options.detached)
+            return _print_json({"removed": _take_down(options.down, all_labs=options.all)})
+        return _supervise(options.wiring, is_detached=options.detached)
     except (LabError, KernelFault) as error:
         return _refuse(error.what, error.hint, error.code)
     except OSError as error:
@@ -70,19 +70,19 @@ def _print_json(value: object) -> int:
     return 0
 
 
-def _take_down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
-    """End the named labs and, with `everything`, all labs of this user; without either, remove debris. Return ids."""
-    if everything:
+def _take_down(lab_ids: Sequence[str], *, all_labs: bool) -> list[str]:
+    """End the named labs and, with `all_labs`, all labs of this user; without either, remove debris. Return ids."""
+    if all_labs:
         own_labs = [lab.id for lab in find_labs() if not lab.is_of_others]
         return list(end_labs(sorted({*own_labs, *lab_ids})))
     return list(end_labs(lab_ids) if lab_ids else remove_debris())
 
 
-def _supervise(wiring: Path | None, *, detached: bool) -> int:
+def _supervise(wiring_path: Path | None, *, is_detached: bool) -> int:
     import asyncio  # late, because --status and --down do not need it
 
-    document = _parse(_read_document(wiring))
-    return asyncio.run(_run(document, detached=detached))
+    document = _parse(_read_document(wiring_path))
+    return asyncio.run(_run(document, is_detached=is_detached))
 
 
 def _parse(text: str) -> Document:
@@ -96,42 +96,42 @@ def _parse(text: str) -> Document:
     return parse(text)
 
 
-def _read_document(wiring: Path | None) -> str:
+def _read_document(wiring_path: Path | None) -> str:
     """Return the text of the document, from a file or from the first line of standard input."""
-    if wiring is None:
+    if wiring_path is None:
         return _read_first_line()
     try:
-        return wiring.read_text("utf-8")
+        return wiring_path.read_text("utf-8")
     except OSError as error:
         raise LabError(
-            f"{wiring}: {error.strerror}", hint="Name a readable wiring document", code="document"
+            f"{wiring_path}: {error.strerror}", hint="Name a readable wiring document", code="document"
         ) from error
 
 
 def _read_first_line() -> str:
     """Read a single line, without a buffer: the rest of standard input serves only to detect its end."""
     text = bytearray()
-    while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
+    while not text.endswith(b"\n") and (byte := os.read(_STDIN_HANDLE, 1)):
         text += byte
     return text.decode("utf-8", errors="replace")
 
 
-async def _run(document: Document, *, detached: bool) -> int:
+async def _run(document: Document, *, is_detached: bool) -> int:
     """Run the lab until a request to end, then take it down. Raise `LabError` if it was not ready yet."""
     import asyncio
 
-    ready = asyncio.Event()
-    lab_task = asyncio.create_task(_run_until_cancelled(document, ready))
-    _install_end_requests(lab_task, detached=detached)
+    ready_event = asyncio.Event()
+    lab_task = asyncio.create_task(_run_until_cancelled(document, ready_event))
+    _install_end_requests(lab_task, is_detached=is_detached)
     try:
         await lab_task
     except asyncio.CancelledError:
-        if ready.is_set():
+        if ready_event.is_set():
             return 0
     raise LabError("stopped before the lab was ready", hint="Start it again", code="interrupted")
 
 
-async def _run_until_cancelled(document: Document, ready: asyncio.Event) -> None:
+async def _run_until_cancelled(document: Document, ready_event: asyncio.Event) -> None:
     import asyncio
 
     # Imported late, like `parse`.
@@ -139,12 +139,12 @@ async def _run_until_cancelled(document: Document, ready: asyncio.Event) -> None
 
     async with AsyncExitStack() as stack:
         lab = await start_lab(document, stack)
-        ready.set()
+        ready_event.set()
         _print_json(lab.ready_line())
         await asyncio.get_running_loop().create_future()
 
 
-def _install_end_requests(lab_task: asyncio.Task[None], *, detached: bool) -> None:
+def _install_end_requests(lab_task: asyncio.Task[None], *, is_detached: bool) -> None:
     """End the lab at SIGTERM, SIGINT and, unless detached, at the end of standard input.
 
     Only the first request counts: a second one must not interrupt the cleanup.
@@ -162,12 +162,12 @@ def _install_end_requests(lab_task: asyncio.Task[None], *, detached: bool) -> No
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    if detached:
+    if is_detached:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return
 
     def watch() -> None:
-        while os.read(_STDIN, 4096):
+        while os.read(_STDIN_HANDLE, 4096):
             pass
         with suppress(RuntimeError):  # the lab failed to start, and the loop is closed already
             loop.call_soon_threadsafe(end)

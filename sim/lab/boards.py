@@ -24,10 +24,10 @@ _STOP_TIMEOUT_S = 5.0
 _LOG_LINES = 20
 
 
-def build_boards(boards: Sequence[BoardDocument], namespace_of: Callable[[str], str]) -> None:
+def build_boards(boards: Sequence[BoardDocument], get_namespace: Callable[[str], str]) -> None:
     """Set the ports of all boards up, without addresses, so that the kernel does not answer there."""
     for board in boards:
-        namespace = namespace_of(board.name)
+        namespace = get_namespace(board.name)
         netns.batch("ip", [f"link set {port.name} up" for port in board.ports], namespace)
 
 

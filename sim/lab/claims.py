@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-_SUBNET = "subnet-"
-_ATTEMPTS = 4
+_SUBNET_PREFIX = "subnet-"
+_ATTEMPT_COUNT = 4
 _ATTEMPT_PAUSE_S = 0.005
 
 
@@ -66,7 +66,7 @@ class Claim:
         """
         path = find_claims_folder() / f"{name}.lock"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPT_COUNT):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if _lock(handle) and _is_same_file(path, handle):
                 return cls(path, handle)
@@ -143,7 +143,7 @@ def make_subnet_claim_name(subnet: IPv4Network) -> str:
     >>> make_subnet_claim_name(IPv4Network("10.99.0.0/24"))
     'subnet-10.99.0.0-24'
     """
-    return f"{_SUBNET}{subnet.network_address}-{subnet.prefixlen}"
+    return f"{_SUBNET_PREFIX}{subnet.network_address}-{subnet.prefixlen}"
 
 
 def find_overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
@@ -152,9 +152,9 @@ def find_overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
     Call this after claiming `subnet`: of two labs that start at the same time, at least one then sees the other.
     """
     for name in find_claim_names():
-        if not name.startswith(_SUBNET):
+        if not name.startswith(_SUBNET_PREFIX):
             continue
-        network = IPv4Network(name.removeprefix(_SUBNET).replace("-", "/"))
+        network = IPv4Network(name.removeprefix(_SUBNET_PREFIX).replace("-", "/"))
         if network != subnet and network.overlaps(subnet) and find_holder(name):
             return network
     return None

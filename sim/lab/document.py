@@ -42,15 +42,15 @@ _POLATIS_SWITCH_TIME_S = 0.02
 def parse(text: str) -> Document:
     """Parse and check a JSON document. Raise `LabError` with code `document` if it is not valid."""
     try:
-        raw = json.loads(text)
+        raw_document = json.loads(text)
     except json.JSONDecodeError as error:
         raise _make_document_error(
             (), f"not JSON: {error}", "Send one JSON object that follows the schema"
         ) from error
-    _check_schema(raw)
-    document = _parse_document(raw)
+    _check_schema(raw_document)
+    document = _parse_document(raw_document)
     _check_names(document)
-    _check_fibres(raw)
+    _check_fibres(raw_document)
     _check_addresses(document)
     frame_bytes = document.link.mtu + _ETHERNET_HEADER_BYTES
     if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket never passes a larger frame
@@ -77,9 +77,9 @@ def _path(location: Place) -> str:
     return text.lstrip(".") or "(top)"
 
 
-def _check_schema(raw: object) -> None:
+def _check_schema(raw_document: object) -> None:
     schema = json.loads(resources.files("sim.lab").joinpath("wiring.schema.json").read_text("utf-8"))
-    error: ValidationError | None = best_match(Draft202012Validator(schema).iter_errors(raw))
+    error: ValidationError | None = best_match(Draft202012Validator(schema).iter_errors(raw_document))
     if error is not None:
         raise _make_document_error(
             tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json"
@@ -116,24 +116,24 @@ def _parse_subnet(text: str) -> IPv4Network:
     return subnet
 
 
-def _parse_document(raw: Mapping[str, Any]) -> Document:
-    subnet = _parse_subnet(raw["management"])
+def _parse_document(raw_document: Mapping[str, Any]) -> Document:
+    subnet = _parse_subnet(raw_document["management"])
     default_control = f"{subnet[1]}:{_CONTROL_PORT}"
-    link = raw["link"]
+    link = raw_document["link"]
     return Document(
-        lab=raw["lab"],
-        hosts_mode=raw["hosts_mode"],
+        lab=raw_document["lab"],
+        hosts_mode=raw_document["hosts_mode"],
         subnet=subnet,
-        control=_parse_address(raw.get("control", default_control), "control"),
+        control=_parse_address(raw_document.get("control", default_control), "control"),
         link=LinkShape(
             link["rate_mbps"], link["mtu"], link.get("burst_kb", 128), link.get("latency_ms", 50.0)
         ),
         represents_gbps=link.get("represents_gbps", _DEFAULT_GBPS),
-        authorized_key=raw.get("authorized_key", ""),
-        switches=tuple(_parse_switch(index, entry) for index, entry in enumerate(raw["switches"])),
-        hosts=tuple(_parse_host(index, entry) for index, entry in enumerate(raw["hosts"])),
-        boards=tuple(_parse_board(entry) for entry in raw.get("boards", ())),
-        raw=raw,
+        authorized_key=raw_document.get("authorized_key", ""),
+        switches=tuple(_parse_switch(index, entry) for index, entry in enumerate(raw_document["switches"])),
+        hosts=tuple(_parse_host(index, entry) for index, entry in enumerate(raw_document["hosts"])),
+        boards=tuple(_parse_board(entry) for entry in raw_document.get("boards", ())),
+        raw=raw_document,
     )
 
 
@@ -236,32 +236,32 @@ def _check_names(document: Document) -> None:
         _check_not_reserved(("switches", index, "name"), switch.name, ("plant",))
 
 
-def _check_not_reserved(location: Place, name: str, reserved: Iterable[str]) -> None:
-    if name in reserved:
+def _check_not_reserved(location: Place, name: str, reserved_names: Iterable[str]) -> None:
+    if name in reserved_names:
         raise _make_document_error(location, f"the lab itself uses the name {name}", "Use another name")
 
 
-def _find_fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
-    for host_at, host in enumerate(raw["hosts"]):
+def _find_fibres(raw_document: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    for host_at, host in enumerate(raw_document["hosts"]):
         for nic_at, nic in enumerate(host["nics"]):
             for direction in ("transmit", "receive"):
                 yield ("hosts", host_at, "nics", nic_at, direction), direction, nic[direction]
-    for board_at, board in enumerate(raw.get("boards", ())):
+    for board_at, board in enumerate(raw_document.get("boards", ())):
         for port_at, port in enumerate(board["ports"]):
             for direction in ("transmit", "receive"):
                 yield ("boards", board_at, "ports", port_at, direction), direction, port[direction]
 
 
-def _check_fibres(raw: Mapping[str, Any]) -> None:
+def _check_fibres(raw_document: Mapping[str, Any]) -> None:
     """Raise `LabError` unless transmit fibres use input ports and receive fibres output ports, one fibre per port."""
     ports = {
         entry["name"]: {
             "transmit": range(1, entry["inputs"] + 1),
             "receive": range(entry["inputs"] + 1, entry["inputs"] + entry["outputs"] + 1),
         }
-        for entry in raw["switches"]
+        for entry in raw_document["switches"]
     }
-    for location, direction, fibre in _find_fibres(raw):
+    for location, direction, fibre in _find_fibres(raw_document):
         name, port = fibre["switch"], fibre["port"]
         if name not in ports:
             raise _make_document_error(
@@ -274,7 +274,11 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
             )
             raise _make_document_error((*location, "port"), f"port {port} does not fit", hint)
     _check_unique(
-        ((location, f"{fibre['switch']}:{fibre['port']}") for location, _, fibre in _find_fibres(raw)), "port"
+        (
+            (location, f"{fibre['switch']}:{fibre['port']}")
+            for location, _, fibre in _find_fibres(raw_document)
+        ),
+        "port",
     )
 
 

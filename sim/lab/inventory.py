@@ -21,7 +21,7 @@ from sim.lab.claims import Claim, find_claim_names, find_holder, find_user
 from sim.lab.model import LabError
 from sim.twins.hosts import netns
 
-_ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
+_LAB_ID_PATTERN = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
 _END_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
@@ -90,7 +90,11 @@ def find_labs() -> tuple[LabEntry, ...]:
         if os.geteuid() == 0
         else []
     )
-    ids = {match.group(1) for name in [*kernel_names, *find_claim_names()] if (match := _ID.match(name))}
+    ids = {
+        match.group(1)
+        for name in [*kernel_names, *find_claim_names()]
+        if (match := _LAB_ID_PATTERN.match(name))
+    }
     return tuple(_read_entry(lab_id) for lab_id in sorted(ids))
 
 
@@ -130,11 +134,11 @@ def remove_debris(names: Iterable[str] | None = None) -> tuple[str, ...]:
     debris = {lab.id for lab in find_labs() if lab.state == "debris"}
     if names is not None:
         debris &= set(names)
-    removed = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
+    removed_labs = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
     for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
             claim.release()
-    return removed
+    return removed_labs
 
 
 def _remove_if_free(lab_id: str) -> bool:
@@ -157,9 +161,9 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
     """
     ids = tuple(lab_ids)
     labs = {lab.id: lab for lab in find_labs()}
-    if unknown := [lab_id for lab_id in ids if lab_id not in labs]:
+    if unknown_ids := [lab_id for lab_id in ids if lab_id not in labs]:
         raise LabError(
-            f"no lab {', '.join(unknown)} on this machine",
+            f"no lab {', '.join(unknown_ids)} on this machine",
             hint=f"Running labs: {', '.join(labs) or 'none'}",
             code="no_such_lab",
         )

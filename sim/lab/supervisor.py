@@ -283,7 +283,7 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
     """
     listener_namespace = None if address.host == document.root_address else namespace
     try:
-        return netns.bind_socket_in(listener_namespace, str(address.host), address.port)
+        return netns.bind_in_namespace(listener_namespace, str(address.host), address.port)
     except netns.KernelFault as error:
         if document.hosts_mode == "model" and error.code == "address_in_use":
             raise subnet_taken(document.subnet, error.what) from error

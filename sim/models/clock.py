@@ -77,15 +77,15 @@ class VirtualClock:
     @property
     def sleepers(self) -> int:
         """Number of sleeping tasks."""
-        return sum(not woken.done() for _, _, woken in self._sleepers)
+        return sum(not wake_up.done() for _, _, wake_up in self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock has advanced by `seconds`; return at once for 0 or less."""
         if seconds <= 0:
             return
-        woken = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), woken))
-        await woken
+        wake_up = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), wake_up))
+        await wake_up
 
     async def advance(self, seconds: float) -> None:
         """Advance by `seconds`, and wake every sleeper at its deadline, earliest first.
@@ -116,8 +116,8 @@ class VirtualClock:
         if self.next_s > end_s:
             self._now = end_s
             return False
-        self._now, _, woken = heapq.heappop(self._sleepers)
-        woken.set_result(None)
+        self._now, _, wake_up = heapq.heappop(self._sleepers)
+        wake_up.set_result(None)
         return True
 
     async def _settle(self) -> None:

@@ -149,8 +149,8 @@ async def run(options: argparse.Namespace) -> None:
         ) in options.fault:  # only now, because `serve` accepts clients, which would undo the fault `refuse`
             await _set_fault(twin, name, value)
         end_event = _watch_for_end()
-        ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
-        sys.stdout.write(json.dumps(ready) + "\n")
+        ready_line = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
+        sys.stdout.write(json.dumps(ready_line) + "\n")
         sys.stdout.flush()
         await end_event.wait()
     finally:

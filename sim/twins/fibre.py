@@ -36,10 +36,10 @@ class Fibre:
         return f"{self.nic}:{self.direction}"
 
 
-def list_fibres(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
+def list_fibres(wiring_document: Mapping[str, Any]) -> tuple[Fibre, ...]:
     """Return all fibres of a wiring document, in its order. Raise `FibreError` if two fibres end in one port."""
-    owners = [(host["name"], host["nics"]) for host in wiring.get("hosts", ())]
-    owners += [(board["name"], board["ports"]) for board in wiring.get("boards", ())]
+    owners = [(host["name"], host["nics"]) for host in wiring_document.get("hosts", ())]
+    owners += [(board["name"], board["ports"]) for board in wiring_document.get("boards", ())]
     fibres = tuple(
         _make_fibre(f"{owner}/{nic['name']}", direction, nic[direction])
         for owner, nics in owners
@@ -78,7 +78,7 @@ class FibrePlant:
     def __post_init__(self) -> None:
         self._rewire()
 
-    def find_at(self, switch: str, port: int) -> Fibre | None:
+    def find_fibre_at_port(self, switch: str, port: int) -> Fibre | None:
         """Return the fibre that now ends in a switch port, or None."""
         return self._by_end.get((switch, port))
 

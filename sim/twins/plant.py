@@ -149,10 +149,10 @@ class Plant:
         self._fibres.unswap(fibre)
         self._render()
 
-    def set_laser(self, nic: str, *, on: bool) -> None:
+    def set_laser(self, nic: str, *, is_on: bool) -> None:
         """Turn the laser of a NIC on or off."""
         self._fibres.check_nic(nic)
-        (self._fibres.dark_lasers.discard if on else self._fibres.dark_lasers.add)(nic)
+        (self._fibres.dark_lasers.discard if is_on else self._fibres.dark_lasers.add)(nic)
         self._render()
 
     def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
@@ -182,7 +182,7 @@ class Plant:
     def _compute_input_dbm(self, switch: str, port: int) -> float:
         if self._has_no_hosts:
             return attenuate_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
-        fibre = self._fibres.find_at(switch, port)
+        fibre = self._fibres.find_fibre_at_port(switch, port)
         if fibre is None or fibre.direction != "transmit" or not self._fibres.sends_light(fibre.nic):
             return -math.inf
         return attenuate_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
@@ -199,7 +199,7 @@ class Plant:
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.find_end(receive)
         source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
-        transmit = self._fibres.find_at(switch, source) if source is not None else None
+        transmit = self._fibres.find_fibre_at_port(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(
@@ -240,16 +240,16 @@ def make_plant_verbs(plant: Plant) -> Mapping[str, Verb]:
             lambda: plant.unswap(request.text("fibre") if "fibre" in request else None)
         ),
         "laser": lambda request: _apply(
-            lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
+            lambda: plant.set_laser(request.text("nic"), is_on=request.flag("on", default=True))
         ),
         "truth": lambda _: _read_truth(plant),
         "fibres": lambda _: {"simulated": True, "fibres": plant.fibres()},
     }
 
 
-def _apply(change: Callable[[], None]) -> Reply:
+def _apply(make_change: Callable[[], None]) -> Reply:
     try:
-        change()
+        make_change()
     except FibreError as error:
         raise VerbError(str(error)) from None
     return {}

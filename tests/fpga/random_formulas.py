@@ -66,7 +66,7 @@ def _with_packets(datapath, name, generator):
         values.extend(operands)
         actions.append(Action(kind, "c0", output, refs, width, **more))
 
-    widths = arbitration.registers(order, whole=True, streams=len(streams))
+    widths = arbitration.registers(order, takes_whole_frames=True, stream_count=len(streams))
     for end, operand in arbitration.next_numbers(count, name).items():
         add(f"c0_{end}", widths[end], [operand], part_of="c0")
     samples = arbitration.select_samples(count, name, lanes)
@@ -211,7 +211,9 @@ class _Maker:
         return replace(count, terms=packets if whole else count.terms, order=order, whole=whole)
 
     def kept_by(self, count):
-        widths = arbitration.registers(count.order, whole=count.whole, streams=len(count.terms))
+        widths = arbitration.registers(
+            count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
+        )
         for name, operand in arbitration.next_numbers(count, self.here.name).items():
             output = f"{count.name}_{name}"
             refs = (self.kept(operand),)

@@ -116,7 +116,11 @@ FAULTS = {
         -60.0,
     ),
     "cut at the receiver": (lambda p: p.cut("b/nic1:receive"), lambda p: p.uncut("b/nic1:receive"), -60.0),
-    "laser off": (lambda p: p.set_laser("a/nic1", on=False), lambda p: p.set_laser("a/nic1", on=True), -60.0),
+    "laser off": (
+        lambda p: p.set_laser("a/nic1", is_on=False),
+        lambda p: p.set_laser("a/nic1", is_on=True),
+        -60.0,
+    ),
     "dirt": (
         lambda p: p.set_extra_loss("b/nic1:receive", 3.0),
         lambda p: p.set_extra_loss("b/nic1:receive", 0.0),
@@ -165,7 +169,7 @@ def test_what_cannot_be(plant):
     for fault in (
         lambda: plant.cut("a/nic9:transmit"),
         lambda: plant.uncut("nonsense"),
-        lambda: plant.set_laser("z/nic1", on=False),
+        lambda: plant.set_laser("z/nic1", is_on=False),
         lambda: plant.swap("a/nic1:transmit", "a/nic1:receive"),
         lambda: plant.swap("a/nic1:transmit", "a/nic1:transmit"),
     ):
@@ -224,7 +228,7 @@ def test_what_is_rendered_is_what_the_fibres_say():
         for nic in cut:
             plant.cut(f"{nic}:receive")
         for nic in dark:
-            plant.set_laser(nic, on=False)
+            plant.set_laser(nic, is_on=False)
         plant.switch_changed("ocs1", {source + 1: 101 + order[source] for source in range(connected)})
         plugged = list(range(6))
         plugged[swapped[0]], plugged[swapped[1]] = swapped[1], swapped[0]
@@ -305,7 +309,7 @@ def test_a_nic_that_is_set_down_sends_no_light_until_it_is_up_again(plant, recor
     assert plant.input_power_dbm("ocs1", 1) == plant.output_power_dbm("ocs1", 103) == -60.0
     assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
     assert plant.faults()["lasers_off"] == []
-    plant.set_laser("a/nic2", on=False)
+    plant.set_laser("a/nic2", is_on=False)
     plant.interfaces_changed({"a/nic1": True, "a/nic2": True})
     assert plant.input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
     assert plant.input_power_dbm("ocs1", 2) == -60.0

@@ -201,8 +201,8 @@ class Emit(Kind):
             if not accumulates:
                 yield f"{total} = {_make_total(statements, action)}"
             value = statements.number(total, action.width, signed=action.signed)
-            shifted = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
-            yield from statements.send(module, action, [shifted])
+            shifted_value = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
+            yield from statements.send(module, action, [shifted_value])
         if accumulates:
             yield from (
                 f"{statements.register(module, action, register_suffix)} = 0"
@@ -213,7 +213,7 @@ class Emit(Kind):
         name = f"{module.name}_{action.output}"
         ports = {"clear_i": hardware.clear(module, action), "take_i": hardware.take(module, action)}
         parameters: dict[str, object] = {"Samples": len(action.refs)}
-        common = {
+        common_connections = {
             "Width": action.width,
             "Accumulate": hardware.bit(module.count(action.on).accumulates),
             "Shift": action.shift,
@@ -221,14 +221,14 @@ class Emit(Kind):
         }
         if action.reduction == "sum":
             width, signed = hardware.sample_type(action)
-            parameters |= {"SampleWidth": width, "SampleSigned": hardware.bit(signed), **common}
+            parameters |= {"SampleWidth": width, "SampleSigned": hardware.bit(signed), **common_connections}
             ports |= {"samples_i": hardware.samples(action, width), "sum_o": f"{name}_sum"}
             yield hardware.wire(f"{name}_sum", action.width)
             yield from hardware.block("count_action_sum", f"u_{name}_sum", parameters, ports)
             yield from hardware.beat(module, action, f"{name}_sum")
             return
         parameters |= {
-            **common,
+            **common_connections,
             "Minimum": hardware.bit(action.reduction == "min"),
             "WithIndex": hardware.bit(action.with_index),
         }

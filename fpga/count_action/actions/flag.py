@@ -125,8 +125,8 @@ class SetFlag(Flag):
             for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
             if clear_action.output == action.output
         ]
-        cleared = any(edge.fires(module, clear_action.on) for clear_action in clears)
-        return int(not (cleared and any(clear_action.wins for clear_action in clears)))
+        is_cleared = any(edge.fires(module, clear_action.on) for clear_action in clears)
+        return int(not (is_cleared and any(clear_action.wins for clear_action in clears)))
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for module in graph.datapath.modules:

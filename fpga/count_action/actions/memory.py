@@ -37,7 +37,7 @@ from fpga.count_action.model import (
 
 DECLARE_MEMORY = "Declare it in the module: `memory NAME: 256 of 16 bits`."
 """The hint for a memory that a module does not have."""
-_EXACT_WIDTH = 64
+_EXACT_BITS = 64
 """Width of addresses in the checks, in bits: it holds the value of any formula exactly."""
 
 
@@ -284,8 +284,8 @@ class Memory(Kind):
 
         def reach(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
-            exact = proof.fit(ref, _EXACT_WIDTH)
-            return f"({exact} < {_EXACT_WIDTH}'d{action.words})", proof.fit(
+            exact_bits = proof.fit(ref, _EXACT_BITS)
+            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(
                 ref, bits
             )  # a negative one is large
 
@@ -303,7 +303,7 @@ class Memory(Kind):
         numbers = [f"{module.name}_{read.output}_o" for read in reads]
         load_inside, load_address = reach(action.refs[1])
         read_fire, read_inside, read_address = read_ports[0] if read_ports else (NEVER, NEVER, f"{bits}'d0")
-        hidden = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
+        hidden_names = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
             **CLOCKED,
             "store_i": proof.any_fire(module, writes),
@@ -321,11 +321,14 @@ class Memory(Kind):
             "read_inside_i": read_inside,
             "read_address_i": read_address,
             "number_o": numbers[0] if numbers else f"\\dut.{name}_unused ",
-            "watch_i": f"\\dut.{hidden[0]} ",
-            "watched_i": f"\\dut.{hidden[1]} ",
+            "watch_i": f"\\dut.{hidden_names[0]} ",
+            "watched_i": f"\\dut.{hidden_names[1]} ",
         }
         parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
-        declarations = (declare_hidden_wire(hidden[0], bits), declare_hidden_wire(hidden[1], action.width))
+        declarations = (
+            declare_hidden_wire(hidden_names[0], bits),
+            declare_hidden_wire(hidden_names[1], action.width),
+        )
         unread = () if numbers else (declare_hidden_wire(f"{name}_unused", action.width),)
         yield Check(
             "count_action_memory", module.name, action.output, parameters, ports, (*declarations, *unread)

@@ -43,7 +43,7 @@ def declare_hidden_wire(name: str, width: int) -> str:
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 
 
-HIDDEN = r"hierconn \*\) logic \[(\d+):0\] \\dut\.(\S+) ;"
+HIDDEN_WIRE = r"hierconn \*\) logic \[(\d+):0\] \\dut\.(\S+) ;"
 """Pattern of a `declare_hidden_wire` declaration: the groups are its highest bit and its name."""
 
 

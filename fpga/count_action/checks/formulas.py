@@ -97,9 +97,13 @@ def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostic
 def _find_operator_errors(value: Operand) -> Diagnostics:
     if not isinstance(value, Operation):
         return
-    operands = len(value.operands)
-    if value.operator not in OPERATORS or operands not in _OPERANDS.get(value.operator, range(1, 1 << 20)):
-        message = f"a formula applies {quote(value.operator)} to {operands} operands, which is not possible"
+    operand_count = len(value.operands)
+    if value.operator not in OPERATORS or operand_count not in _OPERANDS.get(
+        value.operator, range(1, 1 << 20)
+    ):
+        message = (
+            f"a formula applies {quote(value.operator)} to {operand_count} operands, which is not possible"
+        )
         yield make_diagnostic(None, message, "See R13 for the operators.")
     elif value.operator in {"<<", ">>", "slice"} and not _has_constant_bits(value):
         message = f"the bits of {quote(value.operator)} are not constants from {MAX_BITS} to 0"
@@ -203,7 +207,7 @@ def _find_constant_result(graph: Graph, comparison: Operation, location: Locatio
     left_interval, right_interval = (graph.interval(operand) for operand in comparison.operands)
     outcomes = {
         _can_hold(comparison.operator, left_interval, right_interval),
-        _can_hold(comparison.operator, left_interval, right_interval, for_all=True),
+        _can_hold(comparison.operator, left_interval, right_interval, must_always_hold=True),
     }
     if len(outcomes) == 1:
         outcome = "always holds" if outcomes == {True} else "never holds"
@@ -214,8 +218,8 @@ def _find_constant_result(graph: Graph, comparison: Operation, location: Locatio
         yield make_diagnostic(location, message, "Compare with a value that can be reached, or remove it.")
 
 
-def _can_hold(operator: str, left: Interval, right: Interval, *, for_all: bool = False) -> bool:
-    """Return whether a comparison holds for some values of two intervals; with `for_all`, for all values."""
+def _can_hold(operator: str, left: Interval, right: Interval, *, must_always_hold: bool = False) -> bool:
+    """Return whether a comparison holds for some values of two intervals; with `must_always_hold`, for all values."""
     (left_low, left_high), (right_low, right_high) = left, right
     possible = {
         "==": left_low <= right_high and right_low <= left_high,
@@ -225,7 +229,7 @@ def _can_hold(operator: str, left: Interval, right: Interval, *, for_all: bool =
         ">=": left_high >= right_low,
         "!=": not left_low == left_high == right_low == right_high,
     }
-    if not for_all:
+    if not must_always_hold:
         return possible[operator]
     return not _can_hold(_OPPOSITE[operator], left, right)
 

@@ -188,42 +188,42 @@ def _find_max_term(graph: Graph, term: Ref) -> int:
 
 def _find_dead_counts(graph: Graph) -> Diagnostics:
     """Yield an error for each count that can never start, because it waits for itself or for another such count."""
-    triggerable: set[tuple[str, str]] = set()
+    triggerable_counts: set[tuple[str, str]] = set()
     while True:  # least fixed point: add counts whose inputs can occur until nothing changes
-        started = {
+        started_counts = {
             (module.name, count.name)
             for module, count in graph.datapath.counts()
-            if (module.name, count.name) not in triggerable
-            and not _find_missing_trigger(graph, count, triggerable)
+            if (module.name, count.name) not in triggerable_counts
+            and not _find_missing_trigger(graph, count, triggerable_counts)
         }
-        if not started:
+        if not started_counts:
             break
-        triggerable |= started
+        triggerable_counts |= started_counts
     for module, count in graph.datapath.counts():
-        if (module.name, count.name) not in triggerable:
-            trigger = _find_missing_trigger(graph, count, triggerable)
+        if (module.name, count.name) not in triggerable_counts:
+            trigger = _find_missing_trigger(graph, count, triggerable_counts)
             name = quote(f"{module.name}.{count.name}")
             message = f"count {name} never counts: nothing ever triggers {quote(trigger)}"
             yield make_diagnostic(count.location, message, "Start the chain with an external input.")
 
 
-def _find_missing_trigger(graph: Graph, count: Count, triggerable: set[tuple[str, str]]) -> str:
+def _find_missing_trigger(graph: Graph, count: Count, triggerable_counts: set[tuple[str, str]]) -> str:
     """Return the signal that keeps a count from counting while only `alive` counts fire; empty if there is none."""
     for condition in count.gate:
-        if not condition.negated and not _can_be_nonzero(graph, condition.ref, triggerable):
+        if not condition.negated and not _can_be_nonzero(graph, condition.ref, triggerable_counts):
             return describe_ref(condition.ref)
-    if count.constant or any(_can_be_nonzero(graph, term, triggerable) for term in count.counted):
+    if count.constant or any(_can_be_nonzero(graph, term, triggerable_counts) for term in count.counted):
         return ""
     return describe_ref(count.counted[0])
 
 
-def _can_be_nonzero(graph: Graph, ref: Ref, triggerable: set[tuple[str, str]]) -> bool:
+def _can_be_nonzero(graph: Graph, ref: Ref, triggerable_counts: set[tuple[str, str]]) -> bool:
     """Return whether a signal can ever be non-zero; True for every formula."""
     return (
         ref.module is None
         or is_value(ref)
         or any(
-            (module.name, action.on) in triggerable
+            (module.name, action.on) in triggerable_counts
             for module, action in graph.drivers[ref.module, ref.name]
             if KINDS[action.kind].raises
         )

@@ -84,12 +84,12 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
         ref for ref in streams if get_stream_key(ref) not in rival_streams
     ]  # the others may leave (R26)
     if len(exclusive_streams) + count.constant > reset and not target.at_least:
-        waiting = ", ".join(
+        waiting_counts = ", ".join(
             _describe_stream(graph, ref) for ref in exclusive_streams[: reset - count.constant + 1]
         )
         message = (
-            f"level count {name} never fires again once beats of {waiting} wait together: the sum is above its target"
-            f" {reset}, and waiting beats stay (R7)"
+            f"level count {name} never fires again once beats of {waiting_counts} wait together: "
+            f"the sum is above its target {reset}, and waiting beats stay (R7)"
         )
         yield make_diagnostic(
             count.location, message, "Count all of them (raise the target), or write `at least`."
@@ -140,13 +140,13 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 def find_contradictions(count: Count) -> list[Ref]:
     """Return the signals that a count requires to be both 1 and 0, so that it never counts."""
-    negated = {
+    negated_refs = {
         (condition.ref.module, condition.ref.name, condition.ref.index)
         for condition in count.gate
         if condition.negated
     }
-    positive = (condition.ref for condition in count.gate if not condition.negated)
-    return [ref for ref in positive if (ref.module, ref.name, ref.index) in negated]
+    positive_refs = (condition.ref for condition in count.gate if not condition.negated)
+    return [ref for ref in positive_refs if (ref.module, ref.name, ref.index) in negated_refs]
 
 
 def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:

@@ -39,7 +39,9 @@ def check_choice(
 def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
     """Yield the actions that store the numbers of an arbiter: the turn, and whether a packet is open."""
     if count.order:
-        for name, width in registers(count.order, whole=count.whole, streams=len(count.terms)).items():
+        for name, width in registers(
+            count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
+        ).items():
             yield FlatAction(
                 verb="store", name=f"{count.name}_{name}", on=count.name, on_location=count.location, samples=(),
                 width=width, sign=None, cleared=None, location=count.location, part_of=count.name,

@@ -193,7 +193,7 @@ class Elaborator(FormulaElaborator):
         self._count_item(text.location)
         verb = text.verb_text
         samples = [sample for operand in verb.samples for sample in self._expand_operand(operand, values)]
-        sends = VERBS[verb.verb].kind.drives is SignalKind.STREAM
+        sends_stream = VERBS[verb.verb].kind.drives is SignalKind.STREAM
         width = None if verb.width is None else evaluate(verb.width, values)
         if "memory" in verb.words:
             name = verb.words["memory"]
@@ -207,7 +207,7 @@ class Elaborator(FormulaElaborator):
             raise SourceError(verb.name.location, message, f"Write `in {name}[ADDRESS]`.")
         flat = FlatAction(
             verb=verb.verb,
-            name=_expand_label(verb.name, values) or ("out" if sends else ""),
+            name=_expand_label(verb.name, values) or ("out" if sends_stream else ""),
             on=_expand_label(text.on, values) or None,
             on_location=text.on.location if text.on else text.location,
             samples=tuple(samples),

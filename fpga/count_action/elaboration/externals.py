@@ -1,7 +1,7 @@
 """External inputs of a datapath, declared or inferred from their use.
 
 All modules of a datapath share them by name. Call `declare` and `use` for every declaration and use, then
-`infer_signals`, and only then `signals`, `signal` and `get_bit_index`.
+`infer_signals`, and only then `signals`, `signal` and `get_element_index`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_COMPARISONS = 40_000
 @dataclass
 class _Entry:
     declared: FlatInput | None = None
-    open_ended: bool = False
+    has_single_elements: bool = False
     indices: set[int | None] = field(default_factory=set)
     lanes: set[int] = field(default_factory=set)
     suffixes: set[str] = field(default_factory=set)
@@ -31,7 +31,7 @@ class _Entry:
     signal: Signal | None = None
 
 
-class Externals:
+class ExternalInputs:
     """The external inputs of one datapath, in the order of their first appearance."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Externals:
         entry = self._entries.setdefault(declaration.name, _Entry())
         if element is not None:
             entry.indices.add(element)
-            entry.open_ended = True
+            entry.has_single_elements = True
         if entry.declared is None:
             entry.declared = declaration
             return
@@ -65,14 +65,14 @@ class Externals:
             entry.lanes.add(reference.lane)
 
     def infer_signals(self, report: Report, other_names: Iterable[str]) -> None:
-        """Determine the signal of every input. Warn if an undeclared one may misspell an input or another name."""
+        """Determine the signal of every input. Warn of an undeclared input whose name may be a misspelling."""
         declared_names = [name for name, entry in self._entries.items() if entry.declared]
         candidates = list(dict.fromkeys([*declared_names, *other_names]))
-        # A generated text is not misspelt, and comparing all its names would take long.
-        checks_spelling = len(self._entries) * (len(candidates) + len(self._entries)) <= _MAX_COMPARISONS
+        # Texts with very many names are generated: they have no misspellings, and a comparison would take long.
+        must_check_spelling = len(self._entries) * (len(candidates) + len(self._entries)) <= _MAX_COMPARISONS
         for name, entry in self._entries.items():
             with report.part():
-                if entry.declared is None and checks_spelling:
+                if entry.declared is None and must_check_spelling:
                     _warn_if_misspelt(name, entry, candidates, report)
                 candidates.append(name)
                 _set_signal(name, entry, report)
@@ -80,19 +80,21 @@ class Externals:
     def signals(self) -> tuple[Signal, ...]:
         """Return the inputs; inputs that load memories come last. Call `infer_signals` first."""
         signals = (entry.signal for entry in self._entries.values() if entry.signal)
-        return tuple(sorted(signals, key=lambda candidate: candidate.loads_memory))
+        return tuple(sorted(signals, key=lambda input_signal: input_signal.loads_memory))
 
     def signal(self, name: str) -> Signal | None:
         """Return the input of that name, or None if `infer_signals` found an error in it."""
         return self._entries[name].signal
 
-    def get_bit_index(self, reference: FlatReference) -> int:
+    def get_element_index(self, reference: FlatReference) -> int:
         """Return the index, from 0, of an element of an input. Raise `SourceError` if there is no such element."""
         entry = self._entries[reference.name]
         signal = entry.signal
         assert signal is not None
         begin, end = entry.base, entry.base + signal.size - 1
-        is_single = entry.declared is not None and entry.declared.span is None and not entry.open_ended
+        is_single = (
+            entry.declared is not None and entry.declared.span is None and not entry.has_single_elements
+        )
         if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
             name, bits = reference.name, f"{signal.width} bits"
             message = f"{quote(name)} is one number of {bits} and has no element {reference.index}"
@@ -117,50 +119,55 @@ class Externals:
             raise SourceError(reference.location, message, "Change the range here or where it is declared.")
         return reference.index - entry.base
 
-    def lane_base(self, name: str) -> int:
+    def find_first_lane(self, name: str) -> int:
         """Return the number of the first lane of an input: 0 or 1."""
-        return lane_base(self._entries[name].lanes)
+        return find_first_lane(self._entries[name].lanes)
 
 
-def lane_base(lanes: set[int]) -> int:
+def find_first_lane(lanes: set[int]) -> int:
     """Return the number of the first lane: 0 if lane 0 is used anywhere, otherwise 1."""
     return 0 if 0 in lanes else 1
 
 
-def _unify(earlier: FlatInput, later: FlatInput) -> FlatInput:
+def _unify(earlier_declaration: FlatInput, later_declaration: FlatInput) -> FlatInput:
     shape = (
-        earlier.kind,
-        earlier.lanes,
-        earlier.width,
-        earlier.signed,
-        earlier.buffered,
+        earlier_declaration.kind,
+        earlier_declaration.lanes,
+        earlier_declaration.width,
+        earlier_declaration.signed,
+        earlier_declaration.buffered,
     )
     if shape != (
-        later.kind,
-        later.lanes,
-        later.width,
-        later.signed,
-        later.buffered,
+        later_declaration.kind,
+        later_declaration.lanes,
+        later_declaration.width,
+        later_declaration.signed,
+        later_declaration.buffered,
     ):
-        message = f"input {quote(earlier.name)} is declared differently at {earlier.location}"
+        message = f"input {quote(earlier_declaration.name)} is declared differently at {earlier_declaration.location}"
         raise SourceError(
-            later.location,
+            later_declaration.location,
             message,
             "Inputs with the same name are one input: declare them alike, or rename one.",
         )
-    if earlier.span is None or later.span is None:
-        return earlier if later.span is None else replace(earlier, span=later.span)
-    if earlier.span.start != later.span.start:
-        message = (
-            f"elements of {quote(earlier.name)} begin at {later.span.start} here and at {earlier.span.start}"
-            f" at {earlier.location}"
+    if earlier_declaration.span is None or later_declaration.span is None:
+        return (
+            earlier_declaration
+            if later_declaration.span is None
+            else replace(earlier_declaration, span=later_declaration.span)
         )
-        raise SourceError(later.location, message, "Start both ranges at the same number.")
-    return replace(earlier, span=max(earlier.span, later.span, key=len))
+    if earlier_declaration.span.start != later_declaration.span.start:
+        message = (
+            f"elements of {quote(earlier_declaration.name)} begin at {later_declaration.span.start} here"
+            f" and at {earlier_declaration.span.start}"
+            f" at {earlier_declaration.location}"
+        )
+        raise SourceError(later_declaration.location, message, "Start both ranges at the same number.")
+    return replace(earlier_declaration, span=max(earlier_declaration.span, later_declaration.span, key=len))
 
 
 def _set_signal(name: str, entry: _Entry, report: Report) -> None:
-    signal = _declare_signal(entry) if entry.declared else _infer_signal(name, entry)
+    signal = _make_declared_signal(entry) if entry.declared else _infer_signal(name, entry)
     if signal.size * signal.lanes > MAX_LANES:
         message = (
             f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
@@ -186,12 +193,12 @@ def _find_location(entry: _Entry) -> Location:
     return location
 
 
-def _declare_signal(entry: _Entry) -> Signal:
+def _make_declared_signal(entry: _Entry) -> Signal:
     declaration = entry.declared
     assert declaration is not None
     if declaration.span is not None:
         entry.base, size = declaration.span.start, len(declaration.span)
-    elif entry.open_ended:
+    elif entry.has_single_elements:
         entry.base, size = _infer_extent(entry)
     else:
         indices = {index for index in entry.indices if index is not None}

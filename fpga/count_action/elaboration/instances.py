@@ -60,7 +60,7 @@ def make_instances(
     """Return the instances of a file in the order of its text. `parameters` are values from the caller."""
     local_modules = _index_modules({}, tree, report)
     instances: dict[str, Instance] = {}
-    unused = dict.fromkeys(parameters)
+    unused_names = dict.fromkeys(parameters)
     for statement in tree.statements:
         with report.part():
             new_instances: Iterable[Instance] = ()
@@ -76,8 +76,8 @@ def make_instances(
                     raise SourceError(instance.location, message, "Give this one another name.")
                 instances[instance.name] = instance
                 for name in instance.values:
-                    unused.pop(name, None)
-    _report_unused_parameters(unused, instances, tree, report)
+                    unused_names.pop(name, None)
+    _report_unused_parameters(unused_names, instances, tree, report)
     return list(instances.values())
 
 
@@ -91,10 +91,10 @@ def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Repor
 
 
 def _report_unused_parameters(
-    unused: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
+    unused_names: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
 ) -> None:
     parameter_names = list(dict.fromkeys(name for instance in instances.values() for name in instance.values))
-    for name in unused:
+    for name in unused_names:
         first_location = next((statement.location for statement in tree.statements), None)
         file = first_location.file if first_location else "<text>"
         message = f"no module has a parameter {quote(name)}, but the caller gives it a value"
@@ -121,7 +121,7 @@ def _instantiate(
     use: Use,
     modules: Mapping[str, ModuleText],
     parameters: Mapping[str, int],
-    index: Mapping[str, int],
+    index_values: Mapping[str, int],
     report: Report,
 ) -> Instance:
     text = modules.get(use.module)
@@ -132,7 +132,7 @@ def _instantiate(
     for argument in use.arguments:
         if argument.name in arguments:
             raise SourceError(argument.location, f"{quote(argument.name)} is given twice", "Remove one.")
-        arguments[argument.name] = evaluate(argument.value, index)
+        arguments[argument.name] = evaluate(argument.value, index_values)
     wires: dict[str, Wire] = {}
     for wire in use.wires:
         if wire.name in wires:
@@ -140,8 +140,10 @@ def _instantiate(
         wires[wire.name] = wire
     name = use.instance.name
     if use.instance.index is not None:
-        name = f"{name}_{evaluate(use.instance.index, index)}"
-    instance = replace(_bind(text, name, arguments, wires, parameters, use.location, report), index=index)
+        name = f"{name}_{evaluate(use.instance.index, index_values)}"
+    instance = replace(
+        _bind(text, name, arguments, wires, parameters, use.location, report), index=index_values
+    )
     for argument in use.arguments:
         if argument.name not in instance.values:
             hint = did_you_mean(argument.name, instance.values) or "It has no parameters."
@@ -177,13 +179,14 @@ def _bind(
                 f"parameter {quote(parameter.name)} of module {quote(text.name)} has no value",
                 f"Give it one: -P {parameter.name}=16, or `{parameter.name} = 16` here.",
             )
-    for inferred, parameter_location in _infer_parameters(text).items():
-        if inferred not in values:
-            values[inferred] = given_values.get(inferred, DEFAULT_PARAMETER)
-            origin = "as given" if inferred in given_values else "by default"
-            message = f"{quote(inferred)} is assumed to be a parameter of {quote(name)}: {values[inferred]} {origin}"
+    for parameter_name, parameter_location in _infer_parameters(text).items():
+        if parameter_name not in values:
+            values[parameter_name] = given_values.get(parameter_name, DEFAULT_PARAMETER)
+            origin = "as given" if parameter_name in given_values else "by default"
+            value_text = f"{values[parameter_name]} {origin}"
+            message = f"{quote(parameter_name)} is assumed to be a parameter of {quote(name)}: {value_text}"
             report.inferences.append(make_diagnostic(parameter_location, message))
-            _warn_if_misspelt(inferred, text, values, parameter_location, report)
+            _warn_if_misspelt(parameter_name, text, values, parameter_location, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise SourceError(
@@ -193,31 +196,36 @@ def _bind(
 
 
 def _warn_if_misspelt(
-    inferred: str, text: ModuleText, values: Mapping[str, int], location: Location, report: Report
+    parameter_name: str, text: ModuleText, values: Mapping[str, int], location: Location, report: Report
 ) -> None:
     """Warn if an inferred parameter is similar to another parameter: it may be misspelt."""
-    similar = find_similar(inferred, [*values, *_infer_parameters(text)])
-    if similar and is_misspelling(inferred, similar):
-        message = f"{quote(inferred)} is assumed to be a parameter, and is similar to {quote(similar)}"
-        hint = f"Write {quote(similar)} if that is intended; otherwise declare `module {text.name} ({inferred} = ...)`."
+    similar_name = find_similar(parameter_name, [*values, *_infer_parameters(text)])
+    if similar_name and is_misspelling(parameter_name, similar_name):
+        message = (
+            f"{quote(parameter_name)} is assumed to be a parameter, and is similar to {quote(similar_name)}"
+        )
+        hint = (
+            f"Write {quote(similar_name)} if that is intended; "
+            f"otherwise declare `module {text.name} ({parameter_name} = ...)`."
+        )
         report.warnings.append(make_diagnostic(location, message, hint))
 
 
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:
-    """Return the undeclared parameters, with their first use: names used only in bounds of ranges and in targets."""
+    """Return the undeclared parameters and their first uses. Such names are used only as bounds and constants."""
     other_names = set(_find_other_names(text))
     parameters: dict[str, Location] = {}
-    for number in _find_range_numbers(text):
+    for number in _find_constant_numbers(text):
         for name in list_names(number):
             if name not in other_names:
                 parameters.setdefault(name, number.location)
     return parameters
 
 
-def _find_range_numbers(text: ModuleText) -> Iterator[Number]:
-    for format_input in text.inputs:
-        if format_input.range:
-            yield from (format_input.range.low, format_input.range.high)
+def _find_constant_numbers(text: ModuleText) -> Iterator[Number]:
+    for input_text in text.inputs:
+        if input_text.range:
+            yield from (input_text.range.low, input_text.range.high)
     for target in text.targets:
         if target.value is not None:
             yield target.value
@@ -250,10 +258,10 @@ def _skip_absent(*indices: Index | None) -> Iterator[Index]:
 def _find_other_names(text: ModuleText) -> Iterator[str]:
     """Yield the names that cannot be parameters: indices, inputs, labels, and names in other numbers and terms."""
     yield from (index.name for index in _find_indices(text))
-    for format_input in text.inputs:
-        yield format_input.name
-        yield from list_names(format_input.width)
-        yield from list_names(format_input.lanes)
+    for input_text in text.inputs:
+        yield input_text.name
+        yield from list_names(input_text.width)
+        yield from list_names(input_text.lanes)
     for target in text.targets:
         yield from list_names(target.width)
     for memory in text.memories:
@@ -263,7 +271,7 @@ def _find_other_names(text: ModuleText) -> Iterator[str]:
     for action in text.actions:
         yield from _find_names_of_action(action)
     for claim in text.claims:
-        yield from _find_plain_names(claim.holds)
+        yield from _find_reference_names(claim.holds)
 
 
 def _find_names_of_count(count: CountText) -> Iterator[str]:
@@ -273,7 +281,7 @@ def _find_names_of_count(count: CountText) -> Iterator[str]:
     for term in count.terms:
         yield from list_names(term.value)
     for condition in count.gate:
-        yield from _find_plain_names(condition.holds)
+        yield from _find_reference_names(condition.holds)
     yield from list_names(count.width)
 
 
@@ -284,14 +292,14 @@ def _find_names_of_action(action: ActionText) -> Iterator[str]:
             yield label.name
             yield from list_names(label.index)
     for sample in verb.samples:
-        yield from _find_plain_names(sample)
+        yield from _find_reference_names(sample)
     for number in (verb.width, verb.cleared, *verb.numbers.values()):
         yield from list_names(number)
 
 
-def _find_plain_names(operand: Operand) -> Iterator[str]:
+def _find_reference_names(operand: Operand) -> Iterator[str]:
     """Yield the names in a reference. Names in a formula do not count: they may be parameters or targets."""
     if isinstance(operand, RangedOperand):
-        yield from _find_plain_names(operand.value)
+        yield from _find_reference_names(operand.value)
     elif isinstance(operand, Reference):
         yield from list_names(operand)

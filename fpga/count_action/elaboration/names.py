@@ -15,7 +15,7 @@ from fpga.count_action.diagnostics import (
     quote,
 )
 from fpga.count_action.elaboration.choices import find_packet_ends
-from fpga.count_action.elaboration.externals import Externals, lane_base
+from fpga.count_action.elaboration.externals import ExternalInputs, find_first_lane
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatFormula,
@@ -36,7 +36,7 @@ class Names:
 
     def __init__(self, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> None:
         self.modules = {module.name: module for module in modules}
-        self.externals = Externals()
+        self.externals = ExternalInputs()
         self.drivers: dict[Output, FlatAction] = {}
         """The first action that drives each output."""
         self.counts = {module.name: frozenset(count.name for count in module.counts) for module in modules}
@@ -58,9 +58,9 @@ class Names:
         self.externals.infer_signals(self._report, [output.name for output in self.drivers])
         self._report.raise_errors()
 
-    def lane_base(self, output: Output) -> int:
+    def find_first_lane(self, output: Output) -> int:
         """Return the number of the first lane of an output: 0 or 1."""
-        return lane_base(self._lanes.get(output, set()))
+        return find_first_lane(self._lanes.get(output, set()))
 
     # ------------------------------------------------------------------------------ declarations and uses
 

@@ -193,12 +193,12 @@ class Beats:
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
             kind, index = self._find_kind(target), 0
-            name, owner, base = target.name, target.module, self._names.lane_base(target)
+            name, owner, base = target.name, target.module, self._names.find_first_lane(target)
         else:
             signal = self._names.externals.signal(target.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.externals.get_bit_index(target)
-            name, owner, base = target.name, None, self._names.externals.lane_base(target.name)
+            kind, index = signal.kind, self._names.externals.get_element_index(target)
+            name, owner, base = target.name, None, self._names.externals.find_first_lane(target.name)
         _check_suffix(reference, kind, context)
         if context != "sample" or kind is not SignalKind.STREAM:
             yield Ref(name, owner, index, 0, reference.location)
@@ -228,14 +228,14 @@ def _describe_shape(beat: Shape) -> str:
 
 
 def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
-    quoted = quote(str(reference))
+    quoted_name = quote(str(reference))
     if kind is not SignalKind.STREAM:
         if reference.suffix:
-            message = f"{quoted} is a {kind.value} and has no `.{reference.suffix}`"
+            message = f"{quoted_name} is a {kind.value} and has no `.{reference.suffix}`"
             raise SourceError(reference.location, message, "Write its name alone, or declare it as a stream.")
         return
     if context == "sample" and reference.suffix != "data":
-        message = f"{quoted} is a stream, and this position needs its samples"
+        message = f"{quoted_name} is a stream, and this position needs its samples"
         hint = f"Write {reference}.data."
         if reference.suffix == "valid":
             message = (
@@ -256,7 +256,7 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
         meaning = "counts its beats" if context == "sum" else "needs a bit"
         raise SourceError(
             reference.location,
-            f"{quoted} is a stream, and `{_WORD[context]}` {meaning}",
+            f"{quoted_name} is a stream, and `{_WORD[context]}` {meaning}",
             f"Write {reference}.valid.",
         )
 
@@ -366,10 +366,10 @@ class _Resolver:
         if isinstance(operand, FlatFormula):
             if operand.operator == "slice":
                 self._check_slice(module, operand)
-            takes_several = operand.operator in {"max", "min", "concat"}
+            takes_operand_list = operand.operator in {"max", "min", "concat"}
             parts = []
             for part_operand in operand.operands:
-                resolved_operands = self._resolve_operands(module, part_operand, all_lanes=takes_several)
+                resolved_operands = self._resolve_operands(module, part_operand, all_lanes=takes_operand_list)
                 if operand.operator == "concat":
                     resolved_operands = [
                         self._make_slice(module, part_operand, part) for part in resolved_operands

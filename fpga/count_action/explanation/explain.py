@@ -168,10 +168,10 @@ def _find_latencies(graph: Graph) -> dict[tuple[str, str], int]:
     ]
     # Bellman-Ford: no shortest chain has more links than there are counts.
     for _ in range(sum(1 for _ in graph.datapath.counts())):
-        previous = dict(latencies)
+        earlier_latencies = dict(latencies)
         for driver, reader in links:
             if driver in latencies:
                 latencies[reader] = min(latencies.get(reader, latencies[driver] + 1), latencies[driver] + 1)
-        if latencies == previous:
+        if latencies == earlier_latencies:
             break
     return latencies

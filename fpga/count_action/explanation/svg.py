@@ -237,9 +237,9 @@ def _format_count(counter: CountFacts, width: int) -> Iterator[str]:
         is_last = index == len(counter.effects) - 1
         cycles = _pluralise(effect.latency_cycles, "cycle")
         readers = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
-        wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
-        yield f"  {'└' if is_last else '├'}─ {wrapped[0]}"
-        for line in wrapped[1:]:
+        wrapped_lines = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
+        yield f"  {'└' if is_last else '├'}─ {wrapped_lines[0]}"
+        for line in wrapped_lines[1:]:
             yield f"  {' ' if is_last else '│'}     {line}"
 
 

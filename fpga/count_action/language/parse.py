@@ -123,20 +123,20 @@ def _explain(syntax_error: Any, text: str, file: str) -> Diagnostic:
     location = _locate(syntax_error, text, file)
     previous_character = _find_character_before(text, syntax_error)
     if isinstance(syntax_error, _import_lark().UnexpectedCharacters):
-        unexpected = quote(text[syntax_error.pos_in_stream])
+        unexpected_text = quote(text[syntax_error.pos_in_stream])
         return make_diagnostic(
             location,
-            f"unexpected character {unexpected}",
+            f"unexpected character {unexpected_text}",
             find_syntax_hint(
                 "", previous_character, set(syntax_error.allowed or ()), text[syntax_error.pos_in_stream]
             ),
         )
     token = syntax_error.token
-    expected = set(syntax_error.accepts or syntax_error.expected)
-    unexpected = "end of text" if token.type == "$END" else quote(str(token))
-    hint = find_syntax_hint(token.type, previous_character, expected, str(token))
+    expected_terminals = set(syntax_error.accepts or syntax_error.expected)
+    unexpected_text = "end of text" if token.type == "$END" else quote(str(token))
+    hint = find_syntax_hint(token.type, previous_character, expected_terminals, str(token))
     return make_diagnostic(
-        location, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint
+        location, f"unexpected {unexpected_text}; expected {select_expected_words(expected_terminals)}", hint
     )
 
 
@@ -226,10 +226,10 @@ def select_expected_words(terminals: Collection[str]) -> str:
 
 
 def find_syntax_hint(
-    terminal: str, previous_character: str, expected: Collection[str], text: str = ""
+    terminal: str, previous_character: str, expected_terminals: Collection[str], text: str = ""
 ) -> str:
     """Return the hint for an unexpected `terminal`, with its `text`, after the character `previous_character`."""
-    terminals = frozenset(expected)
+    terminals = frozenset(expected_terminals)
     for applies, hint in _HINTS:
         if applies(terminal, text, previous_character, terminals):
             return hint
@@ -256,7 +256,7 @@ def _is_text(*texts: str) -> _Predicate:
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
-_ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
+_ORDER_HINT = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
 _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (lambda terminal_name, *_: terminal_name == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
@@ -434,13 +434,13 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "TO" and expected_types >= {"RELATION", "WIDTH"} and "AS" not in expected_types
         ),
-        f"Write `to TARGET` before `while`. {_ORDER}",
+        f"Write `to TARGET` before `while`. {_ORDER_HINT}",
     ),
     (
         lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name in _CLAUSES and bool(expected_types & {*_CLAUSES, "SEMICOLON"})
         ),
-        _ORDER,
+        _ORDER_HINT,
     ),
     (
         lambda terminal_name, _text, _previous_character, expected_types: (

@@ -249,8 +249,8 @@ def format_input(signal: Signal) -> str:
     if signal.kind is SignalKind.FLAG:
         return f"flag {signal.name}{span}"
     lanes = f"{signal.lanes} lanes of " if signal.lanes > 1 else ""
-    signed = " signed" if signal.signed else ""
-    return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed}"
+    signed_word = " signed" if signal.signed else ""
+    return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed_word}"
 
 
 def _unparse_buffer(signal: Signal) -> str:
@@ -268,13 +268,13 @@ def _write_target(module: Module, target: Target) -> str:
 def _has_default_targets(module: Module) -> bool:
     """Return whether every count has its default target, so that `to` can be omitted."""
     names = [target.name for target in module.targets]
-    plain = [count.target for count in module.counts if count.aim is None]
-    return len(names) == 1 or (names == plain and len(plain) == len(module.counts))
+    plain_targets = [count.target for count in module.counts if count.aim is None]
+    return len(names) == 1 or (names == plain_targets and len(plain_targets) == len(module.counts))
 
 
-def _count_prefix(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
+def _count_prefix(refs: list[Ref], is_next: Callable[[Ref, int], bool]) -> int:
     """Return the length of the longest prefix of `refs` for which `follows(reference, position)` is true."""
-    return next((n for n, ref in enumerate(refs) if not follows(ref, n)), len(refs))
+    return next((n for n, ref in enumerate(refs) if not is_next(ref, n)), len(refs))
 
 
 def _move_ref(ref: Ref, *, index: int | None = None, lane: int | None = None) -> Ref:

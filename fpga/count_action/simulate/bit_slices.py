@@ -27,11 +27,11 @@ class BitSlice:
 def find_sample_slice(graph: Graph, ref: Ref) -> BitSlice:
     """Return the bits of a sample, a flag or a number. Raise KeyError if there is no such signal."""
     source = graph.source(ref)
-    stream = source.kind is SignalKind.STREAM
-    low = (ref.index * source.lanes + ref.lane if stream else ref.index) * source.width
+    is_stream = source.kind is SignalKind.STREAM
+    low = (ref.index * source.lanes + ref.lane if is_stream else ref.index) * source.width
     if ref.module is not None:
         return BitSlice("", (ref.module, ref.name), low, source.width, source.signed)
-    port = f"{ref.name}_data_i" if stream else f"{ref.name}_i"
+    port = f"{ref.name}_data_i" if is_stream else f"{ref.name}_i"
     return BitSlice(port, ("", ref.name), low, source.width, source.signed)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 
-_WORD = (1 << WORD_BITS) - 1
+_WORD_MASK = (1 << WORD_BITS) - 1
 
 
 def check_inputs(ports: Ports, rows: Rows) -> Rows:
@@ -39,7 +39,7 @@ def pack_row(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     row = []
     for port in ports:
         value = values.get(port.name, 0)
-        row += [value >> WORD_BITS * word & _WORD for word in range(port.words)]
+        row += [value >> WORD_BITS * word & _WORD_MASK for word in range(port.words)]
     return row
 
 
@@ -55,5 +55,5 @@ def put_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
     if len(values) > len(rows):
         raise ValueError(f"{port.name}: {len(values)} values for {len(rows)} cycles.")
     for word in range(port.words):
-        words = [value >> WORD_BITS * word & _WORD for value in values]
+        words = [value >> WORD_BITS * word & _WORD_MASK for value in values]
         rows[: len(values), port.column + word] = np.array(words, np.uint64)

@@ -1,4 +1,4 @@
-"""Trace of a run as text: every count in every cycle, and the effects of its fires."""
+"""Trace of a run as text: what every count does in every cycle, and the effects when it fires."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
 
 
 def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
-    """Yield the lines of one cycle: one for every count, its effects, commit and clear."""
+    """Yield the lines of one cycle: one for each count, each effect, a commit, and a clearing of the status."""
     datapath = graph.datapath
-    fires = {(count.module, count.count) for count in cycle.counts if count.fires}
+    fired_counts = {(count.module, count.count) for count in cycle.counts if count.fires}
     for count in cycle.counts:
         module = datapath.module(count.module)
         rivals = graph.rivals(module, module.count(count.count))
         rival = next(
-            (other_count.name for other_count in rivals if (module.name, other_count.name) in fires), None
+            (other_count.name for other_count in rivals if (module.name, other_count.name) in fired_counts),
+            None,
         )
         if rival is None or count.stalled:
             yield f"{count.module}.{count.count}: {_describe_count(datapath, count)}"
         else:
             yield f"{count.module}.{count.count}: does not count, as {rival} precedes it and fires (R26)"
         yield from (
-            f"  in the next cycle: {effect}" for effect in _describe_effects(module, count, cycle, fires)
+            f"  in the next cycle: {effect}"
+            for effect in _describe_effects(module, count, cycle, fired_counts)
         )
     if cycle.inputs.get("commit_i", 0):
         yield "COMMIT: from the next cycle on the targets of the shadow bank are in force (R8)"
@@ -64,32 +66,32 @@ def _describe_outcome(count: CountCycle) -> str:
     if count.overshoots:
         outcome += ": above its target, sets overshoot (R4)"
     if count.saturates:
-        bound = "the largest value" if count.next_value else "0"
-        outcome += f": does not fit, stays at {bound} and sets saturated (R10)"
+        bound_text = "the largest value" if count.next_value else "0"
+        outcome += f": does not fit, stays at {bound_text} and sets saturated (R10)"
     if not outcome and count.increment == 0 and count.value == count.target:
         outcome = ": reached before; without an increment it does not fire (R2)"
     return outcome
 
 
 def _describe_effects(
-    module: Module, count: CountCycle, cycle: Cycle, fires: Collection[tuple[str, str]]
+    module: Module, count: CountCycle, cycle: Cycle, fired_counts: Collection[tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield the effects of a fire. The first of several stores wins, and a load wins over all stores (R18, R25)."""
+    """Yield the effects if the count fires. The first store wins, and a load wins over all stores (R18, R25)."""
     if not count.fires:
         return
-    stored_targets = {
+    stored_locations = {
         (action.memory, "")
         for action in module.actions
         if cycle.inputs.get(f"{module.name}_{action.memory}_load_i")
     }
     for action in module.actions:
-        target = (action.memory, action.output)
-        if (module.name, action.on) not in fires:
+        location = (action.memory, action.output)
+        if (module.name, action.on) not in fired_counts:
             continue
         is_store = action.kind in {ActionKind.STORE, ActionKind.STORE_WORD}
         if action.on == count.count:
             name = f"{module.name}.{action.output}"
-            is_lost = is_store and target in stored_targets
+            is_lost = is_store and location in stored_locations
             rule = "R25" if action.memory else "R18"
             yield (
                 f"a store in {name}{action.memory} is lost ({rule})"
@@ -97,4 +99,4 @@ def _describe_effects(
                 else KINDS[action.kind].describe(action, name)
             )
         if is_store:
-            stored_targets.add(target)
+            stored_locations.add(location)

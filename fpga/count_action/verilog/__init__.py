@@ -5,6 +5,6 @@ The top has the name of the datapath, and the ports of `ports_of` after `clk_i` 
 docs/reference/count-action.md explains the rules that it cites.
 """
 
-from fpga.count_action.verilog.top import core_files, emit
+from fpga.count_action.verilog.top import emit, list_core_files
 
-__all__ = ["core_files", "emit"]
+__all__ = ["emit", "list_core_files"]

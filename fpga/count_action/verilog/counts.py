@@ -117,7 +117,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
     yield declare(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
-    bound = wiring.source(count.bound).value(0) if count.bound else None
+    bound_bits = wiring.source(count.bound).value(0) if count.bound else None
     yield from instance(
         "count_action_up_down",
         f"u_{prefix}_count",
@@ -125,7 +125,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
-            "BoundWidth": bound.width if bound else count.width,
+            "BoundWidth": bound_bits.width if bound_bits else count.width,
             **_make_target_parameters(module, count),
         },
         {
@@ -133,7 +133,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
-            "bound_i": str(bound) if bound else repeat(bit(1), count.width),
+            "bound_i": str(bound_bits) if bound_bits else repeat(bit(1), count.width),
             **_connect_outputs(prefix),
         },
     )
@@ -238,8 +238,8 @@ def enable(wiring: Wiring, count: Count) -> str:
     conditions = []
     for condition in count.gate:
         source = wiring.source(condition.ref)
-        stream = source.kind is SignalKind.STREAM
-        bits = source.valid(condition.ref.index) if stream else source.value(condition.ref.index)
+        is_stream = source.kind is SignalKind.STREAM
+        bits = source.valid(condition.ref.index) if is_stream else source.value(condition.ref.index)
         text = str(bits) if bits.width == 1 else f"({bits} != '0)"
         conditions.append(f"!{text}" if condition.negated else text)
     return " && ".join(conditions) or bit(1)

@@ -112,8 +112,8 @@ class _Writer:
         if operator == ">>":
             return self._add_wire(f"{value} >>> {highest}")
         # Linters warn of unused bits. A mask, unlike a part-select, uses all bits of the wire.
-        shifted = f"({value} >>> {lowest})" if lowest else value
-        return self._add_wire(f"{shifted} & {self.width}'sd{(1 << highest - lowest + 1) - 1}")
+        shifted_value = f"({value} >>> {lowest})" if lowest else value
+        return self._add_wire(f"{shifted_value} & {self.width}'sd{(1 << highest - lowest + 1) - 1}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)

@@ -13,7 +13,7 @@ CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
 """Clock and reset connections of every block with a register."""
 
 
-_COLUMNS = 110
+_MAX_COLUMNS = 110
 
 
 def fold_line(line: str) -> list[str]:
@@ -22,7 +22,7 @@ def fold_line(line: str) -> list[str]:
     continuation = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
     return textwrap.wrap(
         line.strip(),
-        _COLUMNS,
+        _MAX_COLUMNS,
         initial_indent=spaces,
         subsequent_indent=continuation,
         break_long_words=False,
@@ -76,9 +76,9 @@ def concatenate(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
 
 
-def repeat(expression: str, times: int) -> str:
+def repeat(expression: str, repeat_count: int) -> str:
     """Return the replication of an expression."""
-    return f"{{{times}{{{expression}}}}}" if times > 1 else expression
+    return f"{{{repeat_count}{{{expression}}}}}" if repeat_count > 1 else expression
 
 
 def extend(expression: str, width: int, target_width: int, sign: str = "1'b0") -> str:
@@ -95,8 +95,8 @@ def cite(location: Location | None, texts: Mapping[str, str]) -> str:
     if location.line > len(lines):
         return location_text
     # A backslash at the end of a comment would continue it on the next line.
-    quoted = re.sub(r"[^ -~]|\\+$", " ", lines[location.line - 1]).strip()
-    return f"{location_text}: {quoted}"
+    quoted_line = re.sub(r"[^ -~]|\\+$", " ", lines[location.line - 1]).strip()
+    return f"{location_text}: {quoted_line}"
 
 
 KEYWORDS = frozenset(

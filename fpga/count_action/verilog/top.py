@@ -30,7 +30,7 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, join
 _RTL = Path(__file__).resolve().parents[2] / "rtl"
 
 
-def core_files() -> tuple[Path, ...]:
+def list_core_files() -> tuple[Path, ...]:
     """Return the files of the hand-written blocks that generated top-level modules instantiate."""
     return tuple(sorted(_RTL.glob("count_action*.sv")))
 
@@ -42,13 +42,13 @@ def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     ValueError for a name that is not valid in SystemVerilog, and KeyError for a reference that names no signal.
     """
     wiring = Wiring(datapath)
-    check_names(wiring, frozenset(path.stem for path in core_files()))
+    check_names(wiring, frozenset(path.stem for path in list_core_files()))
     body = [line for part in _write_parts(wiring, texts or {}) for line in ("", *part)]
     ports = list(_write_ports(wiring))
     unread_names = _find_unread(wiring, ports, body)
-    indented = (part for line in _mark_unread(body, unread_names) for part in fold_line(line))
+    folded_lines = (part for line in _mark_unread(body, unread_names) for part in fold_line(line))
     head = [*_write_header(datapath), *_mark_unread(ports, unread_names)]
-    return "\n".join([*head, *indented, "", "endmodule"]) + "\n"
+    return "\n".join([*head, *folded_lines, "", "endmodule"]) + "\n"
 
 
 def _write_header(datapath: Datapath) -> Iterator[str]:
@@ -132,13 +132,13 @@ def _write_targets(wiring: Wiring) -> Iterator[str]:
 
 
 def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
-    """Yield the parts for the ready bits of all streams, and for their moving beats (R7)."""
+    """Yield the parts that assign ready for all streams, and the wires of their moving beats (R7)."""
     move_wires = _find_move_wires(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
-            suffix = "held" if signal.buffered else "o"
-            yield _write_stream(wiring, refs, f"{signal.name}_ready_{suffix}", signal.name, move_wires)
+            ready_suffix = "held" if signal.buffered else "o"
+            yield _write_stream(wiring, refs, f"{signal.name}_ready_{ready_suffix}", signal.name, move_wires)
             if signal.buffered:
                 yield [f"// Two beats of {signal.name} may wait (R20).", *write_buffers(wiring, signal)]
     for module in wiring.datapath.modules:
@@ -155,25 +155,25 @@ def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
 
 
 def _write_stream(
-    wiring: Wiring, refs: list[Ref], ready: str, name: str, move_wires: frozenset[str]
+    wiring: Wiring, refs: list[Ref], ready_wire: str, name: str, move_wires: frozenset[str]
 ) -> Iterator[str]:
-    """Yield the ready bits of the streams under one name, and their moving beats if something reads them."""
-    readies = [wiring.ready(ref) for ref in refs]
+    """Yield the ready bits of the streams of one name, and a wire of moving beats if something reads it."""
+    ready_bits = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
-    if len(set(readies)) == 1:
-        yield f"assign {ready} = {repeat(readies[0], len(refs))};"
+    if len(set(ready_bits)) == 1:
+        yield f"assign {ready_wire} = {repeat(ready_bits[0], len(refs))};"
     else:
-        yield f"assign {ready} = {{"
-        yield from list_items(reversed(readies))
+        yield f"assign {ready_wire} = {{"
+        yield from list_items(reversed(ready_bits))
         yield "};"
     if wiring.source(refs[0]).moved in move_wires:
-        yield from _write_moves(wiring, refs, ready)
+        yield from _write_moves(wiring, refs, ready_wire)
 
 
-def _write_moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
+def _write_moves(wiring: Wiring, refs: list[Ref], ready_wire: str) -> Iterator[str]:
     source = wiring.source(refs[0])
     yield declare(source.moved, len(refs))
-    yield f"assign {source.moved} = {join(source.valid(ref.index) for ref in refs)} & {ready};"
+    yield f"assign {source.moved} = {join(source.valid(ref.index) for ref in refs)} & {ready_wire};"
 
 
 def _find_move_wires(wiring: Wiring) -> frozenset[str]:
@@ -212,14 +212,14 @@ def _write_status(wiring: Wiring) -> Iterator[str]:
         yield f"assign {port}_o = {concatenate(bits)};"
 
 
-_DECLARATION = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
+_DECLARATION_PATTERN = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
 """A declared port or wire: its highest bit and its name."""
 
 
 def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
     """Yield lines with a pragma around the declarations of `names`, so that linters report only other unread bits."""
     for line in lines:
-        declaration = _DECLARATION.fullmatch(line.strip())
+        declaration = _DECLARATION_PATTERN.fullmatch(line.strip())
         if declaration and declaration[2] in names:
             spaces = line[: len(line) - len(line.lstrip())]
             pragma = "(* maybe_unused *) " if line.lstrip().startswith("input") else ""
@@ -231,16 +231,18 @@ def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
 
 
 def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset[str]:
-    """Return the ports and wires with unread bits. A port has all bits of a signal, also those that no text reads."""
+    """Return the ports and wires with unread bits. A port has every bit of its signal, even if no text reads it."""
     lines = [line.strip() for line in body]
     ignored_prefixes = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored_prefixes))
     declarations = [
-        declaration for line in (*ports, *lines) if (declaration := _DECLARATION.fullmatch(line.strip()))
+        declaration
+        for line in (*ports, *lines)
+        if (declaration := _DECLARATION_PATTERN.fullmatch(line.strip()))
     ]
     widths = {declaration[2]: int(declaration[1] or 0) + 1 for declaration in declarations}
     names = [*(port.name for port in wiring.ports.inputs), "target", *_find_move_wires(wiring)]
-    names += buffer_wires(wiring)
+    names += list_buffer_wires(wiring)
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{index}", module.name)) for index in range(len(module.values))]
     return frozenset(
@@ -258,7 +260,7 @@ def _reads_all(code: str, name: str, width: int) -> bool:
     return len(read_bits) == width
 
 
-def buffer_wires(wiring: Wiring) -> Iterator[str]:
+def list_buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the output wires of buffers, which modules read in place of the ports."""
     return (wire for signal in find_buffered(wiring) for _, wire, _ in _list_buffered_ports(wiring, signal))
 

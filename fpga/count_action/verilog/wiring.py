@@ -50,10 +50,14 @@ def join(slices: Iterable[Slice]) -> str:
     """Return the concatenation of slices, the first lowest; neighbours in one wire become one range."""
     merged_slices: list[Slice] = []
     for bit_slice in slices:
-        previous = merged_slices[-1] if merged_slices else None
-        if previous and previous.wire == bit_slice.wire and previous.low + previous.width == bit_slice.low:
+        previous_slice = merged_slices[-1] if merged_slices else None
+        if (
+            previous_slice
+            and previous_slice.wire == bit_slice.wire
+            and previous_slice.low + previous_slice.width == bit_slice.low
+        ):
             merged_slices[-1] = Slice(
-                bit_slice.wire, bit_slice.total, previous.low, previous.width + bit_slice.width
+                bit_slice.wire, bit_slice.total, previous_slice.low, previous_slice.width + bit_slice.width
             )
         else:
             merged_slices.append(bit_slice)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fpga.photonic_mac.cycles import DETECTION, TURNAROUND, LayerCycles, Timing
+from fpga.photonic_mac.cycles import DETECTION_CYCLES, TURNAROUND_CYCLES, LayerCycles, Timing
 from lightning.compiler.model import CompiledModel, Hardware, LayerWork, PhotonicLayer
 
 Bits = npt.NDArray[np.bool_]
@@ -193,9 +193,9 @@ def count_layer_cycles(layer: PhotonicLayer, hardware: Hardware, timing: Timing 
     return LayerCycles(
         beats=_count_beats(layer, hardware) * layer.positions * passes,
         preamble=timing.preamble * passes,
-        detection=DETECTION * passes,
+        detection=DETECTION_CYCLES * passes,
         fill=timing.fill * passes,
-        turnaround=TURNAROUND * passes,
+        turnaround=TURNAROUND_CYCLES * passes,
     )
 
 

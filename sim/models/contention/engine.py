@@ -16,7 +16,7 @@ from lightbed.compiled import compile_function
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LATE = 1e-9
+TIME_TOLERANCE = 1e-9
 """Tolerance: times below this many ms, and volumes below this share of a job's traffic, count as 0."""
 
 
@@ -78,11 +78,11 @@ def run(
     Fill `begins` (jobs, iterations + 1) and `trace` (rows, 1 + jobs), the times and rates; return the time and the
     number of rows used.
     """
-    jobs, rounds, rows, now, unfinished = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
+    jobs, rounds, rows, now, unfinished_count = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
     state.phase[:], state.left_ms[:] = -1, program.start_ms
     room = np.empty_like(program.capacity)
     link_weight = np.empty_like(program.capacity)
-    while unfinished and now <= horizon_ms:
+    while unfinished_count and now <= horizon_ms:
         share_links(program, state, room, link_weight)
         if rows < trace.shape[0]:
             trace[rows, 0] = now
@@ -93,7 +93,7 @@ def run(
         for job in range(jobs):
             if not advance(program, state, job, step_ms):
                 continue
-            unfinished -= finish(program, state, begins, job, now, rounds, tolerance, max_alignments)
+            unfinished_count -= finish(program, state, begins, job, now, rounds, tolerance, max_alignments)
     return now, rows
 
 
@@ -116,14 +116,14 @@ def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
     """Advance a job in time; return True if its current computation, wait or burst has ended."""
     if not state.active[job]:
         state.left_ms[job] -= step_ms
-        if state.left_ms[job] > LATE:
+        if state.left_ms[job] > TIME_TOLERANCE:
             return False
         state.left_ms[job] = 0.0
         return True
-    moved = min(state.rate[job] * step_ms, state.left[job])
-    state.left[job] -= moved
-    state.sent[job] += moved
-    return bool(state.left[job] <= LATE * max(program.total[job], state.rate[job]))
+    moved_mbit = min(state.rate[job] * step_ms, state.left[job])
+    state.left[job] -= moved_mbit
+    state.sent[job] += moved_mbit
+    return bool(state.left[job] <= TIME_TOLERANCE * max(program.total[job], state.rate[job]))
 
 
 @compile_function
@@ -186,27 +186,27 @@ def until_slot_ms(
     state.slot[job] += 1
     wait_ms = program.start_ms[job] + state.slot[job] * slot_ms - now
     if -wait_ms > tolerance * slot_ms and state.aligned[job] < max_alignments:
-        skipped = np.int64(np.ceil(-wait_ms / slot_ms - LATE))
-        state.slot[job] += skipped
+        skipped_slots = np.int64(np.ceil(-wait_ms / slot_ms - TIME_TOLERANCE))
+        state.slot[job] += skipped_slots
         state.aligned[job] += 1
-        wait_ms += skipped * slot_ms
-    return float(wait_ms) if wait_ms > LATE else 0.0
+        wait_ms += skipped_slots * slot_ms
+    return float(wait_ms) if wait_ms > TIME_TOLERANCE else 0.0
 
 
 @compile_function
 def share_links(program: Program, state: State, room: Floats, link_weight: Floats) -> None:
     """Set the rates: weighted max-min within a priority class, higher classes first, capped by the level of a burst."""
     room[:] = program.capacity
-    waiting = 0
+    waiting_count = 0
     for job in range(state.phase.size):
         state.rate[job] = -1.0 if state.active[job] else 0.0  # -1: not set yet
-        waiting += state.active[job]
-    while waiting:
+        waiting_count += state.active[job]
+    while waiting_count:
         highest = -(2**62)
         for job in range(state.phase.size):
             if state.rate[job] < 0:
                 highest = max(highest, program.priority[job])
-        waiting -= fill(program, state, room, link_weight, highest)
+        waiting_count -= fill(program, state, room, link_weight, highest)
 
 
 @compile_function
@@ -221,21 +221,21 @@ def fill(program: Program, state: State, room: Floats, link_weight: Floats, prio
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
             lowest = min(lowest, limit(program, state, room, link_weight, job))
-    fixed = 0
+    fixed_count = 0
     for job in range(state.phase.size):
         if state.rate[job] >= 0 or program.priority[job] != priority:
             continue
         if limit(program, state, room, link_weight, job) <= lowest * (1 + 1e-12):
             # A mark below -2, because `limit` needs the rooms before any rate of this pass is subtracted.
             state.rate[job] = -2.0 - lowest * weight(program, state, job)
-            fixed += 1
+            fixed_count += 1
     for job in range(state.phase.size):
         if state.rate[job] <= -2.0:
             state.rate[job] = -2.0 - state.rate[job]
             for position in range(program.first_link[job], program.first_link[job + 1]):
                 link = program.links[position]
                 room[link] = max(room[link] - state.rate[job], 0.0)
-    return fixed
+    return fixed_count
 
 
 @compile_function

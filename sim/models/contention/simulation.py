@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 MLTCP_STEPS = 200
 """Steps in which the weight of MLTCP rises over the traffic of an iteration."""
-HORIZON = 100.0
+HORIZON_PERIODS = 100.0
 """Time limit of a simulation, as a multiple of the time of all iterations in sequence. Only starved jobs reach it."""
 
 
@@ -117,12 +117,12 @@ def simulate(
     )
     holding = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
-    horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (max_iterations + 1) * longest_ms
+    horizon_ms = max(program.start_ms, default=0.0) + HORIZON_PERIODS * (max_iterations + 1) * longest_ms
     limits = (MLTCP_STEPS, holding.tolerance, holding.most_alignments, horizon_ms)
     _, rows = run(program, state, begins, trace, *limits)
-    starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
-    if starved:
-        raise ValueError(f"job {starved[0]!r} gets no bandwidth: raise its priority class")
+    starved_names = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
+    if starved_names:
+        raise ValueError(f"job {starved_names[0]!r} gets no bandwidth: raise its priority class")
     return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])
 
 

@@ -97,10 +97,11 @@ def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
     """
     if not rings:
         return 0.0
-    busy = Counter(member for ring in rings for member in ring.members)
+    rings_by_member = Counter(member for ring in rings for member in ring.members)
     data_s = transfer_times_s(rings, network)
     return max(
-        float(data_s[index]) + _sum_step_times_s(ring, busy, network) for index, ring in enumerate(rings)
+        float(data_s[index]) + _sum_step_times_s(ring, rings_by_member, network)
+        for index, ring in enumerate(rings)
     )
 
 
@@ -131,17 +132,17 @@ def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[
     capacity_bps = network.rate_mbps * 1e6 * network.efficiency
     times = np.zeros(len(rings))
     now_s = 0.0
-    active = bits_left > 0
-    while active.any():
-        rates = fair_rates(usage[:, active], capacity_bps)
-        finish_s = bits_left[active] / rates
+    is_active = bits_left > 0
+    while is_active.any():
+        rates = fair_rates(usage[:, is_active], capacity_bps)
+        finish_s = bits_left[is_active] / rates
         now_s += float(finish_s.min())
         # Rings that end within rounding errors of each other end together, without tiny remainders.
-        remaining = bits_left[active] - rates * finish_s.min()
-        bits_left[active] = np.where(finish_s <= finish_s.min() * (1 + 1e-12), 0.0, remaining)
-        ended = active & (bits_left <= 0)
-        times[ended] = now_s
-        active &= ~ended
+        remaining_bits = bits_left[is_active] - rates * finish_s.min()
+        bits_left[is_active] = np.where(finish_s <= finish_s.min() * (1 + 1e-12), 0.0, remaining_bits)
+        has_ended = is_active & (bits_left <= 0)
+        times[has_ended] = now_s
+        is_active &= ~has_ended
     return times
 
 
@@ -169,21 +170,21 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
     [2.0, 1.0, 1.0]
     """
     rates = np.full(usage.shape[1], np.inf)
-    rising = usage.any(axis=0)
+    is_rising = usage.any(axis=0)
     room = np.full(usage.shape[0], float(capacity))
-    while rising.any():
-        demand = usage[:, rising].sum(axis=1)
+    while is_rising.any():
+        demand = usage[:, is_rising].sum(axis=1)
         level = np.divide(room, demand, out=np.full(room.shape, np.inf), where=demand > 0)
-        full = level <= level.min() * (1 + 1e-12)
-        stopped = rising & usage[full].any(axis=0)
-        rates[stopped] = level.min()
-        room = np.maximum(room - usage[:, stopped].sum(axis=1) * level.min(), 0.0)
-        rising &= ~stopped
+        is_full = level <= level.min() * (1 + 1e-12)
+        is_stopped = is_rising & usage[is_full].any(axis=0)
+        rates[is_stopped] = level.min()
+        room = np.maximum(room - usage[:, is_stopped].sum(axis=1) * level.min(), 0.0)
+        is_rising &= ~is_stopped
     return rates
 
 
-def _sum_step_times_s(ring: RingTraffic, busy: Counter[int], network: Network) -> float:
+def _sum_step_times_s(ring: RingTraffic, rings_by_member: Counter[int], network: Network) -> float:
     """Return the time of messages besides their bytes, over all steps of a ring."""
     flight_s = max(network.path_latency_s(len(path)) for path in ring.paths)
-    served = max(busy[member] for member in ring.members)
-    return ring.steps * (flight_s + served * network.message_overhead_s)
+    ring_count = max(rings_by_member[member] for member in ring.members)
+    return ring.steps * (flight_s + ring_count * network.message_overhead_s)

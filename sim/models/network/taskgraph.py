@@ -196,7 +196,7 @@ class TaskGraphBuilder:
 
 def _check_tasks(graph: TaskGraph) -> None:
     moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
-    exchanges = graph.kind == Kind.EXCHANGE
+    is_exchange = graph.kind == Kind.EXCHANGE
     endpoints = np.stack([graph.source, graph.target])
     faults = {
         "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
@@ -208,7 +208,7 @@ def _check_tasks(graph: TaskGraph) -> None:
         f"a node outside 0..{graph.nodes - 1}": moves
         & ((endpoints < 0) | (endpoints >= graph.nodes)).any(axis=0),
         "no group": sums & ((graph.group < 0) | (graph.group >= len(graph.groups))),
-        "no transfers": exchanges & ((graph.group < 0) | (graph.group >= len(graph.exchanges))),
+        "no transfers": is_exchange & ((graph.group < 0) | (graph.group >= len(graph.exchanges))),
     }
     for fault, is_faulty in faults.items():
         task = int(np.argmax(is_faulty)) if is_faulty.any() else None
@@ -239,15 +239,15 @@ def _check_edges(graph: TaskGraph) -> None:
     waits = np.bincount(graph.after, minlength=graph.tasks)
     order = np.argsort(graph.before, kind="stable")
     first = np.searchsorted(graph.before[order], np.arange(graph.tasks + 1))
-    following = graph.after[order].tolist()
+    next_tasks = graph.after[order].tolist()
     bounds, unmet = first.tolist(), waits.tolist()
-    free = np.flatnonzero(waits == 0).tolist()
-    for task in free:  # Kahn's algorithm: the loop extends its own list, so a cycle leaves it short
-        for successor in following[bounds[task] : bounds[task + 1]]:
+    free_tasks = np.flatnonzero(waits == 0).tolist()
+    for task in free_tasks:  # Kahn's algorithm: the loop extends its own list, so a cycle leaves it short
+        for successor in next_tasks[bounds[task] : bounds[task + 1]]:
             unmet[successor] -= 1
             if unmet[successor] == 0:
-                free.append(successor)
-    if len(free) < graph.tasks:
+                free_tasks.append(successor)
+    if len(free_tasks) < graph.tasks:
         task = next(number for number, count in enumerate(unmet) if count)
         raise ValueError(f"task {task} of the graph depends on itself: edges must not form a cycle")
 
@@ -256,9 +256,9 @@ def read_task_graph(path: str | Path) -> TaskGraph:
     """Read a graph from a file. Raise `OSError` if it cannot be read, `ValueError` if it is not a valid task graph."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            missing = [name for name in _COLUMNS if name not in file]
-            if missing:
-                raise ValueError(f"it lacks {', '.join(missing)}")
+            missing_columns = [name for name in _COLUMNS if name not in file]
+            if missing_columns:
+                raise ValueError(f"it lacks {', '.join(missing_columns)}")
             return _convert_columns({name: file[name] for name in _COLUMNS})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, zipfile.BadZipFile) as error:
         raise ValueError(
@@ -305,9 +305,9 @@ def _clip_sizes(column: Any) -> Integers:
 
 
 def _convert_kinds(types: Any) -> Integers:
-    unknown = set(np.unique(types).tolist()) - set(_KINDS)
-    if unknown:
-        raise ValueError(f"task types {sorted(unknown)} are unknown")
+    unknown_types = set(np.unique(types).tolist()) - set(_KINDS)
+    if unknown_types:
+        raise ValueError(f"task types {sorted(unknown_types)} are unknown")
     table = np.array([_KINDS[number] for number in sorted(_KINDS)], dtype=np.int64)
     kinds: Integers = table[types.astype(np.int64)]
     return kinds

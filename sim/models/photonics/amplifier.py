@@ -27,9 +27,9 @@ class Amplifier:
     noise_figure_db: float = 10.0
 
     def __post_init__(self) -> None:
-        checks.positive(saturation_v=self.saturation_v, knee=self.knee)
-        checks.finite(gain=self.gain)
-        checks.not_negative(noise_figure_db=self.noise_figure_db)
+        checks.check_positive(saturation_v=self.saturation_v, knee=self.knee)
+        checks.check_finite(gain=self.gain)
+        checks.check_not_negative(noise_figure_db=self.noise_figure_db)
 
 
 def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
@@ -77,7 +77,7 @@ def compression_point_v(amplifier: Amplifier, compression_db: float = 1.0) -> fl
     >>> f"{compression_point_v(Amplifier(saturation_v=1.0, knee=1.0)):.4f}"
     '0.4535'
     """
-    checks.positive(compression_db=compression_db)
+    checks.check_positive(compression_db=compression_db)
     gain_ratio = power_ratio(-compression_db * amplifier.knee)
     return float(amplifier.saturation_v * (1.0 - gain_ratio) ** (0.5 / amplifier.knee))
 
@@ -91,7 +91,7 @@ def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 
     >>> f"{noise_v2(Amplifier(), 4e9) ** 0.5 * 1e3:.2f} mV"
     '1.02 mV'
     """
-    checks.positive(bandwidth_hz=bandwidth_hz, resistance_ohm=resistance_ohm)
+    checks.check_positive(bandwidth_hz=bandwidth_hz, resistance_ohm=resistance_ohm)
     added_w = (
         BOLTZMANN_J_K * ROOM_TEMPERATURE_K * (power_ratio(amplifier.noise_figure_db) - 1.0) * bandwidth_hz
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 
-def positive(**values: float) -> None:
+def check_positive(**values: float) -> None:
     """Raise ValueError with the name of the parameter unless every value is finite and above zero.
 
-    >>> positive(half_wave_v=5.0)
-    >>> positive(half_wave_v=0.0)
+    >>> check_positive(half_wave_v=5.0)
+    >>> check_positive(half_wave_v=0.0)
     Traceback (most recent call last):
     ValueError: half_wave_v is 0.0: it must be a finite number above 0
     """
@@ -18,21 +18,21 @@ def positive(**values: float) -> None:
             raise ValueError(f"{name} is {value}: it must be a finite number above 0")
 
 
-def not_negative(**values: float) -> None:
+def check_not_negative(**values: float) -> None:
     """Raise ValueError unless every value is finite and at least zero."""
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 0.0):
             raise ValueError(f"{name} is {value}: it must be a finite number, 0 or more")
 
 
-def finite(**values: float) -> None:
+def check_finite(**values: float) -> None:
     """Raise ValueError unless every value is finite."""
     for name, value in values.items():
         if not math.isfinite(value):
             raise ValueError(f"{name} is {value}: it must be a finite number")
 
 
-def within(low: float, high: float, **values: float) -> None:
+def check_within(low: float, high: float, **values: float) -> None:
     """Raise ValueError unless every value lies in `low`..`high`, both included."""
     for name, value in values.items():
         if not low <= value <= high:

@@ -28,8 +28,8 @@ class Converter:
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 32:
             raise ValueError(f"bits is {self.bits}: it must be between 1 and 32")
-        checks.positive(full_scale_v=self.full_scale_v)
-        checks.not_negative(jitter_s=self.jitter_s)
+        checks.check_positive(full_scale_v=self.full_scale_v)
+        checks.check_not_negative(jitter_s=self.jitter_s)
         if not 0.0 < self.effective_bits <= self.bits:
             raise ValueError(
                 f"effective_bits is {self.effective_bits}: it must be above 0 and no more than the {self.bits} bits"
@@ -125,7 +125,7 @@ def jitter_snr_db(frequency_hz: float, jitter_s: float) -> float:
     >>> f"{jitter_snr_db(1e9, 100e-15):.1f} dB, {bits_of_snr(jitter_snr_db(1e9, 100e-15)):.1f} bits"
     '64.0 dB, 10.3 bits'
     """
-    checks.positive(frequency_hz=frequency_hz, jitter_s=jitter_s)
+    checks.check_positive(frequency_hz=frequency_hz, jitter_s=jitter_s)
     return -20.0 * math.log10(2.0 * math.pi * frequency_hz * jitter_s)
 
 

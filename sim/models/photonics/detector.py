@@ -26,8 +26,10 @@ class Detector:
     """Input-referred current noise of the transimpedance amplifier, in A per square root of Hz."""
 
     def __post_init__(self) -> None:
-        checks.positive(responsivity_a_w=self.responsivity_a_w, noise_bandwidth_hz=self.noise_bandwidth_hz)
-        checks.not_negative(dark_current_a=self.dark_current_a, thermal_a_rthz=self.thermal_a_rthz)
+        checks.check_positive(
+            responsivity_a_w=self.responsivity_a_w, noise_bandwidth_hz=self.noise_bandwidth_hz
+        )
+        checks.check_not_negative(dark_current_a=self.dark_current_a, thermal_a_rthz=self.thermal_a_rthz)
 
     @property
     def pole_hz(self) -> float:
@@ -41,8 +43,8 @@ def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
     >>> f"{photocurrent_a(Detector(responsivity_a_w=0.95), 1e-3) * 1e3:.2f} mA"
     '0.95 mA'
     """
-    current: Array = detector.responsivity_a_w * np.asarray(power_w, dtype=np.float64)
-    return current
+    current_a: Array = detector.responsivity_a_w * np.asarray(power_w, dtype=np.float64)
+    return current_a
 
 
 def detect_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:

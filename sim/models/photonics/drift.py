@@ -30,9 +30,9 @@ class OrnsteinUhlenbeck:
     mean: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.not_negative(deviation=self.deviation)
-        checks.positive(time_constant_s=self.time_constant_s)
-        checks.finite(mean=self.mean)
+        checks.check_not_negative(deviation=self.deviation)
+        checks.check_positive(time_constant_s=self.time_constant_s)
+        checks.check_finite(mean=self.mean)
 
 
 def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: float) -> float:
@@ -67,7 +67,7 @@ def path(process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: n
 
 def _step_coefficients(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:
     """Return e and s sqrt(1 - e^2) of the module docstring."""
-    checks.not_negative(elapsed_s=elapsed_s)
+    checks.check_not_negative(elapsed_s=elapsed_s)
     times = elapsed_s / process.time_constant_s
     return math.exp(-times), process.deviation * math.sqrt(-math.expm1(-2.0 * times))
 
@@ -85,7 +85,7 @@ class BiasDrift:
     """Temperature at which the nominal null holds."""
 
     def __post_init__(self) -> None:
-        checks.finite(volt_per_kelvin=self.volt_per_kelvin, reference_c=self.reference_c)
+        checks.check_finite(volt_per_kelvin=self.volt_per_kelvin, reference_c=self.reference_c)
 
 
 def null_v(drift: BiasDrift, nominal_v: float, drift_v: float, temperature_c: float) -> float:

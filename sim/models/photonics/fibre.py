@@ -30,7 +30,7 @@ from sim.models.photonics.decibels import attenuate
 Array = npt.NDArray[np.float64]
 Kernel = Literal["sinc", "cubic", "linear"]
 
-_REACH: dict[Kernel, int] = {"sinc": 16, "cubic": 2, "linear": 1}
+_REACH_SAMPLES: dict[Kernel, int] = {"sinc": 16, "cubic": 2, "linear": 1}
 """Number of input samples on each side of the interpolated point."""
 _KAISER_BETA = 8.0
 
@@ -45,8 +45,8 @@ class Fibre:
     loss_db_km: float = 0.2
 
     def __post_init__(self) -> None:
-        checks.not_negative(length_m=self.length_m, loss_db_km=self.loss_db_km)
-        checks.within(1.0, 3.0, group_index=self.group_index)
+        checks.check_not_negative(length_m=self.length_m, loss_db_km=self.loss_db_km)
+        checks.check_within(1.0, 3.0, group_index=self.group_index)
 
     @property
     def delay_s(self) -> float:
@@ -86,7 +86,7 @@ class FractionalDelay:
     kernel: Kernel = "sinc"
 
     def __post_init__(self) -> None:
-        checks.finite(delay_samples=self.delay_samples)
+        checks.check_finite(delay_samples=self.delay_samples)
 
     @property
     def whole(self) -> int:
@@ -103,7 +103,7 @@ class FractionalDelay:
         """Return (first, count) of the input samples for the output samples `first` to `first + count - 1`."""
         if self.delay_samples == self.whole:
             return first - self.whole, count
-        reach = _REACH[self.kernel]
+        reach = _REACH_SAMPLES[self.kernel]
         return first - self.whole - reach, count + 2 * reach - 1
 
     def apply(self, samples: npt.ArrayLike) -> Array:
@@ -120,8 +120,8 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
     >>> kernel_taps("cubic", 0.5).tolist()
     [-0.0625, 0.5625, 0.5625, -0.0625]
     """
-    checks.within(0.0, 1.0, fraction=fraction)
-    reach = _REACH[kernel]
+    checks.check_within(0.0, 1.0, fraction=fraction)
+    reach = _REACH_SAMPLES[kernel]
     offsets = np.arange(1 - reach, 1 + reach)
     return _make_sinc_taps(fraction, offsets) if kernel == "sinc" else _make_lagrange_taps(fraction, offsets)
 
@@ -137,7 +137,9 @@ def _make_sinc_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
     A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal Processing, on Kaiser windows.
     """
     distance = offsets - fraction
-    window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(distance / _REACH["sinc"]), 0.0, 1.0)))
+    window = np.i0(
+        _KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(distance / _REACH_SAMPLES["sinc"]), 0.0, 1.0))
+    )
     taps = np.sinc(distance) * window
-    scaled: Array = taps / taps.sum()
-    return scaled
+    scaled_taps: Array = taps / taps.sum()
+    return scaled_taps

@@ -21,9 +21,9 @@ class Laser:
     """Full width at half maximum of a Lorentzian line."""
 
     def __post_init__(self) -> None:
-        checks.not_negative(power_w=self.power_w, linewidth_hz=self.linewidth_hz)
-        checks.positive(wavelength_m=self.wavelength_m)
-        checks.within(-250.0, 0.0, rin_db_hz=self.rin_db_hz)
+        checks.check_not_negative(power_w=self.power_w, linewidth_hz=self.linewidth_hz)
+        checks.check_positive(wavelength_m=self.wavelength_m)
+        checks.check_within(-250.0, 0.0, rin_db_hz=self.rin_db_hz)
 
     @property
     def frequency_hz(self) -> float:

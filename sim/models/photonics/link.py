@@ -33,9 +33,9 @@ class Link:
     """Samples per second of the converter."""
 
     def __post_init__(self) -> None:
-        checks.positive(power_w=self.power_w, effective_bits=self.effective_bits, rate_hz=self.rate_hz)
-        checks.within(1e-3, 1.0, range_used=self.range_used)
-        checks.within(-250.0, 0.0, rin_db_hz=self.rin_db_hz)
+        checks.check_positive(power_w=self.power_w, effective_bits=self.effective_bits, rate_hz=self.rate_hz)
+        checks.check_within(1e-3, 1.0, range_used=self.range_used)
+        checks.check_within(-250.0, 0.0, rin_db_hz=self.rin_db_hz)
 
     @property
     def full_current_a(self) -> float:
@@ -85,7 +85,7 @@ def budget(link: Link, level: float = 1.0) -> Budget:
     {'shot': 0.204, 'thermal': 0.323, 'intensity': 0.806} 0.144 0.904
     {'shot': 0.001, 'thermal': 0.323, 'intensity': 0.0} 0.144 0.353
     """
-    checks.within(0.0, 1.0, level=level)
+    checks.check_within(0.0, 1.0, level=level)
     current_a, lsb_per_a = level * link.full_current_a, FULL_SCALE_LSB / link.full_current_a
     variances = {
         name: variance_a2(link.detector, link.rin_db_hz, current_a)
@@ -108,8 +108,8 @@ def deviation_of_mean(link: Link, level: float = 1.0, count: int = 8) -> float:
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
     sample = budget(link, level)
-    coloured = math.sqrt(sample.total**2 - sample.converter**2)
-    light = pole.deviation_of_mean(coloured, link.correlation, count)
+    coloured_noise = math.sqrt(sample.total**2 - sample.converter**2)
+    light = pole.deviation_of_mean(coloured_noise, link.correlation, count)
     return math.hypot(light, pole.deviation_of_mean(sample.converter, 0.0, count))
 
 

@@ -43,9 +43,9 @@ class Modulator:
     """Loss at the peak of transmission."""
 
     def __post_init__(self) -> None:
-        checks.positive(half_wave_v=self.half_wave_v)
-        checks.finite(null_v=self.null_v)
-        checks.not_negative(extinction_db=self.extinction_db, insertion_loss_db=self.insertion_loss_db)
+        checks.check_positive(half_wave_v=self.half_wave_v)
+        checks.check_finite(null_v=self.null_v)
+        checks.check_not_negative(extinction_db=self.extinction_db, insertion_loss_db=self.insertion_loss_db)
 
     @property
     def leakage(self) -> float:

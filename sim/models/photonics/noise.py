@@ -65,7 +65,7 @@ def resistor_a_rthz(
     >>> f"{resistor_a_rthz(50.0) * 1e12:.1f}"
     '17.9'
     """
-    checks.positive(resistance_ohm=resistance_ohm, temperature_k=temperature_k)
+    checks.check_positive(resistance_ohm=resistance_ohm, temperature_k=temperature_k)
     power = 4.0 * BOLTZMANN_J_K * temperature_k * power_ratio(noise_figure_db)
     return float(np.sqrt(power / resistance_ohm))
 

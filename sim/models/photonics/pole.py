@@ -19,7 +19,7 @@ from sim.models.photonics import checks
 
 Array = npt.NDArray[np.float64]
 
-_NEGLIGIBLE = 2.0**-60
+_NEGLIGIBLE_WEIGHT = 2.0**-60
 """A weight that no longer changes a sum in float64."""
 
 
@@ -52,7 +52,7 @@ def memory(pole_hz: float, rate_hz: float) -> float:
     >>> f"{memory(pole_of_noise_bandwidth_hz(4e9), 3.072e9):.5f}"
     '0.00547'
     """
-    checks.positive(pole_hz=pole_hz, rate_hz=rate_hz)
+    checks.check_positive(pole_hz=pole_hz, rate_hz=rate_hz)
     return math.exp(-2.0 * math.pi * pole_hz / rate_hz)
 
 
@@ -67,7 +67,7 @@ def response(levels: npt.ArrayLike, decay: float, previous: float | None = None)
     >>> response([1.0, 1.0, 1.0], 0.5, previous=0.0).tolist()
     [0.5, 0.75, 0.875]
     """
-    checks.within(0.0, 1.0, decay=decay)
+    checks.check_within(0.0, 1.0, decay=decay)
     x = np.asarray(levels, dtype=np.float64)
     if not len(x):
         return x.copy()
@@ -85,7 +85,7 @@ def accumulate(drive: npt.ArrayLike, decay: float) -> Array:
     """
     y = np.array(drive, dtype=np.float64)
     reach, weight = 1, decay
-    while reach < y.shape[-1] and weight > _NEGLIGIBLE:
+    while reach < y.shape[-1] and weight > _NEGLIGIBLE_WEIGHT:
         y[..., reach:] += weight * y[..., :-reach]
         reach, weight = 2 * reach, weight * weight
     return y
@@ -100,7 +100,7 @@ def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, decay: float, fracti
     >>> within_step([0.0], [1.0], 0.25, 0.5).tolist()
     [0.5]
     """
-    checks.within(0.0, 1.0, fraction=fraction)
+    checks.check_within(0.0, 1.0, fraction=fraction)
     y, x = np.asarray(ends, dtype=np.float64), np.asarray(levels, dtype=np.float64)
     values: Array = x + (y - x) * decay**fraction
     return values

@@ -29,7 +29,7 @@ class Demultiplexer:
     def __post_init__(self) -> None:
         if self.channels < 1:
             raise ValueError(f"channels is {self.channels}: there must be at least one")
-        checks.not_negative(
+        checks.check_not_negative(
             adjacent_isolation_db=self.adjacent_isolation_db, other_isolation_db=self.other_isolation_db
         )
 
@@ -69,7 +69,7 @@ def combine_w(
     ... )
     (['1.1156', '0.8907'], '1.0032')
     """
-    checks.within(0.0, 1.0, visibility=visibility)
+    checks.check_within(0.0, 1.0, visibility=visibility)
     first, second = np.asarray(first_w, dtype=np.float64), np.asarray(second_w, dtype=np.float64)
     beat = 2.0 * visibility * np.sqrt(first * second) * np.cos(phase_rad)
     total: Array = first + second + beat
@@ -97,5 +97,5 @@ def beat_transmission(offset_hz: float, pole_hz: float) -> float:
     >>> f"{beat_transmission(100e9, 2.546e9):.4f}"
     '0.0255'
     """
-    checks.positive(pole_hz=pole_hz)
+    checks.check_positive(pole_hz=pole_hz)
     return 1.0 / math.hypot(1.0, offset_hz / pole_hz)

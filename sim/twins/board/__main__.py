@@ -45,9 +45,9 @@ def main(words: Sequence[str] | None = None) -> None:
         from sim.twins.board.server import BoardServer  # needs pynq
 
         with BoardServer(slot, host=options.host, port=options.port) as server:
-            ready = {"ready": True, "simulated": True, "board": f"{options.host}:{server.port}"}
+            ready_line = {"ready": True, "simulated": True, "board": f"{options.host}:{server.port}"}
             sys.stdout.write(
-                json.dumps({**ready, "base": f"{options.base:#x}", "hash": f"{datapath.digest:08x}"})
+                json.dumps({**ready_line, "base": f"{options.base:#x}", "hash": f"{datapath.digest:08x}"})
             )
             sys.stdout.write("\n")
             sys.stdout.flush()

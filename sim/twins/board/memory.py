@@ -15,10 +15,10 @@ from fpga.bus import RegisterBus
 DEFAULT_BASE = 0xA000_0000
 """Address of the datapath: the start of the processor's first window into the programmable logic."""
 SPAN_BYTES = 64 * 1024
-PROCESSOR = range(0xF900_0000, 0x1_0000_0000)
+PROCESSOR_ADDRESSES = range(0xF900_0000, 0x1_0000_0000)
 """Registers of the processor, which pynq sets when it loads a bitstream."""
 _FIRST_BUFFER = 0x6000_0000
-_PAGE = 4096
+_PAGE_BYTES = 4096
 _LIMIT_BYTES = 256 * 1024 * 1024
 FIRMWARE = "/lib/firmware/"
 _MANAGER = "/sys/class/fpga_manager/fpga0/"
@@ -32,7 +32,7 @@ class NoRegister(Exception):
 class Slot:
     """Address range of a datapath, and the factory that makes the datapath each time the logic is loaded."""
 
-    make: Callable[[], RegisterBus]
+    make_bus: Callable[[], RegisterBus]
     base: int = DEFAULT_BASE
     span_bytes: int = SPAN_BYTES
 
@@ -49,14 +49,14 @@ class AddressSpace:
         self.slot = slot
         self._lock = threading.Lock()
         self._processor: dict[int, int] = {}
-        self._bus = slot.make()
+        self._bus = slot.make_bus()
 
     def read32(self, address: int) -> int:
         """Return the word at `address`. Raise `NoRegister` if there is none, or `BusError` if the datapath fails."""
         with self._lock:
             if address in self.slot.addresses:
                 return self._bus.read32(address - self.slot.base)
-            if address in PROCESSOR:
+            if address in PROCESSOR_ADDRESSES:
                 return self._processor.get(address, 0)
         raise self._make_error(address)
 
@@ -66,7 +66,7 @@ class AddressSpace:
             if address in self.slot.addresses:
                 self._bus.write32(address - self.slot.base, value)
                 return
-            if address in PROCESSOR:
+            if address in PROCESSOR_ADDRESSES:
                 self._processor[address] = value
                 return
         raise self._make_error(address)
@@ -75,7 +75,7 @@ class AddressSpace:
         """Reload the logic: the datapath restarts in its power-on state."""
         with self._lock:
             self._bus.close()
-            self._bus = self.slot.make()
+            self._bus = self.slot.make_bus()
 
     def close(self) -> None:
         """Release the datapath."""
@@ -111,14 +111,14 @@ class Buffers:
 
         Raise `BufferRequestError` if `size` exceeds the available memory.
         """
-        allocated = sum(len(buffer.data) for buffer in self._buffers.values())
-        if allocated + size > _LIMIT_BYTES:
+        allocated_bytes = sum(len(buffer.data) for buffer in self._buffers.values())
+        if allocated_bytes + size > _LIMIT_BYTES:
             raise BufferRequestError(
-                f"cannot allocate {size} bytes: {allocated} of {_LIMIT_BYTES} bytes are allocated already"
+                f"cannot allocate {size} bytes: {allocated_bytes} of {_LIMIT_BYTES} bytes are allocated already"
             )
         name = f"buffer-{next(self._numbers)}"
         self._buffers[name] = _Buffer(self._next_address, cacheable, bytearray(size))
-        self._next_address += -(-size // _PAGE) * _PAGE or _PAGE
+        self._next_address += -(-size // _PAGE_BYTES) * _PAGE_BYTES or _PAGE_BYTES
         return name
 
     def write(self, name: str, start: int, data: bytes) -> None:

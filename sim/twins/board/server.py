@@ -24,7 +24,7 @@ from fpga.bus import BusError
 from sim.twins.board.memory import AddressSpace, BoardFiles, BufferRequestError, Buffers, NoRegister, Slot
 
 BOARD = "ZCU111 SIMULATED"
-_CHUNK = 2 * 1024 * 1024
+_CHUNK_BYTES = 2 * 1024 * 1024
 
 
 class BoardServer:
@@ -143,8 +143,8 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         except BufferRequestError as error:
             yield buffer_pb2.BufferReadResponse(msg=str(error))
             return
-        for offset_in_data in range(0, len(data), _CHUNK):
-            yield buffer_pb2.BufferReadResponse(data=data[offset_in_data : offset_in_data + _CHUNK])
+        for offset_in_data in range(0, len(data), _CHUNK_BYTES):
+            yield buffer_pb2.BufferReadResponse(data=data[offset_in_data : offset_in_data + _CHUNK_BYTES])
 
     def freebuffer(self, request: Any, context: Any) -> Any:
         """Free a buffer."""
@@ -201,8 +201,10 @@ class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignor
     def readfile(self, request: Any, context: Any) -> Iterator[Any]:
         """Yield the content of a file in chunks, or nothing if the file does not exist."""
         data = self._files.read(request.file_path)
-        for offset_in_data in range(0, len(data), _CHUNK):
-            yield remote_device_pb2.ReadFileResponse(data=data[offset_in_data : offset_in_data + _CHUNK])
+        for offset_in_data in range(0, len(data), _CHUNK_BYTES):
+            yield remote_device_pb2.ReadFileResponse(
+                data=data[offset_in_data : offset_in_data + _CHUNK_BYTES]
+            )
 
     def writefile(self, request_iterator: Iterator[Any], context: Any) -> Any:
         """Write a file from a stream of chunks."""

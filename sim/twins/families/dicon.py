@@ -31,7 +31,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         remembers_path=not settings.flag("forgets_path"),
     )
     has_identity = settings.choice("identity", "yes", "no") == "yes"
-    baud = int(settings.number("baud", DEFAULT_BAUD))
+    baud_rate = int(settings.number("baud", DEFAULT_BAUD))
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply = WrongReply(device)
     commands = _Commands(device, wrong_reply).table()
@@ -42,7 +42,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     options = {"banks": str(device.banks), "channels": str(device.channels)}
     frontends = {
         "scpi": Frontend("dicon+scpi", instrument.serve, options=options),
-        "serial": Frontend("dicon+serial", instrument.serve, wire="serial", baud=baud, options=options),
+        "serial": Frontend("dicon+serial", instrument.serve, wire="serial", baud=baud_rate, options=options),
     }
     return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=instrument.errors.clear)
 

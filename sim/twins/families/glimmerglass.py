@@ -51,8 +51,8 @@ _MAX_LIST = 4096
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Glimmerglass switch. Raise `SettingError` for an invalid option."""
     settings.check_options("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
-    occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
-    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)
+    occupied_policy = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
+    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied_policy)
     tl1 = GlimmerglassTl1(
         device,
         account=settings.account("admin", "admin"),
@@ -73,11 +73,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     greeting = (
         TERMINAL_SETUP if settings.choice("greeting", "prompt", "terminal") == "terminal" else ""
     ) + PROMPT
-    echo = settings.choice("echo", "yes", "no") == "yes"
+    has_echo = settings.choice("echo", "yes", "no") == "yes"
     frontends = {
         "tl1": Frontend(
             "glimmerglass+tl1",
-            lambda line: tl1.serve(line, greeting=greeting.encode(), echo=echo),
+            lambda line: tl1.serve(line, greeting=greeting.encode(), echo=has_echo),
             max_sessions_here=False,
         )
     }
@@ -240,7 +240,7 @@ class GlimmerglassTl1(Tl1Frontend):
         connections = self.device.matrix.with_connections(inputs, outputs)
         waits = self._should_wait(command)
         self._user_of_input |= dict.fromkeys(inputs, session.user)
-        return await self._change(connections, waits=waits)
+        return await self._change(connections, must_wait=waits)
 
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
@@ -250,13 +250,13 @@ class GlimmerglassTl1(Tl1Frontend):
             connections = matrix.without_inputs(*self._parse_port_lists(command.aid))
         else:
             connections = matrix.without_ports(self.numbering.ports(command.aid))
-        return await self._change(connections, waits=self._should_wait(command))
+        return await self._change(connections, must_wait=self._should_wait(command))
 
-    async def _change(self, connections: Connections, *, waits: bool) -> Lines:
+    async def _change(self, connections: Connections, *, must_wait: bool) -> Lines:
         """Change the connections, unless the fault `drop_command` discards the command."""
-        if not self.device.faults.take_dropped_command():
+        if not self.device.faults.must_drop_command():
             motion = self.device.change(connections)
-            if motion is not None and waits:
+            if motion is not None and must_wait:
                 await self.device.wait_idle()
         return ()
 

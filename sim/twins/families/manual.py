@@ -19,10 +19,10 @@ from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line
 
 CORD_TIME_S = 30.0
-_PORT = r"(\d+)(?: \([^)]*\))?"
-_REMOVE = re.compile(rf"\d+\. Remove the cord from input {_PORT} to output {_PORT}\.")
-_CONNECT = re.compile(rf"\d+\. Connect input {_PORT} to output {_PORT}\.")
-_WHERE = re.compile(rf"Where does the cord in input {_PORT} go\?.*")
+_PORT_PATTERN = r"(\d+)(?: \([^)]*\))?"
+_REMOVE_PATTERN = re.compile(rf"\d+\. Remove the cord from input {_PORT_PATTERN} to output {_PORT_PATTERN}\.")
+_CONNECT_PATTERN = re.compile(rf"\d+\. Connect input {_PORT_PATTERN} to output {_PORT_PATTERN}\.")
+_QUESTION_PATTERN = re.compile(rf"Where does the cord in input {_PORT_PATTERN} go\?.*")
 _NO_ANSWER = b""
 
 
@@ -74,7 +74,9 @@ class Person:
                 await line.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
-        remove, connect, query = (pattern.fullmatch(text) for pattern in (_REMOVE, _CONNECT, _WHERE))
+        remove, connect, query = (
+            pattern.fullmatch(text) for pattern in (_REMOVE_PATTERN, _CONNECT_PATTERN, _QUESTION_PATTERN)
+        )
         if query:
             output = self._matrix.connections.get(int(query[1]))
             return b"none\n" if output is None else f"{output}\n".encode()
@@ -83,19 +85,19 @@ class Person:
             return _NO_ANSWER  # the line is the work list or a remark
         await self._device.clock.sleep(self._cord_time_s)
         try:
-            self._move_cord(int(order[1]), int(order[2]), connects=connect is not None)
+            self._move_cord(int(order[1]), int(order[2]), is_connect=connect is not None)
         except (MatrixRefusal, PersonRefusal) as refusal:
             return f"no {refusal}\n".encode()
         return b"done\n"
 
-    def _move_cord(self, source: int, output: int, *, connects: bool) -> None:
+    def _move_cord(self, source: int, output: int, *, is_connect: bool) -> None:
         if self._remaining_refusals:
             self._remaining_refusals -= 1
             self._device.faults.fired["refuses"] += 1
             raise PersonRefusal("I cannot reach it")
-        if self._device.faults.take_dropped_command():
+        if self._device.faults.must_drop_command():
             return
-        if not connects:
+        if not is_connect:
             self._device.change(self._matrix.without_inputs([source], [output]))
             return
         self._device.change(self._matrix.with_connections([source], [self._choose_output(output)]))
@@ -105,14 +107,14 @@ class Person:
         if not self._remaining_mistakes:
             return output
         used_outputs = set(self._matrix.connections.values()) | {output}
-        free = [
+        free_inputs = [
             port for port in self._matrix.ports if port > self._matrix.inputs and port not in used_outputs
         ]
-        if not free:
+        if not free_inputs:
             return output
         self._remaining_mistakes -= 1
         self._device.faults.fired["mistake"] += 1
-        return min(free, key=lambda port: abs(port - output))
+        return min(free_inputs, key=lambda port: abs(port - output))
 
 
 class PersonRefusal(Exception):

@@ -66,8 +66,8 @@ class _Commands:
 
     def _close(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         del numbers
-        bank, common, channel = parse_whole_numbers(texts, 3)
-        if common != 1:
+        bank, common_port, channel = parse_whole_numbers(texts, 3)
+        if common_port != 1:
             raise ScpiError(-222, "common port 1 is the only one")
         self._device.select(bank, channel)
 

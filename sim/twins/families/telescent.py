@@ -84,14 +84,14 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         expire=cli.expire,
         verbs={**robot.verbs(), **_make_verbs(robot)},
         faults={**robot.faults(), **faults.table()},
-        on_boot=frame.unlocked.clear,
+        on_boot=frame.unlocked_ports.clear,
     )
 
 
 def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
-    colour = settings.choice("colour", "yes", "no") == "yes"
+    has_colour = settings.choice("colour", "yes", "no") == "yes"
     printer = Printer(
-        colour=colour,
+        colour=has_colour,
         shows_motion=settings.choice("motion", "hidden", "shown") == "shown",
         frames_errors=settings.choice("errors", "frame", "exception") == "frame",
     )
@@ -101,7 +101,7 @@ def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) 
         f"{user}@{host}> ",
         user=user,
         greeting="Network Topology Manager (SIMULATED)",
-        colour=colour,
+        colour=has_colour,
         unknown=printer.error("unknown command"),
     )
     return CliFrontend(
@@ -146,7 +146,7 @@ class Frame:
     ) -> None:
         self.device = device
         self.robot = robot
-        self.unlocked: set[int] = set()
+        self.unlocked_ports: set[int] = set()
         self._simplex_unlock = simplex_unlock
         self._unallocates_queued = unallocates_queued
         device.listen(self._lock_again)
@@ -179,9 +179,9 @@ class Frame:
         """Return True if an input or output is locked now."""
         if self.device.matrix.peer(port) is None:
             return port in self.device.matrix.locked
-        return port not in self.unlocked
+        return port not in self.unlocked_ports
 
-    def job_for(self, output: int) -> Job | None:
+    def find_job(self, output: int) -> Job | None:
         """Return the first queued or running job of an output, or None."""
         return next((job for job in self.robot.queue if job.pair[1] == output), None)
 
@@ -190,7 +190,7 @@ class Frame:
     def unlock(self, *ports: int) -> None:
         """Unlock inputs or outputs, even if the fault `lock_port` locks them."""
         self.device.matrix.locked.difference_update(ports)
-        self.unlocked.update(ports)
+        self.unlocked_ports.update(ports)
 
     def connect(self, pair: Pair, user: str) -> None:
         """Queue a move that makes a circuit. Raise `CommandError` for a locked or unusable port, or a stopped arm."""
@@ -215,7 +215,7 @@ class Frame:
             return
         self._check_arm()
         required_ports = (port,) if self._simplex_unlock else self.sides(self.number(port))
-        if not self.unlocked.issuperset(required_ports):
+        if not self.unlocked_ports.issuperset(required_ports):
             raise CommandError(f"port {self.number(port)} is not unlocked")
         self.robot.submit("disconnect", pair, user=user, source="CLI")
 
@@ -240,12 +240,12 @@ class Frame:
 
     def _lock_again(self, change: Change) -> None:
         for pair in (*change.removed, *change.added):
-            self.unlocked.difference_update(pair)
+            self.unlocked_ports.difference_update(pair)
 
     def _lock_skipped(self, event: Event, job: Job | None) -> None:
         """Lock a circuit again if its job was skipped because the circuit exists already."""
         if event == "skipped" and job is not None and job.kind == "connect":
-            self.unlocked.difference_update(job.pair)
+            self.unlocked_ports.difference_update(job.pair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +287,9 @@ class Printer:
         """Return the state of an input. Raise `CommandError` if the port does not exist."""
         port = frame.source(number)
         peer = frame.device.matrix.peer(port)
-        allocated = "UNALLOCATED" if peer is None else "ALLOCATED"
-        locked = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
-        lines = [f"INPUT {number}", f"STATE = {allocated}_AND_{locked}"]
+        allocation_text = "UNALLOCATED" if peer is None else "ALLOCATED"
+        lock_text = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
+        lines = [f"INPUT {number}", f"STATE = {allocation_text}_AND_{lock_text}"]
         return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.number(peer)} "])
 
     def error(self, text: str) -> str:
@@ -308,7 +308,7 @@ class Printer:
 
     def _find_entry(self, frame: Frame, output: int) -> tuple[str, int]:
         """Return the first letter and the number of an output's table entry."""
-        job = frame.job_for(output) if self.shows_motion else None
+        job = frame.find_job(output) if self.shows_motion else None
         if job is not None:
             return ("C" if job.kind == "connect" else "D"), frame.number(job.pair[0])
         peer = frame.device.matrix.peer(output)
@@ -345,12 +345,12 @@ class Commands:
             rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_change(self._unallocate),
         }
 
-    def _make_query(self, answer: Callable[[TypedCommand], str]) -> Handler:
+    def _make_query(self, make_answer: Callable[[TypedCommand], str]) -> Handler:
         """Return the handler of a query. It returns a refusal in the device's format."""
 
         def handler(typed: TypedCommand) -> str:
             try:
-                return answer(typed)
+                return make_answer(typed)
             except CommandError as error:
                 return self._printer.error(str(error))
 
@@ -358,15 +358,15 @@ class Commands:
 
     def _make_change(
         self,
-        execute: Callable[[TypedCommand], None],
+        execute_change: Callable[[TypedCommand], None],
         has_effect: Callable[[TypedCommand], bool] = lambda _: True,
     ) -> Handler:
         """Return the handler of a change. The fault `drop_command` discards the change if `has_effect` is true."""
 
         def answer(typed: TypedCommand) -> str:
-            if has_effect(typed) and self._frame.device.faults.take_dropped_command():
+            if has_effect(typed) and self._frame.device.faults.must_drop_command():
                 return ""
-            execute(typed)
+            execute_change(typed)
             return "OK"
 
         return self._make_query(answer)

@@ -65,8 +65,8 @@ class Terminal(Protocol):
     def send(self, data: bytes) -> None:
         """Send bytes to the client at once."""
 
-    async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
-        """Execute one command, and send its output followed by `ending`."""
+    async def respond(self, execute: Callable[[], Awaitable[bytes]], line_end: bytes = b"") -> None:
+        """Execute one command, and send its output followed by `line_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class CliFrontend:
         """Number of logged-in sessions."""
         return sum(bool(session.user) for session in self._sessions)
 
-    async def serve(self, line: Terminal, echoes: Callable[[], bool] | None = None) -> None:
-        """Serve one client until its session ends. `echoes` takes precedence over `style.echo`."""
-        session = _Session(self, line, echoes or (lambda: self.style.echo))
+    async def serve(self, line: Terminal, has_echo: Callable[[], bool] | None = None) -> None:
+        """Serve one client until its session ends. `has_echo` takes precedence over `style.echo`."""
+        session = _Session(self, line, has_echo or (lambda: self.style.echo))
         self._sessions.append(session)
         try:
             await session.run()
@@ -238,13 +238,13 @@ class CliFrontend:
 class _Session:
     """The session of one client. `user` is empty until the client has logged in."""
 
-    def __init__(self, frontend: CliFrontend, line: Terminal, echoes: Callable[[], bool]) -> None:
+    def __init__(self, frontend: CliFrontend, line: Terminal, has_echo: Callable[[], bool]) -> None:
         self.user = ""
         self._last_status = 0
         self._frontend = frontend
         self._style = frontend.style
         self._line = line
-        self._echoes = echoes
+        self._echoes = has_echo
         self._keyboard = Keyboard()
         self._lines: list[str] = []
         self._reading: asyncio.Task[bytes] | None = None
@@ -303,7 +303,7 @@ class _Session:
             self.print(self._style.login)
             user = await self._read_line()
             self.print("Password: ")
-            password = await self._read_line(secret=True)
+            password = await self._read_line(is_secret=True)
             if user is None or password is None:
                 return ""
             if (user, password) == self._style.account:
@@ -338,23 +338,23 @@ class _Session:
                 return ()
         return rows
 
-    async def _read_line(self, *, secret: bool = False) -> str | None:
+    async def _read_line(self, *, is_secret: bool = False) -> str | None:
         """Return the next line that the client typed, or None if the client disconnected or the session has ended."""
         while not self._lines:
             data = await self._read()
             if not data:
                 return None
-            echo_text = "".join(self._accept_input(data, secret=secret))
-            if self._echoes() or secret:
+            echo_text = "".join(self._accept_input(data, is_secret=is_secret))
+            if self._echoes() or is_secret:
                 self.print(echo_text)
         return self._lines.pop(0)
 
-    def _accept_input(self, data: bytes, *, secret: bool) -> Iterator[str]:
+    def _accept_input(self, data: bytes, *, is_secret: bool) -> Iterator[str]:
         """Store the lines that `data` completes, and yield the echo. Of a secret line, echo only the line end."""
         for echo, line in self._keyboard.feed(data):
             if line is not None:
                 self._lines.append(line)
-            if line is not None or not secret:
+            if line is not None or not is_secret:
                 yield echo
 
     async def _read(self) -> bytes:

@@ -148,23 +148,25 @@ class HttpServer:
             user, headers = self._authenticate(request)
             if request.method not in _READ_METHODS and user in self._read_only:
                 raise HttpRefusal(403, f"user {user} may only read")
-            handler, captured = self._find_route(request)
-            decoded = tuple(unquote(group or "") for group in captured)
-            pending = handler(replace(request, captured=decoded, user=user))
-            answer = await pending if isawaitable(pending) else pending
+            handler, path_groups = self._find_route(request)
+            decoded_groups = tuple(unquote(group or "") for group in path_groups)
+            pending_answer = handler(replace(request, captured=decoded_groups, user=user))
+            answer = await pending_answer if isawaitable(pending_answer) else pending_answer
         except HttpRefusal as refusal:
             return refusal.answer()
         return HttpAnswer(answer.status, answer.body, (*answer.headers, *headers))
 
     def _find_route(self, request: HttpRequest) -> tuple[Handler, tuple[str, ...]]:
-        allowed: list[str] = []
+        allowed_methods: list[str] = []
         for route, pattern in self._routes:
             match = pattern.fullmatch(request.path)
             if match and route.method == request.method:
                 return route.handler, match.groups()
-            allowed += [route.method] if match else []
-        if allowed:
-            raise HttpRefusal(405, "no such method here", [("Allow", ", ".join(sorted(set(allowed))))])
+            allowed_methods += [route.method] if match else []
+        if allowed_methods:
+            raise HttpRefusal(
+                405, "no such method here", [("Allow", ", ".join(sorted(set(allowed_methods))))]
+            )
         raise HttpRefusal(404, f"nothing at {request.path}")
 
     def _authenticate(self, request: HttpRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -194,9 +196,9 @@ class HttpServer:
         return None
 
     def _check_password(self, request: HttpRequest) -> str:
-        scheme, _, coded = request.headers.get("authorization", "").partition(" ")
+        scheme, _, coded_credentials = request.headers.get("authorization", "").partition(" ")
         try:
-            user, _, password = b64decode(coded, validate=True).decode().partition(":")
+            user, _, password = b64decode(coded_credentials, validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             user = password = ""
         assert self._accounts is not None  # `_authenticate` returns early without accounts

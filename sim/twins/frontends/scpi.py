@@ -20,7 +20,7 @@ from sim.twins.wire.line import Line
 MAX_LINE_BYTES = 1 << 16
 NO_ERROR = '0, "No error"'
 
-_PIECE = re.compile(r"[A-Za-z]+|\W")
+_PIECE_PATTERN = re.compile(r"[A-Za-z]+|\W")
 _PIECE_PATTERNS = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
 _QUEUE_LENGTH = 16
 _ERROR_NUMBERS: Mapping[Reason, int] = {
@@ -34,7 +34,7 @@ _ERROR_NUMBERS: Mapping[Reason, int] = {
 
 
 class ScpiError(Exception):
-    """An error for the queue: SCPI-99 number and text, with optional details (`about`)."""
+    """An error for the queue: SCPI-99 number and text, with optional details (`details`)."""
 
     TEXTS: Mapping[int, str] = {
         -102: "Syntax error",
@@ -50,15 +50,15 @@ class ScpiError(Exception):
         -363: "Input buffer overrun",
     }
 
-    def __init__(self, number: int, about: str = "") -> None:
+    def __init__(self, number: int, details: str = "") -> None:
         self.number = number
-        self.about = about
+        self.details = details
         super().__init__(str(self))
 
     def __str__(self) -> str:
         text = self.TEXTS[self.number]
-        quoted = f"{text};{self.about}" if self.about else text
-        return f'{self.number}, "{quoted}"'
+        quoted_text = f"{text};{self.details}" if self.details else text
+        return f'{self.number}, "{quoted_text}"'
 
 
 def make_error(refusal: MatrixRefusal) -> ScpiError:
@@ -148,15 +148,15 @@ def compile_header(definition: str) -> re.Pattern[str]:
     >>> bool(compile_header("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
     True
     """
-    pieces = _PIECE.findall(definition)
+    pieces = _PIECE_PATTERN.findall(definition)
     pattern = "".join(_PIECE_PATTERNS.get(piece) or _match_either_form(piece) for piece in pieces)
     return re.compile(pattern, re.IGNORECASE)
 
 
 def _match_either_form(piece: str) -> str:
-    short = piece.rstrip("abcdefghijklmnopqrstuvwxyz")
-    rest = piece[len(short) :]
-    return f"{re.escape(short)}(?:{rest})?" if rest else re.escape(piece)
+    short_piece = piece.rstrip("abcdefghijklmnopqrstuvwxyz")
+    rest = piece[len(short_piece) :]
+    return f"{re.escape(short_piece)}(?:{rest})?" if rest else re.escape(piece)
 
 
 Handler = Callable[[Sequence[int], Sequence[str]], str | None]
@@ -198,8 +198,8 @@ class Instrument:
         Look a header up below `path` first, then from the root. Raise `ScpiError` (-113) if the header is unknown.
         """
         from_root = unit.header.removeprefix(":")
-        relative = not unit.header.startswith((":", "*"))
-        for candidate in [path + from_root, from_root] if relative else [from_root]:
+        is_relative = not unit.header.startswith((":", "*"))
+        for candidate in [path + from_root, from_root] if is_relative else [from_root]:
             for pattern, handler in self._table.items():
                 match = pattern.fullmatch(candidate)
                 if match:

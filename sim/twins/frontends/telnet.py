@@ -19,7 +19,7 @@ GREETING = bytes(
     [IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHEAD, IAC, DO, TERMINAL_TYPE, IAC, DO, WINDOW_SIZE]
 )
 
-_PIECE = re.compile(
+_PIECE_PATTERN = re.compile(
     rb"\xff(?:(?P<iac>\xff)|\xfa[^\xff]*(?:\xff[^\xf0][^\xff]*)*\xff\xf0|(?P<verb>[\xfb-\xfe])(?P<option>.)"
     rb"|[\x00-\xf9])|(?P<data>[^\xff]+)",
     re.DOTALL,
@@ -41,8 +41,8 @@ class TelnetLine:
 
     async def read(self) -> bytes:
         """Return the next bytes that the client typed, or empty bytes at the end or if a telnet command is too long."""
-        while raw := await self._line.read():
-            text, answer = self._parse_input(raw)
+        while received_bytes := await self._line.read():
+            text, answer = self._parse_input(received_bytes)
             if answer:
                 self._line.send(answer)
             if text:
@@ -55,19 +55,19 @@ class TelnetLine:
         """Send bytes to the client at once."""
         self._line.send(data)  # needs no escapes, because UTF-8 text never contains the byte 0xFF (IAC)
 
-    async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
-        """Execute one command, and send its output followed by `ending`."""
-        await self._line.respond(execute, ending)
+    async def respond(self, execute: Callable[[], Awaitable[bytes]], line_end: bytes = b"") -> None:
+        """Execute one command, and send its output followed by `line_end`."""
+        await self._line.respond(execute, line_end)
 
-    def _parse_input(self, raw: bytes) -> tuple[bytes, bytes]:
+    def _parse_input(self, received_bytes: bytes) -> tuple[bytes, bytes]:
         text, answer, end = b"", b"", 0
-        buffered = self._rest + raw
-        while piece := _PIECE.match(buffered, end):
+        unparsed_bytes = self._rest + received_bytes
+        while piece := _PIECE_PATTERN.match(unparsed_bytes, end):
             end = piece.end()
             text += piece["data"] or piece["iac"] or b""
             if piece["verb"]:
                 answer += self._answer(piece["verb"][0], piece["option"][0])
-        self._rest = buffered[end:]
+        self._rest = unparsed_bytes[end:]
         return text, answer
 
     def _answer(self, verb: int, option: int) -> bytes:

@@ -30,7 +30,7 @@ from sim.twins.wire.line import Line
 
 MAX_COMMAND_CHARACTERS = 1 << 16
 
-_FIELDS = 7
+_FIELD_COUNT = 7
 _ERROR_CODES: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "IIAC",
     Reason.WRONG_SIDE: "IIAC",
@@ -101,7 +101,7 @@ def parse(text: str) -> Command:
     A missing ctag becomes 0. Surplus fields become keywords, which commands ignore.
     """
     fields = [field.strip() for field in split_outside_quotes(text, ":")]
-    fields += [""] * (_FIELDS - len(fields))
+    fields += [""] * (_FIELD_COUNT - len(fields))
     keywords = (part.partition("=") for part in split_outside_quotes(":".join(fields[6:]), ",") if part)
     return Command(
         verb=fields[0].upper(),
@@ -155,9 +155,11 @@ class Framing:
             for body, end in zip(bodies, ends, strict=True)
         )
 
-    def denial(self, name: str, tag: str, denied: Denial, now: datetime) -> bytes:
+    def denial(self, name: str, tag: str, denial_error: Denial, now: datetime) -> bytes:
         """Return the frame of a refused command, with error code and comment."""
-        return self._encode_block(name, f"M  {tag} DENY", [f"   {denied.code}", f"   /* {denied} */"], now)
+        return self._encode_block(
+            name, f"M  {tag} DENY", [f"   {denial_error.code}", f"   /* {denial_error} */"], now
+        )
 
     def report(self, name: str, tag: int, event: str, lines: Iterable[str], now: datetime) -> bytes:
         """Return the frame of an autonomous message, such as `REPT DBCHG`."""
@@ -304,9 +306,9 @@ class Tl1Frontend(ABC):
         now = read_local_time()
         return self.framing.answer(self.device.name, tag, self.pages(lines), now, note=note)
 
-    def denial(self, command: Command, denied: Denial) -> bytes:
+    def denial(self, command: Command, denial_error: Denial) -> bytes:
         """Return the frame of a refused command."""
-        return self.framing.denial(self.device.name, self.tag(command), denied, read_local_time())
+        return self.framing.denial(self.device.name, self.tag(command), denial_error, read_local_time())
 
     def make_denial(self, refusal: MatrixRefusal) -> Denial:
         """Return the TL1 denial for a command that the switch refuses."""
@@ -320,8 +322,10 @@ class Tl1Frontend(ABC):
         `verbs` are the commands that remove and add a circuit. Without `own_reports`, skip the author of the change.
         """
         author = None if self._own_reports else _author.get()
-        listening = (session for session in self.sessions if session.user and not session.silenced)
-        listeners = [session.send for session in listening if session is not author]
+        listening_sessions = (
+            session for session in self.sessions if session.user and not session.is_silenced
+        )
+        listeners = [session.send for session in listening_sessions if session is not author]
         if not listeners:  # only count the reports, to save the time of formatting them
             self._report_count += len(change.removed) + len(change.added)
             return
@@ -370,7 +374,7 @@ class Tl1Session:
 
     def __init__(self, frontend: Tl1Frontend, send: Send) -> None:
         self.user = ""
-        self.silenced = False
+        self.is_silenced = False
         self.send = send
         self._frontend = frontend
         self._clock = frontend.device.clock
@@ -394,7 +398,7 @@ class Tl1Session:
 
     def silence(self, *, silenced: bool) -> Lines:
         """Silence autonomous reports to this session, or enable them again. Return an empty answer."""
-        self.silenced = silenced
+        self.is_silenced = silenced
         return ()
 
     async def _run_command(self, command: Command) -> Lines:

@@ -58,17 +58,17 @@ def _parse_name(attributes: bytes) -> str:
 
 
 class InterfaceWatch:
-    """An observer of the NICs of one host. It calls `changed` with the new states of NICs that were set up or down.
+    """An observer of the NICs of one host. It calls `on_change` with the new states of NICs that were set up or down.
 
     Keys are `host/nic`. One call contains all changes that arrive together. The observer uses the running event loop
     until `close`. It assumes that all NICs are up at the start.
     """
 
-    def __init__(self, namespace: str, host: str, nics: Iterable[str], changed: OnChange) -> None:
+    def __init__(self, namespace: str, host: str, nics: Iterable[str], on_change: OnChange) -> None:
         self._labels = {nic: f"{host}/{nic}" for nic in nics}
         self._states: dict[str, bool] = {}
-        self._on_change = changed
-        self._socket = netns.call_in(namespace, _open_link_socket)
+        self._on_change = on_change
+        self._socket = netns.call_in_namespace(namespace, _open_link_socket)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read_updates)
 
@@ -89,10 +89,10 @@ class InterfaceWatch:
             updates |= {
                 self._labels[nic]: is_up for nic, is_up in parse_interface_states(data) if nic in self._labels
             }
-        changed = {nic: is_up for nic, is_up in updates.items() if self._states.get(nic, True) != is_up}
-        if changed:
-            self._states |= changed
-            self._on_change(changed)
+        changed_nics = {nic: is_up for nic, is_up in updates.items() if self._states.get(nic, True) != is_up}
+        if changed_nics:
+            self._states |= changed_nics
+            self._on_change(changed_nics)
 
 
 def _open_link_socket() -> socket.socket:

@@ -54,7 +54,9 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
         check=False,
         env={"PATH": SEARCH_PATH},
     )
-    pairs = [KeyPair(private, public) for private, public in _KEY_PAIR.findall(process.stdout)]
+    pairs = [
+        KeyPair(private_key, public_key) for private_key, public_key in _KEY_PAIR.findall(process.stdout)
+    ]
     if process.returncode != 0 or len(pairs) != len(hosts) + 1:
         raise KernelFault(f"ssh-keygen made no keys for the hosts: {process.stderr.strip()}", code="host")
     return LabKeys(pairs[0], dict(zip(hosts, pairs[1:], strict=True)))

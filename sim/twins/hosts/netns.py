@@ -1,8 +1,8 @@
 """Named kernel network namespaces: creation, removal, processes, and calls inside a namespace.
 
 All functions need Linux, and most need root. `batch` runs one `ip` or `tc` process for any number of commands.
-`call_in` and `bind_socket_in` start no process: a new thread enters the namespace. The kernel keeps the current network
-namespace of each thread separately, so the other threads are not affected.
+`call_in_namespace` and `bind_in_namespace` start no process: a new thread enters the namespace. The kernel keeps the
+current network namespace of each thread separately, so the other threads are not affected.
 """
 
 from __future__ import annotations
@@ -129,16 +129,18 @@ def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
     Raise `KernelFault` with the remaining processes if some still run after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
-    while remaining := list_processes(names):
+    while remaining_processes := list_processes(names):
         if time.monotonic() > deadline:
-            raise KernelFault(f"processes {remaining} in {', '.join(names)} do not end", code="stuck")
-        for pid in remaining:
+            raise KernelFault(
+                f"processes {remaining_processes} in {', '.join(names)} do not end", code="stuck"
+            )
+        for pid in remaining_processes:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
 
 
-def call_in(namespace: str, function: Callable[[], T]) -> T:
+def call_in_namespace(namespace: str, function: Callable[[], T]) -> T:
     """Call `function` in a new thread inside the named network namespace, and return its result."""
 
     def enter() -> T:
@@ -155,7 +157,7 @@ def await_ready(namespace: str, links: Iterable[str]) -> None:
     A link shows its carrier at once, but a kernel worker attaches the queue of the link later. Until then, the kernel
     silently drops packets. Raise `KernelFault` if this takes longer than `_READY_TIMEOUT_S`.
     """
-    call_in(namespace, lambda: _await_ready(namespace, links))
+    call_in_namespace(namespace, lambda: _await_ready(namespace, links))
 
 
 def _await_ready(namespace: str, links: Iterable[str]) -> None:
@@ -201,7 +203,7 @@ def _enter(namespace: str) -> None:
         os.close(handle)
 
 
-def bind_socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
+def bind_in_namespace(namespace: str | None, host: str, port: int) -> socket.socket:
     """Return a TCP socket that is bound to `host:port` inside a namespace (None for the current one).
 
     Raise `KernelFault` if that fails, with code `address_in_use` if the address is in use.
@@ -211,7 +213,7 @@ def bind_socket_in(namespace: str | None, host: str, port: int) -> socket.socket
     try:
         if namespace is None:
             return bind_socket(host, port)
-        return call_in(namespace, lambda: bind_socket(host, port))
+        return call_in_namespace(namespace, lambda: bind_socket(host, port))
     except OSError as error:
         raise KernelFault(
             f"cannot listen on {host}:{port}: {error.strerror}",
@@ -231,7 +233,7 @@ def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
         for key, value in values.items():
             write_sysctl(key, value)
 
-    call_in(namespace, write)
+    call_in_namespace(namespace, write)
 
 
 def write_sysctl(key: str, value: object) -> None:

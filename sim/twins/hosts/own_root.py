@@ -173,10 +173,10 @@ def check_device_nodes(folder: Path = Path("/dev")) -> None:
             status = (folder / name).stat()
         except FileNotFoundError:
             continue
-        allowed = [os.makedev(major, minor)] + [os.makedev(1, 9)] * (
+        allowed_devices = [os.makedev(major, minor)] + [os.makedev(1, 9)] * (
             name == "random"
         )  # in some containers, random is the device urandom
-        if not stat.S_ISCHR(status.st_mode) or status.st_rdev not in allowed:
+        if not stat.S_ISCHR(status.st_mode) or status.st_rdev not in allowed_devices:
             node = folder / name
             raise KernelFault(
                 f"{node} of this machine is not the device of that name; hosts would get a copy of the wrong device",

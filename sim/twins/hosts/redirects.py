@@ -20,7 +20,7 @@ from sim.twins.hosts import netns
 # Each namespace numbers its interfaces separately. If a NIC and its far end have the same number, the kernel treats the
 # pair as a plain device, and reports a loss of carrier up to a second late. High numbers of far ends prevent this.
 _FIRST_INDEX = 1001
-_FILTER = "ingress protocol all pref 1"
+_FILTER_OPTIONS = "ingress protocol all pref 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tupl
         for nic_number, nic in enumerate(nics)
     ]
     return tuple(
-        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + current, namespace, nic)
-        for current, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
+        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + nic_index, namespace, nic)
+        for nic_index, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
     )
 
 
@@ -152,7 +152,7 @@ def render_changes(
     """
     old_target = {transmitter: receiver for receiver, transmitter in before.items()}
     new_target = {transmitter: receiver for receiver, transmitter in after.items()}
-    removed = [_format_removal(links_by_nic[end]) for end in old_target if end not in new_target]
+    removal_lines = [_format_removal(links_by_nic[end]) for end in old_target if end not in new_target]
     new_redirects = [
         _format_redirect(links_by_nic[end], links_by_nic[target])
         for end, target in new_target.items()
@@ -160,13 +160,13 @@ def render_changes(
     ]
     return Rendering(
         down=tuple(f"link set {links_by_nic[end]} down" for end in before if end not in after),
-        filters=(*removed, *new_redirects),
+        filters=(*removal_lines, *new_redirects),
         up=tuple(f"link set {links_by_nic[end]} up" for end in after if end not in before),
     )
 
 
 def _format_removal(source: str) -> str:
-    return f"filter del dev {source} {_FILTER}"
+    return f"filter del dev {source} {_FILTER_OPTIONS}"
 
 
 def _format_redirect(source: str, target: str) -> str:
@@ -175,7 +175,7 @@ def _format_redirect(source: str, target: str) -> str:
     The fixed handle makes this the only filter of the far end. Without a handle, `replace` would add a second filter.
     """
     return (
-        f"filter replace dev {source} {_FILTER} handle 800::800 u32 match u32 0 0"
+        f"filter replace dev {source} {_FILTER_OPTIONS} handle 800::800 u32 match u32 0 0"
         f" action mirred egress redirect dev {target}"
     )
 
@@ -227,10 +227,10 @@ class Fabric:
         A receiver that loses its light loses the carrier before the redirects change. A receiver that gains light gets
         the carrier after they have changed.
         """
-        rendering = render_changes(before, after, self._links_by_nic)
-        netns.batch("ip", rendering.down, self.namespace)
-        netns.batch("tc", rendering.filters, self.namespace)
-        netns.batch("ip", rendering.up, self.namespace)
+        change_text = render_changes(before, after, self._links_by_nic)
+        netns.batch("ip", change_text.down, self.namespace)
+        netns.batch("tc", change_text.filters, self.namespace)
+        netns.batch("ip", change_text.up, self.namespace)
         self._await_ready(after.keys() - before.keys())
 
     def _await_ready(self, receivers: Collection[str]) -> None:

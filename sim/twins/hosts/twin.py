@@ -31,7 +31,7 @@ _START_TIMEOUT_S = 20.0
 # congestion control may be BBR, which uses a timer for each flow, although the NIC's queue already limits the rate.
 # TCP sends the data of a millisecond at once. On a slow link, that would be a single packet, so set a minimum: seven
 # packets of 9000 bytes (the MTU of labs) are the 64 KiB that the kernel can send at once.
-_TCP = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
+_TCP_SYSCTLS = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
 _TOOLS = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
@@ -55,20 +55,20 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
         path = next((str(candidate) for candidate in candidates if os.access(candidate, os.X_OK)), None)
         if path:
             paths[tool] = path
-    missing = [tool for tool in _TOOLS if tool not in paths]
-    if missing:
-        packages = " ".join(sorted({_TOOLS[tool] for tool in missing}))
+    missing_tools = [tool for tool in _TOOLS if tool not in paths]
+    if missing_tools:
+        packages = " ".join(sorted({_TOOLS[tool] for tool in missing_tools}))
         raise KernelFault(
-            f"not installed on this machine: {', '.join(missing)}",
+            f"not installed on this machine: {', '.join(missing_tools)}",
             hint=f"apt-get install --no-install-recommends {packages}",
-            code="no_sshd" if "sshd" in missing else "no_tools",
+            code="no_sshd" if "sshd" in missing_tools else "no_tools",
         )
     return paths
 
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
     """Configure and set up the loopback, the management link and the NICs. NICs get a rate but no address."""
-    set_sysctls(spec.namespace, _TCP)
+    set_sysctls(spec.namespace, _TCP_SYSCTLS)
     batch(
         "ip",
         [
@@ -234,11 +234,11 @@ class HostTwin:
             self._process.stdin.write(script.encode())
             await self._process.stdin.drain()
         self._process.stdin.close()
-        listening = asyncio.create_task(self._listening.wait())
+        listening_task = asyncio.create_task(self._listening.wait())
         await asyncio.wait(
-            {listening, self._log}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            {listening_task, self._log}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
-        listening.cancel()
+        listening_task.cancel()
         if not self._listening.is_set():
             output = " | ".join(self._output) or "nothing"
             raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")

@@ -38,22 +38,22 @@ def main(words: Sequence[str] | None = None) -> None:
         with contextlib.redirect_stdout(sys.stderr):
             from sim.twins.rfsoc.server import serve
 
-            serving = serve(options.address, port=options.port, name=options.name)
+            server_context = serve(options.address, port=options.port, name=options.name)
     except AddressError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:
         parser.exit(1, f"cannot serve: {error}; {describe_extra('qick')}\n")
     except (OSError, RuntimeError) as error:
         parser.exit(1, f"cannot serve: {error}\n")
-    ready = {
+    ready_line = {
         "ready": True,
         "simulated": True,
         "address": options.address,
-        "port": serving.port,
-        "name": serving.name,
-        "url": serving.url,
+        "port": server_context.port,
+        "name": server_context.name,
+        "url": server_context.url,
     }
-    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.write(json.dumps(ready_line) + "\n")
     sys.stdout.flush()
     with contextlib.redirect_stdout(sys.stderr):  # QICK's streaming reader prints too
         while os.read(0, 4096):

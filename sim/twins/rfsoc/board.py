@@ -63,10 +63,10 @@ class DeviceClock:
         self._unaccounted_s = 0.0
         self._read_time_s = COUNTER_READ_S
 
-    def spend(self, seconds: float) -> None:
+    def spend(self, duration_s: float) -> None:
         """Advance the time."""
-        self.now_s += seconds
-        self._unaccounted_s += seconds
+        self.now_s += duration_s
+        self._unaccounted_s += duration_s
 
     @property
     def accounted_s(self) -> float:
@@ -219,17 +219,17 @@ class Board:
         """Ratio of the clock rates to the configured rates."""
         return WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
 
-    def touch(self, seconds: float = CALL_S) -> None:
+    def touch(self, duration_s: float = CALL_S) -> None:
         """Spend the device time of a call. Raise `ConnectionError` if a fault makes the board unreachable."""
         if self._is_gone or self.knobs["fault"] == "dead_board":
             raise ConnectionError(
                 "the board does not answer: check its power and its network, then connect again"
             )
-        self.clock.spend(seconds)
+        self.clock.spend(duration_s)
 
-    def elapse(self, seconds: float) -> None:
+    def elapse(self, duration_s: float) -> None:
         """Advance the device time and the plant."""
-        self.clock.spend(seconds)
+        self.clock.spend(duration_s)
         self.settle()
         self.plant.elapse(self.clock.take_unaccounted())
 
@@ -276,14 +276,14 @@ class Board:
         self.clock.spend(START_S)
         self.converter = self._make_converter()
         feedback = Feedback(self)
-        completed = self.core.run(feedback.read)
-        new_playback = self._find_playback(completed.run)
+        completed_run = self.core.run(feedback.read)
+        new_playback = self._find_playback(completed_run.run)
         for number, (readout, scene) in enumerate(zip(self.readouts, new_playback.scenes, strict=True)):
             if number in feedback.started:
                 readout.extend(scene)
             else:
                 readout.begin(scene)
-        counter_base = {address: (-1.0, value) for address, value in completed.counters_before.items()}
+        counter_base = {address: (-1.0, value) for address, value in completed_run.counters_before.items()}
         ticks_per_s = self.cfg["tprocs"][0]["f_time"] * 1e6 * self.clock_factor
         self._running = Running(
             new_playback, self.clock.now_s, ticks_per_s, counter_base, self.channel_states
@@ -293,14 +293,16 @@ class Board:
 
     def stop(self) -> None:
         """Stop the program. Windows that are open now are still filled to their ends."""
-        running = self._running
-        if running is not None and running.stop_tick is None:
-            running.stop_tick = running.tick(self.clock.now_s)
+        running_program = self._running
+        if running_program is not None and running_program.stop_tick is None:
+            running_program.stop_tick = running_program.tick(self.clock.now_s)
             for readout in self.readouts:
-                readout.stop(running.stop_tick)
-            if running.stop_tick < running.playback.last_word:
-                stopped_run = cut_run(running.playback.run, running.stop_tick)
-                self.channel_states = play_run(self.board_state(), stopped_run, running.before).channel_states
+                readout.stop(running_program.stop_tick)
+            if running_program.stop_tick < running_program.playback.last_word:
+                stopped_run = cut_run(running_program.playback.run, running_program.stop_tick)
+                self.channel_states = play_run(
+                    self.board_state(), stopped_run, running_program.before
+                ).channel_states
 
     def silence(self) -> None:
         """Stop the program and all generators."""
@@ -309,21 +311,21 @@ class Board:
 
     def counter(self, address: int) -> int:
         """Spend the device time of a read, and return the current value of a counter."""
-        running = self._running
-        if self.knobs["fault"] == "gone_in_acquisition" and running is not None:
+        running_program = self._running
+        if self.knobs["fault"] == "gone_in_acquisition" and running_program is not None:
             self._is_gone = True
             self.touch()
-        if running is None or self.knobs["fault"] == "stuck_counter":
+        if running_program is None or self.knobs["fault"] == "stuck_counter":
             self.clock.spend(COUNTER_READ_S)
-            if running is not None:
-                return running.counter_base.get(address, (0.0, 0))[1]
+            if running_program is not None:
+                return running_program.counter_base.get(address, (0.0, 0))[1]
             return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
-        ticks, values = running.playback.counters(address)
-        fired_before = int(np.searchsorted(ticks, self._tick(running), "right"))
-        self._spend_counter_read(running, ticks, fired_before)
-        since, value = running.counter_base.get(address, (-1.0, 0))
-        fired_after = int(np.searchsorted(ticks, self._tick(running), "right"))
-        if fired_after > fired_before:
+        ticks, values = running_program.playback.counters(address)
+        trigger_index = int(np.searchsorted(ticks, self._tick(running_program), "right"))
+        self._spend_counter_read(running_program, ticks, trigger_index)
+        since, value = running_program.counter_base.get(address, (-1.0, 0))
+        fired_after = int(np.searchsorted(ticks, self._tick(running_program), "right"))
+        if fired_after > trigger_index:
             self.clock.reset_read_time()
         return int(values[fired_after - 1]) if fired_after and ticks[fired_after - 1] > since else value
 
@@ -337,12 +339,12 @@ class Board:
 
     def settle(self, readout: int | None = None) -> None:
         """Store the windows that a readout has received up to now. None means all readouts."""
-        running = self._running
-        if running is None:
+        running_program = self._running
+        if running_program is None:
             return
-        self._drift_plant(running)
+        self._drift_plant(running_program)
         for other in self.readouts if readout is None else [self.readouts[readout]]:
-            other.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
+            other.settle(running_program.tick(self.clock.now_s), self.converter, self.epoch())
 
     def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
         """Make later triggers of a readout store sums (`avg`), samples (`buf`) or both."""
@@ -352,7 +354,7 @@ class Board:
         if self._running is not None and self._running.stop_tick is None:
             other.listen(since=self._running.tick(self.clock.now_s))
 
-    def _drift_plant(self, running: Running) -> None:
+    def _drift_plant(self, running_program: Running) -> None:
         """Advance the plant by whole periods. Before each step, store the windows that ended before it.
 
         Periods in which no window ends pass in one step. A remaining fraction of a period stays unaccounted.
@@ -361,7 +363,7 @@ class Board:
             whole_periods := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
         ) >= 1:
             ends = [end for other in self.readouts if (end := other.next_end()) is not None]
-            next_s = running.started_s + min(ends) / running.ticks_per_s if ends else math.inf
+            next_s = running_program.started_s + min(ends) / running_program.ticks_per_s if ends else math.inf
             quiet_periods = math.floor(
                 min(max(next_s - self.clock.accounted_s, 0.0), whole_periods * DRIFT_PERIOD_S)
                 / DRIFT_PERIOD_S
@@ -369,26 +371,28 @@ class Board:
             moment_s = self.clock.accounted_s + DRIFT_PERIOD_S
             if not quiet_periods:
                 for other in self.readouts:
-                    other.settle(running.tick(moment_s), self.converter, self.epoch())
+                    other.settle(running_program.tick(moment_s), self.converter, self.epoch())
             self.plant.elapse(self.clock.take_unaccounted(max(quiet_periods, 1) * DRIFT_PERIOD_S))
 
-    def _spend_counter_read(self, running: Running, ticks: npt.NDArray[np.int64], position: int) -> None:
+    def _spend_counter_read(
+        self, running_program: Running, ticks: npt.NDArray[np.int64], position: int
+    ) -> None:
         if self.knobs["fault"] == "overrun":
             self.clock.spend(OVERRUN_READ_S)
             return
-        next_tick = ticks[position] if position < len(ticks) else running.playback.run.end
-        self.clock.spend_read(running.started_s + float(next_tick) / running.ticks_per_s)
+        next_tick = ticks[position] if position < len(ticks) else running_program.playback.run.end
+        self.clock.spend_read(running_program.started_s + float(next_tick) / running_program.ticks_per_s)
 
-    def _tick(self, running: Running) -> float:
-        now = running.tick(self.clock.now_s)
-        return now if running.stop_tick is None else min(now, running.stop_tick)
+    def _tick(self, running_program: Running) -> float:
+        now = running_program.tick(self.clock.now_s)
+        return now if running_program.stop_tick is None else min(now, running_program.stop_tick)
 
     def _is_running(self) -> bool:
-        running = self._running
+        running_program = self._running
         return (
-            running is not None
-            and self._tick(running) < running.playback.run.end
-            and running.stop_tick is None
+            running_program is not None
+            and self._tick(running_program) < running_program.playback.run.end
+            and running_program.stop_tick is None
         )
 
     def _make_converter(self) -> Converter:
@@ -404,10 +408,10 @@ class Board:
 
     def _find_playback(self, run: Run) -> Playback:
         """Return the playback of a run. If the run and the state before it are the same, reuse the last playback."""
-        fired_before = frozenset(
+        trigger_index = frozenset(
             (key, other.wave.contents()[0], other.turn) for key, other in self.channel_states.items()
         )
-        conditions = (self.clock_factor, fired_before)
+        conditions = (self.clock_factor, trigger_index)
         if (
             self._last_playback is None
             or self._last_playback[0] is not run

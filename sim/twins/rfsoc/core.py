@@ -1,7 +1,7 @@
 """The board's processor, with reuse of the last run.
 
-A run depends only on program and memory. If these are the same as in the last round, the last run is reused, and its
-memory changes become pending. They are applied when the memory is next accessed.
+A run depends only on program and memory. If they have not changed since the last run, this
+run is reused, and its memory changes become pending: they are written when the memory is next accessed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class CompletedRun:
     run: Run
     counters_before: Mapping[int, int]
     memory_changes: Sequence[Block]
-    state: int
-    """Version of the processor at the start."""
+    revision: int
+    """Revision of the memories at the start (`Processor.version`)."""
 
 
 class Core:
-    """The processor of a configuration. `version` is 1 or 2. Raise `NotSimulated` for any other processor."""
+    """The processor of a configuration, of hardware `version` 1 or 2. Raise `NotSimulated` for any other processor."""
 
     def __init__(
         self,
@@ -46,25 +46,25 @@ class Core:
         self._sizes = {name: int(cfg[f"{name}_size"]) for name in names}
         self._last_run: CompletedRun | None = None
         self._pending_writes: Sequence[Block] = ()
-        self._state: int | None = None
+        self._revision: int | None = None
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool) -> None:
         """Load a compiled program. Raise `ProgramError` if it is invalid."""
         self._apply_pending_writes()
-        self._state = None
+        self._revision = None
         self.processor.load_bin_program(binprog, load_mem=load_mem)
 
     def reload_mem(self) -> None:
         """Restore the memories to the contents of the loaded program. On version 1, do nothing."""
         if self.version == 2:
             self._apply_pending_writes()
-            self._state = None
+            self._revision = None
             self.processor.reload_mem()
 
     def load_mem(self, name: str, words: Words, address: int) -> None:
         """Write a block of memory. Raise `ProgramError` if the block does not exist."""
         self._apply_pending_writes()
-        self._state = None
+        self._revision = None
         self.processor.load_mem(name, words, address)
 
     def read_mem(self, name: str, length: int, address: int) -> Words:
@@ -77,41 +77,43 @@ class Core:
         if self.version == 2:
             self._apply_pending_writes()
             self.processor.reset()
-        elif self._has_only_pending(address):
+        elif self._can_drop_changes(address):
             self._pending_writes = ()
         else:
             self.load_mem("dmem", np.zeros(1, np.int32), address)
 
-    def run(self, read: ReadInput) -> CompletedRun:
+    def run(self, read_input: ReadInput) -> CompletedRun:
         """Execute the program, or reuse the last run if nothing has changed.
 
         Raise `ProgramError` or `NotSimulated` if the program cannot be executed.
         """
         self._apply_pending_writes()
-        if self._state is None:
-            self._state = self.processor.version
-        if self._last_run is None or self._last_run.state != self._state:
-            self._last_run = self._execute(self._state, read)
+        if self._revision is None:
+            self._revision = self.processor.version
+        if self._last_run is None or self._last_run.revision != self._revision:
+            self._last_run = self._execute(self._revision, read_input)
         else:
             self._pending_writes = self._last_run.memory_changes
         return self._last_run
 
-    def _execute(self, state: int, read: ReadInput) -> CompletedRun:
-        before = self._read_memories()
-        self._state = None
-        run = self.processor.run(read)
+    def _execute(self, revision: int, read_input: ReadInput) -> CompletedRun:
+        memories_before = self._read_memories()
+        self._revision = None
+        run = self.processor.run(read_input)
         counters = np.unique(run.counts["address"]).tolist() if self.version == 1 else []
-        counters_before = {address: int(before["dmem"][address]) for address in counters}
-        return CompletedRun(run, counters_before, _find_changes(before, self._read_memories()), state)
+        counters_before = {address: int(memories_before["dmem"][address]) for address in counters}
+        return CompletedRun(
+            run, counters_before, _find_changes(memories_before, self._read_memories()), revision
+        )
 
     def _apply_pending_writes(self) -> None:
         for name, address, words in self._pending_writes:
             self.processor.load_mem(name, words, address)
-            self._state = None
+            self._revision = None
         self._pending_writes = ()
 
-    def _has_only_pending(self, address: int) -> bool:
-        """Return True if clearing the counter undoes all pending changes, so that they can be dropped."""
+    def _can_drop_changes(self, address: int) -> bool:
+        """Return whether clearing the counter at this address undoes all pending changes."""
         if (
             self._last_run is None
             or len(self._pending_writes) != 1
@@ -135,7 +137,7 @@ def make_processor(
     if cfg["type"] == "axis_tproc64x32_x8":
         from sim.twins.rfsoc.tproc_v1 import EVENT_LIMIT, TprocV1
 
-        pins = {pin[1] for pin in cfg["output_pins"]} | {ro["trigger_port"] for ro in readouts}
+        pins = {pin[1] for pin in cfg["output_pins"]} | {readout["trigger_port"] for readout in readouts}
         return 1, TprocV1(
             cfg["pmem_size"],
             cfg["dmem_size"],
@@ -153,8 +155,8 @@ def make_processor(
 def _find_changes(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Block]:
     """Return one block for each changed memory, from the first changed word to the last."""
     blocks: list[Block] = []
-    for name, old in before.items():
-        rows = np.flatnonzero((old != after[name]).reshape(len(old), -1).any(axis=1))
+    for name, old_words in before.items():
+        rows = np.flatnonzero((old_words != after[name]).reshape(len(old_words), -1).any(axis=1))
         if len(rows):
             blocks.append((name, int(rows[0]), after[name][rows[0] : rows[-1] + 1]))
     return blocks

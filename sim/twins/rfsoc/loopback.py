@@ -152,7 +152,7 @@ class Loopback:
         """Number that changes with every change of a knob."""
         return self.knobs.version
 
-    def elapse(self, seconds: float) -> None:
+    def elapse(self, duration_s: float) -> None:
         """Do nothing, because cables do not drift."""
 
     def receive(
@@ -183,13 +183,13 @@ def transmit(
     return _interpolate(samples, position - start, step, lanes, count)
 
 
-def _shift_phase(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
-    if radians == 0.0:
+def _shift_phase(outputs: Outputs, generator: int, phase_rad: float, start: int, count: int) -> Samples:
+    if phase_rad == 0.0:
         return outputs.samples(generator, start, count)
     padded_samples = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
     spectrum = np.fft.rfft(padded_samples)
-    spectrum[1:] *= np.exp(1j * radians)
-    spectrum[0] *= math.cos(radians)
+    spectrum[1:] *= np.exp(1j * phase_rad)
+    spectrum[0] *= math.cos(phase_rad)
     return np.fft.irfft(spectrum, len(padded_samples))[HILBERT_MARGIN : HILBERT_MARGIN + count]
 
 
@@ -210,10 +210,10 @@ def _interpolate(samples: Samples, position: float, step: int, lanes: int, count
 
 
 @lru_cache(maxsize=256)
-def make_interpolation_taps(late: float) -> Samples:
-    """Return the taps that interpolate `late` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc with sum 1.
+def make_interpolation_taps(delay_fraction: float) -> Samples:
+    """Return the taps that interpolate `delay_fraction` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc, sum 1.
 
     >>> [round(abs(tap), 6) for tap in make_interpolation_taps(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]
     """
-    return kernel_taps("sinc", late)
+    return kernel_taps("sinc", delay_fraction)

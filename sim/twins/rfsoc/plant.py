@@ -53,8 +53,8 @@ class Plant(Protocol):
         """Number that changes with the plant (drift, knobs). While it is the same, traces may be reused."""
         ...
 
-    def elapse(self, seconds: float) -> None:
-        """Advance device time by `seconds`. Null voltages and polarisation may drift."""
+    def elapse(self, duration_s: float) -> None:
+        """Advance device time by `duration_s`. Null voltages and polarisation may drift."""
         ...
 
     def receive(

@@ -13,16 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-WRITE = np.dtype([("port", "<i4"), ("time", "<i8"), ("words", "<u4", (6,))])
+WRITE_DTYPE = np.dtype([("port", "<i4"), ("time", "<i8"), ("words", "<u4", (6,))])
 """A word on an output port: number of the port, time of effect (in ticks of the processor's clock since the start), and
 the word in 32-bit parts, lowest first. Version 1 writes 160 bits: freq, phase, addr, gain, mode; the sixth part is 0.
 Version 2 writes a waveform of 168 bits: freq, phase, env, gain, length, conf."""
 
-PIN = np.dtype([("kind", "<i1"), ("port", "<i4"), ("time", "<i8"), ("word", "<u4")])
+PIN_DTYPE = np.dtype([("kind", "<i1"), ("port", "<i4"), ("time", "<i8"), ("word", "<u4")])
 """A change of a digital output at `time`. Kind 0 is a data port. Kind 1 is a trigger port, which only version 2 has.
 The word of a trigger port is 0 or 1."""
 
-COUNT = np.dtype([("address", "<i4"), ("time", "<i8"), ("value", "<i8")])
+COUNT_DTYPE = np.dtype([("address", "<i4"), ("time", "<i8"), ("value", "<i8")])
 """A change of a value that the host can read: a word of data memory (version 1) or one of two registers (version 2)."""
 
 ReadInput = Callable[[int, int, int], int]

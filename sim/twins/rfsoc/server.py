@@ -44,7 +44,7 @@ def serve(address: str, *, port: int = 0, name: str = "myqick") -> ServedTwin:
     ns_port = _start_name_server(port)
     failures: list[BaseException] = []
     threading.Thread(target=_serve_board, args=(soc, ns_port, name, failures), daemon=True).start()
-    _wait_for(ns_port, name, failures)
+    _wait_for_server(ns_port, name, failures)
     return ServedTwin(ns_port, name)
 
 
@@ -64,11 +64,11 @@ def _serve_board(soc: object, port: int, name: str, failures: list[BaseException
 
     try:
         pyro.start_server(HOST, ns_port=port, proxy_name=name, soc_class=lambda: soc, iface=INTERFACE)
-    except Exception as error:  # noqa: BLE001 - `_wait_for` raises it
+    except Exception as error:  # noqa: BLE001 - `_wait_for_server` raises it
         failures.append(error)
 
 
-def _wait_for(port: int, name: str, failures: list[BaseException]) -> None:
+def _wait_for_server(port: int, name: str, failures: list[BaseException]) -> None:
     import Pyro4
 
     Pyro4.config.SERIALIZER = "pickle"

@@ -118,9 +118,9 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         if method is not None:
             method()
 
-    def elapse(self, seconds: float) -> None:
+    def elapse(self, duration_s: float) -> None:
         """Advance the device time and the plant."""
-        self._board.elapse(seconds)
+        self._board.elapse(duration_s)
 
     def pulse_start_pin(self) -> None:
         """Send a pulse to the start pin. It starts the program if the start source is "external"."""
@@ -138,8 +138,8 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
 
 def add_refusals(owner: Class) -> Class:
     """Add a member that raises `NotSimulated` to a class for every name of `LACKING`. Return the class."""
-    for name, about in LACKING.items():
-        feature = f"QickSoc.{name} ({about})"
+    for name, description in LACKING.items():
+        feature = f"QickSoc.{name} ({description})"
         setattr(owner, name, _make_attribute(feature) if name in ATTRIBUTES else _make_method(name, feature))
     return owner
 
@@ -477,9 +477,9 @@ class Streaming:
             streamer.done_flag.wait()
             streamer.data_queue.put((0, None))
         streamer.stop_flag.clear()
-        for old in (streamer.data_queue, streamer.error_queue):
-            while not old.empty():
-                old.get(timeout=FLUSH_S)
+        for old_queue in (streamer.data_queue, streamer.error_queue):
+            while not old_queue.empty():
+                old_queue.get(timeout=FLUSH_S)
         streamer.total_count, streamer.count = shots, 0
         streamer.done_flag.clear()
         streamer.job_queue.put((shots, counter, list(channels), list(reads), stride))

@@ -48,13 +48,13 @@ class BankDevice(SwitchDevice):
         Raise `MatrixRefusal` if the bank or channel does not exist, or the matrix refuses the connection.
         """
         connections = self.matrix.with_connections([bank], [self.output(bank, channel)], "replace")
-        if not self.faults.take_dropped_command():
+        if not self.faults.must_drop_command():
             self.change(connections)
 
     def park(self, bank: int) -> None:
         """Open a bank (channel 0), unless the fault `drop_command` discards the command."""
         connections = {source: output for source, output in self.matrix.connections.items() if source != bank}
-        if not self.faults.take_dropped_command():
+        if not self.faults.must_drop_command():
             self.change(connections)
 
     def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:

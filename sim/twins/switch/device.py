@@ -45,7 +45,7 @@ class SwitchFaults(LineFaults):
     dark_inputs: set[int] = field(default_factory=set)
     swapped: dict[int, int] = field(default_factory=dict)
 
-    def take_dropped_command(self) -> bool:
+    def must_drop_command(self) -> bool:
         """Return True if the current change must be ignored, and count it in `fired`."""
         if not self.dropped_commands:
             return False

@@ -141,7 +141,7 @@ class Robot:
     # -- for the control socket
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return verbs of the control socket: `queue_job` submits a job of any user, `robot` returns the state."""
+        """Return the verbs of the control socket: `queue_job` submits a job for any user, `robot` returns the state."""
         return {
             "queue_job": self._queue_job,
             "robot": lambda _: {
@@ -227,14 +227,14 @@ class Robot:
     async def _plug(self, job: Job) -> None:
         """Plug the fibre in at its new place, and finish the job: as done, or as failed if the panel refuses."""
         try:
-            motion = self.device.change(self._compute_result(job))
+            switching = self.device.change(self._compute_result(job))
         except MatrixRefusal as refusal:  # the panel was changed meanwhile, by another command
             self._release_fibres()
             self._finish_job(job, "failed", str(refusal))
             return
         self._release_fibres()
-        if motion:
-            await motion
+        if switching:
+            await switching
         self._finish_job(job, "done")
 
     def _compute_result(self, job: Job) -> Connections:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sim.models.network.allreduce import Algorithm, ring
-from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
@@ -199,12 +199,12 @@ def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
 def with_domains(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a switched fabric whose hosts are GPUs, with the high-bandwidth domains that `options` describe."""
     fabric = join_domains(chosen_fabric.fabric, options.hb_domain, options.hb_gbps)
-    return replace(chosen_fabric, fabric=fabric, allreduce=over_domains(options.hb_domain))
+    return replace(chosen_fabric, fabric=fabric, allreduce=reduce_over_domains(options.hb_domain))
 
 
 def with_shared_hosts(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a fabric whose hosts have several GPUs. The GPUs are the nodes of jobs and share their host's links."""
-    allreduce = over_domains(options.hb_domain, chosen_fabric.allreduce)
+    allreduce = reduce_over_domains(options.hb_domain, chosen_fabric.allreduce)
     circuits = chosen_fabric.circuits
     if circuits is not None:
         circuits = replace(circuits, domain=options.hb_domain, domain_gbps=options.hb_gbps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.fabrics import rail_only, rail_optimized
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
@@ -11,14 +11,14 @@ def build_rail_only(request: FabricRequest) -> ChosenFabric:
     """Return one network per rail; messages between rails pass through a domain."""
     options = request.options
     fabric = rail_only(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
-    return ChosenFabric(request.name, fabric, request.host_gbps, over_domains(options.hb_domain))
+    return ChosenFabric(request.name, fabric, request.host_gbps, reduce_over_domains(options.hb_domain))
 
 
 def build_rail_optimized(request: FabricRequest) -> ChosenFabric:
     """Return rails that are joined by a spine with full bisection."""
     options = request.options
     fabric = rail_optimized(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
-    return ChosenFabric(request.name, fabric, request.host_gbps, over_domains(options.hb_domain))
+    return ChosenFabric(request.name, fabric, request.host_gbps, reduce_over_domains(options.hb_domain))
 
 
 RAIL_ONLY = FabricKind(

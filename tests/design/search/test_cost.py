@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sim.models.network.allreduce.fluid import rings_on
+from sim.models.network.allreduce.fluid import make_stride_rings
 from sim.models.network.execution import simulate
 from sim.models.network.latency import NO_LATENCY
 from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
@@ -29,7 +29,7 @@ def closed_form_s(problem, strategy, topology):
 
 
 def simulated_s(problem, strategy, topology):
-    rings = rings_on(lambda group: list_ring_strides(topology, group))
+    rings = make_stride_rings(lambda group: list_ring_strides(topology, group))
     graph = iteration(problem.workload, strategy, problem.cluster)
     fabric = build_direct_fabric(topology, problem.rate_gbps)
     return simulate(graph, fabric, latency=problem.latency, allreduce=rings).iteration_s

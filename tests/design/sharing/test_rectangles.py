@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import rail_only
 from sim.models.network.latency import NO_LATENCY
@@ -167,7 +167,9 @@ def seconds(*jobs):
     """Return the simulated time in which each job ends its sums, alone or together, from its groups of GPUs."""
     builder = TaskGraphBuilder(CLUSTER.gpus)
     sums = [[builder.allreduce(group, 10_000_000) for group in groups] for groups in jobs]
-    execution = simulate(builder.build(), FABRIC, latency=NO_LATENCY, allreduce=over_domains(CLUSTER.rails))
+    execution = simulate(
+        builder.build(), FABRIC, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
+    )
     return [max(execution.end_s[task] for task in own) for own in sums]
 
 

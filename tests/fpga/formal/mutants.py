@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fpga.formal.blocks import PROVEN, RTL, BlockProof, read_checks_sources, read_part_sources, write_proof
+from fpga.formal.blocks import (
+    BLOCK_PROOFS,
+    RTL,
+    BlockProof,
+    read_checks_sources,
+    read_part_sources,
+    write_proof,
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,7 @@ class Mutant:
 
     @property
     def proven(self) -> BlockProof:
-        return [each for each in PROVEN if each.block == self.block][self.which]
+        return [each for each in BLOCK_PROOFS if each.block == self.block][self.which]
 
     def text(self, name: str) -> str:
         sound = (RTL / f"{self.block}.sv").read_text(encoding="ascii")

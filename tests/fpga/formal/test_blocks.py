@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fpga.formal.blocks import CHECKS, PROVEN, RTL, collect_proof_sources
+from fpga.formal.blocks import BLOCK_PROOFS, CHECKS_FOLDER, RTL, collect_proof_sources
 from fpga.formal.properties import PROPERTIES
 
 IN_TOPS = {"count_action_ready", "count_action_choice", "count_action_claim"}
@@ -13,7 +13,7 @@ STATUS = "count_action_level.keeps_nothing"
 """No block has the status of a level count: its fault is in a top, as one of CHOICE_MUTANTS."""
 SMALL = ("count_action_beat", "count_action_flag", "count_action_store")
 """Blocks that are proven every day, in seconds; `make test-long` proves them all."""
-PIPELINES = {each.block for each in PROVEN if each.depth > 3}
+PIPELINES = {each.block for each in BLOCK_PROOFS if each.depth > 3}
 """Blocks whose proofs need more cycles than those of the others."""
 WIDE = ("packet_request", "packet_answer")
 """Blocks with thousands of registers: they have no cover statements, whose search would take them 24 cycles on."""
@@ -39,7 +39,8 @@ def missed_of(prover):
         )
         # The other assertions about a mutant cost time and say nothing.
         names = {
-            block: re.findall(r"(\w+): assert", (CHECKS / f"{block}_checks.sv").read_text()) for block in WIDE
+            block: re.findall(r"(\w+): assert", (CHECKS_FOLDER / f"{block}_checks.sv").read_text())
+            for block in WIDE
         }
         others = [
             f"b{place}.checks.{name}"
@@ -69,19 +70,19 @@ def assert_proven(proof, reached):
 
 
 def test_small_blocks_are_proven(proof_of):
-    assert_proven(proof_of([each for each in PROVEN if each.block in SMALL]), {"stall"})
+    assert_proven(proof_of([each for each in BLOCK_PROOFS if each.block in SMALL]), {"stall"})
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_blocks_are_proven_and_fires_stalls_and_commits_are_reached(proof_of):
-    proven = [each for each in PROVEN if each.block not in (*PIPELINES, *WIDE)]
+    proven = [each for each in BLOCK_PROOFS if each.block not in (*PIPELINES, *WIDE)]
     assert_proven(proof_of(proven), {"fire", "stall", "commit"})
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "proven", [each for each in PROVEN if each.block in PIPELINES], ids=lambda each: each.title
+    "proven", [each for each in BLOCK_PROOFS if each.block in PIPELINES], ids=lambda each: each.title
 )
 def test_a_pipeline_is_proven(proof_of, proven):
     assert_proven(proof_of([proven]), set())
@@ -90,7 +91,7 @@ def test_a_pipeline_is_proven(proof_of, proven):
 @pytest.mark.long
 @pytest.mark.parametrize("block", WIDE)
 def test_a_wide_block_is_proven(prover, block):
-    proven = [each for each in PROVEN if each.block == block]
+    proven = [each for each in BLOCK_PROOFS if each.block == block]
     assert_proven(
         prover.run(collect_proof_sources(proven), "proof", cover=False, depth=3, budget_s=3000), set()
     )
@@ -98,7 +99,7 @@ def test_a_wide_block_is_proven(prover, block):
 
 def test_every_parameter_in_the_ports_of_a_block_has_a_value_in_its_proof():
     """Its wrapper declares wires of the same ranges. Proofs that take long would fail only in `make test-long`."""
-    for proven in PROVEN:
+    for proven in BLOCK_PROOFS:
         header = (RTL / f"{proven.block}.sv").read_text().partition(");")[0].partition(") (")[2]
         parameters = {
             name for bits in re.findall(r"\[([^\]]*)\]", header) for name in re.findall(r"[A-Z]\w*", bits)
@@ -111,12 +112,12 @@ def test_what_a_mutant_replaces_stands_once_in_its_block(mutants):
 
 
 def test_every_file_of_checks_is_used():
-    blocks = {each.block for each in PROVEN} | IN_TOPS
-    assert {path.stem for path in CHECKS.glob("*.sv")} == {f"{block}_checks" for block in blocks}
+    blocks = {each.block for each in BLOCK_PROOFS} | IN_TOPS
+    assert {path.stem for path in CHECKS_FOLDER.glob("*.sv")} == {f"{block}_checks" for block in blocks}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", sorted({proven.block for proven in PROVEN} - {*WIDE}))
+@pytest.mark.parametrize("block", sorted({proven.block for proven in BLOCK_PROOFS} - {*WIDE}))
 def test_every_mutant_fails_at_the_assertion_that_is_about_it(missed_of, mutants, block):
     assert missed_of(mutants, [mutant for mutant in mutants.MUTANTS if mutant.block == block]) == []
 

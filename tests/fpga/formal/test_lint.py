@@ -3,7 +3,7 @@
 import pytest
 from witnesses.lint import VERIBLE_RULES
 
-from fpga.formal.blocks import CHECKS
+from fpga.formal.blocks import CHECKS_FOLDER
 from fpga.hdl import find_tool, why_missing
 from fpga.hdl.tools import ToolFailed
 
@@ -14,7 +14,7 @@ some parameters need, and take all parameters of their block."""
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.parametrize("path", sorted(CHECKS.glob("*.sv")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(CHECKS_FOLDER.glob("*.sv")), ids=lambda path: path.stem)
 def test_checks_are_clean(path):
     if reason := why_missing("verilator", "verible-verilog-lint"):
         pytest.skip(reason)

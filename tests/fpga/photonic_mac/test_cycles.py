@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fpga.photonic_mac import LayerCycles, Timing, cycles_of, total_cycles
+from fpga.photonic_mac import LayerCycles, Timing, calculate_cycles, sum_cycles
 from fpga.photonic_mac.__main__ import main
 from fpga.photonic_mac.cycles import Trace, measure_layers
 from fpga.photonic_mac.network import LENET_SHAPES
@@ -20,8 +20,8 @@ LENET = (
 
 
 def test_the_formula_for_lenet():
-    assert cycles_of(LENET_SHAPES) == LENET
-    assert total_cycles(LENET) == 16_670 + 3 * (10 + 5 + 16 + 2) == 16_769
+    assert calculate_cycles(LENET_SHAPES) == LENET
+    assert sum_cycles(LENET) == 16_670 + 3 * (10 + 5 + 16 + 2) == 16_769
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_the_simulated_control_takes_the_cycles_of_the_formula(shapes, timing):
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.photonic_mac.control import simulate_trace
 
-    assert measure_layers(simulate_trace(shapes, timing)) == cycles_of(shapes, timing)
+    assert measure_layers(simulate_trace(shapes, timing)) == calculate_cycles(shapes, timing)
 
 
 def test_explain_prints_the_same_lines(capsys):

@@ -10,8 +10,8 @@ from witnesses.mac_hardware import PORTS, inference, load_rows, loopback_design,
 
 from fpga.hdl.design import make_block_design
 from fpga.hdl.tools import BadOutput
-from fpga.photonic_mac import Network, Optics, Timing, cycles_of, layer_results, total_cycles
-from fpga.photonic_mac.cycles import first_lit, measure_layers
+from fpga.photonic_mac import Network, Optics, Timing, calculate_cycles, layer_results, sum_cycles
+from fpga.photonic_mac.cycles import list_light_cycles, measure_layers
 from fpga.photonic_mac.network import noisy_results
 
 
@@ -42,7 +42,7 @@ IMPERFECT = [
 def agree(found, expected, shapes, timing):
     assert [each.tolist() for each in found.results] == [each.tolist() for each in expected]
     assert found.chosen == int(expected[-1].argmax())
-    assert found.cycles == total_cycles(cycles_of(shapes, timing))
+    assert found.cycles == sum_cycles(calculate_cycles(shapes, timing))
     assert not found.fault
 
 
@@ -55,7 +55,7 @@ def test_icarus_gives_the_numbers_and_cycles_of_the_model(icarus, sizes, optics,
     rows = np.concatenate([load_rows(network), run_rows(network, image, optics, timing)])
     found = inference(icarus.run(loopback_design(), rows))
     agree(found, [each[0] for each in layer_results(network, image)], network.shapes, timing)
-    assert measure_layers(found.trace) == cycles_of(network.shapes, timing)
+    assert measure_layers(found.trace) == calculate_cycles(network.shapes, timing)
 
 
 @pytest.mark.hdl
@@ -65,7 +65,7 @@ def test_noise_and_loss_are_those_of_the_model(icarus, sizes, optics, preamble):
     timing = Timing(preamble, optics.delay)
     rows = np.concatenate([load_rows(network), run_rows(network, image, optics, timing)])
     found = inference(icarus.run(loopback_design(), rows))
-    lit = list(first_lit(cycles_of(network.shapes, timing)))
+    lit = list(list_light_cycles(calculate_cycles(network.shapes, timing)))
     expected = list(noisy_results(network, image, optics, lit))
     agree(found, expected, network.shapes, timing)
     ideal = layer_results(network, image)[0][0]
@@ -85,7 +85,7 @@ def test_verilator_runs_network_after_network_without_a_reset(verilated):
         verilated.run(load_rows(network))
         found = inference(verilated.run(run_rows(network, image, optics, timing)))
         agree(found, [each[0] for each in layer_results(network, image)], network.shapes, timing)
-        assert measure_layers(found.trace) == cycles_of(network.shapes, timing)
+        assert measure_layers(found.trace) == calculate_cycles(network.shapes, timing)
         shifts.add(optics.shift)
         raised += any(0 < each.max() < 128 for each in found.results[:-1])
         lowered += any(each.max() > 255 for each in found.results[:-1])
@@ -115,7 +115,7 @@ def test_lenet_under_verilator_is_the_model_bit_by_bit(verilated, lenet, mnist):
         optics = Optics(delay=7, shift=number % 16)
         found = inference(verilated.run(run_rows(lenet, image, optics)))
         agree(found, [each[number] for each in expected], lenet.shapes, Timing())
-        assert measure_layers(found.trace) == cycles_of(lenet.shapes)
+        assert measure_layers(found.trace) == calculate_cycles(lenet.shapes)
         assert found.cycles == 16_769
 
 

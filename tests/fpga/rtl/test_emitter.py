@@ -18,7 +18,7 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.verilog import core_files, emit
+from fpga.count_action.verilog import emit, list_core_files
 
 GOLDEN = Path(__file__).parent / "synchronized_data_streamer.sv"
 FILE = "/home/somebody/streamer.ca"
@@ -82,7 +82,7 @@ def test_blocks_of_the_top_are_the_hand_written_ones():
     used = {
         line.split()[0] for line in emit(streamer()).splitlines() if line.lstrip().startswith("count_action")
     }
-    assert used <= {path.stem for path in core_files()}
+    assert used <= {path.stem for path in list_core_files()}
     assert used >= {"count_action_level", "count_action_targets", "count_action_beat", "count_action_ones"}
 
 

@@ -8,7 +8,7 @@ from libraries import skip_without
 
 from fpga.count_action import load, parse_text
 from fpga.count_action.ports import Ports
-from fpga.count_action.verilog import core_files, emit
+from fpga.count_action.verilog import emit, list_core_files
 from fpga.hdl import Design, make_design
 from fpga.registers.build import top_sources
 from fpga.registers.register_file import emit_register_file
@@ -19,8 +19,8 @@ from fpga.smartnic.registers import smartnic_registers
 BITS = """module m { inputs: { stream x of 2 lanes of 8 bits signed; number n of 4 bits }
   counts: { c: sum x.valid over cycles while x.data[1][7:4] == 0xF or (c + 1)[1:0] << 1 != n[3:2] }
   targets: { 0x10 } actions: { stream concat(x.data, n, (0)[2:0]), x.data[2] >> 2, x.data[1] << 3 } }"""
-BLOCKS = {path.stem: path for path in core_files()}
-FPGA = core_files()[0].parents[1]
+BLOCKS = {path.stem: path for path in list_core_files()}
+FPGA = list_core_files()[0].parents[1]
 CONTROLS = ("preamble_control", "photonic_mac_control", "smartnic_control", "packet_outcomes")
 """Modules of the library that hand-written blocks instantiate."""
 

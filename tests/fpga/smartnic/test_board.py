@@ -193,7 +193,7 @@ def test_requests_are_answered_and_counted(board):
     board.driver.load(PROGRAM, board.write_memory)
     images, frames = requests(PROGRAM, 6)
     unknown = frame(99, 7, np.zeros(40, np.uint8))
-    board.send([*frames[:3], unknown, *frames[3:], frames[0]], bad={7})
+    board.send([*frames[:3], unknown, *frames[3:], frames[0]], is_bad={7})
     board.run(3000)
     answers = board.answers()
     (refusal,) = (each for each in answers if each.kind is Kind.REFUSAL)
@@ -286,7 +286,7 @@ def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
     overruns = board.driver.counters()["overrun"]
     beats = -(-len(frames[0]) // BEAT)
     assert 300 - overruns >= PLACES // beats
-    board.driver.hold(active=False)
+    board.driver.hold(is_held=False)
     board.run(100)
     while board.driver.is_busy:
         board.run(1000)

@@ -85,7 +85,7 @@ def test_gaps_are_exact(nic):
 
 
 def test_a_bad_frame_is_marked(nic):
-    nic.send(frame_of(Random(1), 200), bad=True)
+    nic.send(frame_of(Random(1), 200), is_bad=True)
     nic.send(frame_of(Random(1), 200))
     nic.run_until_idle()
     assert nic.counters()["corrupt"] == 1

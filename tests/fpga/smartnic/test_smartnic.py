@@ -137,7 +137,7 @@ def send_traffic(nic, made, count, chance, kinds=None):
     for _ in range(count):
         frame, bad = made.any() if kinds is None else (chance.choice(kinds)(), False)
         sent.append((frame, bad))
-        nic.send(frame, bad=bad, gap=chance.choice([0, 0, 0, 1, 7, chance.randrange(400)]))
+        nic.send(frame, is_bad=bad, gap=chance.choice([0, 0, 0, 1, 7, chance.randrange(400)]))
     return sent
 
 
@@ -349,8 +349,8 @@ def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, 
         sent += send_traffic(nic, made, chance.randrange(6), chance, kinds)
         for _ in range(chance.randrange(4)):
             nic.run(chance.randrange(200))
-            chance.choice([nic.abort, nic.hold, lambda: nic.hold(active=False)])()
-    nic.hold(active=False)
+            chance.choice([nic.abort, nic.hold, lambda: nic.hold(is_held=False)])()
+    nic.hold(is_held=False)
     nic.pause()
     assert nic.run_until_idle()
     outcomes, codes = check(nic, program, sent, punctual=False)
@@ -374,7 +374,7 @@ def test_a_request_of_another_size_is_refused_whenever_the_table_changes(make_ni
         nic.write_table(0, pack_models(second)[:1])
         nic.write_table(1, pack_layers(second))
         nic.write_memory(pack_memory(second))
-        nic.hold(active=False)
+        nic.hold(is_held=False)
         assert nic.run_until_idle(100_000)
         codes += [parse_answer(frame).code for _, frame in nic.receive()]
     assert codes == sorted(codes)  # refused when it comes in, and from some cycle on when it would begin

@@ -24,9 +24,9 @@ from fpga.registers.model import Access
 from fpga.registers.register_list import Streams
 from fpga.registers.text import to_rdl
 from fpga.registers.top import Top
-from fpga.verify.accesses import PARTIALS, SEEDS, draw_accesses
+from fpga.verify.accesses import PARTIAL_ROUNDS, SEED_COUNT, draw_accesses
 from fpga.verify.bus_bench import write_random_datapath
-from fpga.verify.bus_record import WAITING, find_waits_for_ready
+from fpga.verify.bus_record import MAX_WAITING_CYCLES, find_waits_for_ready
 from fpga.verify.delivered import read_folder
 from fpga.verify.stream_rules import list_stream_ports
 from fpga.verify.tops import run_seeds, run_top
@@ -154,7 +154,7 @@ def test_sound_tops_are_worked_hard(sound):
         assert not found.breaches
         assert found.accesses >= 350
         assert found.beats >= (1000 if streams is Streams.AXI_STREAM else 0)
-        assert min(found.partial.values()) >= 2 * PARTIALS
+        assert min(found.partial.values()) >= 2 * PARTIAL_ROUNDS
         assert {"CONTROL", "TARGET_gate_n"} <= set(found.partial)
 
 
@@ -164,7 +164,7 @@ def test_sound_tops_pass_from_every_seed(sound):
     for streams in Streams:
         found = run_seeds(delivered.datapath, streams, delivered.files_around(streams), seeds=range(10))
         assert not found.breaches
-        assert min(found.partial.values()) >= 2 * PARTIALS
+        assert min(found.partial.values()) >= 2 * PARTIAL_ROUNDS
 
 
 def test_every_byte_of_every_register_is_written_alone_and_left_alone():
@@ -172,7 +172,7 @@ def test_every_byte_of_every_register_is_written_alone_and_left_alone():
     for streams in Streams:
         table = Top(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams).table
         strobes = {}
-        for seed in range(SEEDS):
+        for seed in range(SEED_COUNT):
             writes, _ = draw_accesses(table, seed)
             for register in table:
                 if register.access in {Access.CONSTANT, Access.READ}:
@@ -180,22 +180,22 @@ def test_every_byte_of_every_register_is_written_alone_and_left_alone():
                 for word in range(register.words):
                     mine = [each.strobes for each in writes if each.address == register.get_offset(word)]
                     for byte in range(-(-register.width // 8)):
-                        assert mine.count(1 << byte) >= PARTIALS
-                        assert mine.count(15 ^ 1 << byte) >= PARTIALS
+                        assert mine.count(1 << byte) >= PARTIAL_ROUNDS
+                        assert mine.count(15 ^ 1 << byte) >= PARTIAL_ROUNDS
                     strobes.setdefault(register.get_offset(word), set()).update(mine)
         assert all(each == set(range(16)) for each in strobes.values())
         assert table["CONTROL",].offset in strobes
 
 
 def test_a_valid_that_waits_for_its_ready_is_told_from_one_that_has_nothing_to_send():
-    long = WAITING + 1
+    long = MAX_WAITING_CYCLES + 1
     waits = list(find_waits_for_ready("x", [True] * long, [0] * long, [0] * long))
     assert [(each.pin, each.cycle, each.expected, each.actual) for each in waits] == [
-        ("x before its ready", WAITING, 1, 0)
+        ("x before its ready", MAX_WAITING_CYCLES, 1, 0)
     ]
     assert not list(find_waits_for_ready("x", [False] * long, [0] * long, [0] * long))
-    assert not list(find_waits_for_ready("x", [True] * long, [0] * WAITING + [1], [0] * long))
-    assert not list(find_waits_for_ready("x", [True] * long, [0] * long, [0] * WAITING + [1]))
+    assert not list(find_waits_for_ready("x", [True] * long, [0] * MAX_WAITING_CYCLES + [1], [0] * long))
+    assert not list(find_waits_for_ready("x", [True] * long, [0] * long, [0] * MAX_WAITING_CYCLES + [1]))
 
 
 MERGES = {
@@ -264,7 +264,7 @@ def test_the_tops_of_every_module_of_the_library_are_held(tools, tmp_path, path)
     for streams in Streams:
         found = run_seeds(delivered.datapath, streams, delivered.files_around(streams))
         assert not found.breaches
-        assert min(found.partial.values()) >= 2 * PARTIALS
+        assert min(found.partial.values()) >= 2 * PARTIAL_ROUNDS
 
 
 def test_bits_that_act_have_the_strobe_of_their_byte():

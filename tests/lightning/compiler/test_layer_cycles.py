@@ -32,7 +32,7 @@ def test_lenet_costs_the_datapath_s_cycles_line_by_line(chain):
     model = compile_network(network, options=Options("published"))
     assert tuple(
         count_layer_cycles(each, Hardware()) for each in model.layers.values()
-    ) == datapath.cycles_of(SHAPES)
+    ) == datapath.calculate_cycles(SHAPES)
     assert count_model_cycles(model) == 16_769
 
 

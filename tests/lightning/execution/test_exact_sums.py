@@ -241,11 +241,11 @@ def test_images_go_through_in_parts_that_do_not_matter(random_model, monkeypatch
 
 
 def test_the_cycles_of_an_image_are_those_of_the_datapath(random_model):
-    from fpga.photonic_mac import cycles_of, total_cycles
+    from fpga.photonic_mac import calculate_cycles, sum_cycles
 
     model = random_model(5, (50, 10, 4))
     answers = open_executor(model).run(np.zeros((1, 50), np.uint8))
-    assert answers.cycles == total_cycles(cycles_of([(10, 50), (4, 10)]))
+    assert answers.cycles == sum_cycles(calculate_cycles([(10, 50), (4, 10)]))
 
 
 def test_a_convolution_is_the_one_by_hand(convolution, convolving):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 import fpga
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 from fpga.hdl.design import Design, make_block_design
-from fpga.photonic_mac.cycles import Timing, Trace, cycles_of, total_cycles
+from fpga.photonic_mac.cycles import Timing, Trace, calculate_cycles, sum_cycles
 from fpga.photonic_mac.network import LANES, Integers, Network, Optics, count_beats
 
 _FPGA = Path(fpga.__file__).parent
@@ -95,7 +95,7 @@ def run_rows(
         raise ValueError(f"light is late by {optics.delay} cycles, not {timing.delay}")
     pixels = np.asarray(image, np.int32).ravel()
     words = _packed(np.pad(pixels, (0, count_beats(len(pixels)) * LANES - len(pixels))).reshape(-1, LANES), 8)
-    cycles = total_cycles(cycles_of(network.shapes, timing))
+    cycles = sum_cycles(calculate_cycles(network.shapes, timing))
     rows = _rows(len(words) + cycles + _MARGIN)
     _put(rows, "image_write_i", np.arange(len(rows)) < len(words))
     _put(rows, "image_row_i", np.minimum(np.arange(len(rows)), IMAGE_ROWS - 1))

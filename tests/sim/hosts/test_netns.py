@@ -27,7 +27,7 @@ def name():
 
 
 def links_of(name):
-    return netns.call_in(name, lambda: [link for _, link in socket.if_nameindex()])
+    return netns.call_in_namespace(name, lambda: [link for _, link in socket.if_nameindex()])
 
 
 def test_a_namespace_is_listed_until_it_is_deleted(name):
@@ -54,29 +54,29 @@ def test_no_lines_start_no_process():
 
 def test_an_unknown_namespace_is_named():
     with pytest.raises(KernelFault, match="network namespace tn-none does not exist"):
-        netns.call_in("tn-none", lambda: None)
+        netns.call_in_namespace("tn-none", lambda: None)
 
 
 def test_an_exception_inside_comes_out(name):
     with pytest.raises(ZeroDivisionError):
-        netns.call_in(name, lambda: 1 // 0)
+        netns.call_in_namespace(name, lambda: 1 // 0)
 
 
 def test_a_socket_listens_inside_and_only_there(name):
     netns.batch("ip", ["link set lo up"], name)
-    with netns.bind_socket_in(name, "127.0.0.1", 7) as listener:
+    with netns.bind_in_namespace(name, "127.0.0.1", 7) as listener:
         listener.listen()
-        netns.call_in(name, lambda: socket.create_connection(("127.0.0.1", 7), timeout=5).close())
+        netns.call_in_namespace(name, lambda: socket.create_connection(("127.0.0.1", 7), timeout=5).close())
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", 7), timeout=5)
 
 
 def test_an_address_in_use_is_an_error_with_a_code(name):
     netns.batch("ip", ["link set lo up"], name)
-    with netns.bind_socket_in(name, "127.0.0.1", 7) as listener:
+    with netns.bind_in_namespace(name, "127.0.0.1", 7) as listener:
         listener.listen()
         with pytest.raises(KernelFault, match=r"cannot listen on 127\.0\.0\.1:7") as caught:
-            netns.bind_socket_in(name, "127.0.0.1", 7)
+            netns.bind_in_namespace(name, "127.0.0.1", 7)
     assert caught.value.code == "address_in_use"
 
 
@@ -86,7 +86,7 @@ def test_parameters_are_set_inside_only_and_unknown_ones_left_out(name):
 
     outside = forwarding()
     netns.set_sysctls(name, {"ipv4/ip_forward": 1, "ipv4/no_such_thing": 1})
-    assert netns.call_in(name, forwarding) == "1"
+    assert netns.call_in_namespace(name, forwarding) == "1"
     assert forwarding() == outside
 
 

@@ -117,7 +117,7 @@ class Bench:
             netns.set_sysctls(name, {"ipv6/conf/all/disable_ipv6": 1})
             netns.batch("ip", [f"link set {nic} up" for nic in ("nic1", "nic2")], name)
             for nic in ("nic1", "nic2"):
-                self.sockets[f"{host}/{nic}"] = netns.call_in(name, lambda nic=nic: self._tap(nic))
+                self.sockets[f"{host}/{nic}"] = netns.call_in_namespace(name, lambda nic=nic: self._tap(nic))
 
     def _tap(self, nic):
         tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ANY))
@@ -327,10 +327,12 @@ def answer_messages(server):
 def test_no_connection_is_reordered_by_a_nic(two_hops):
     """Short segments that passed the data of their own connection made the sender send again what had arrived."""
     sender, _, receiver = two_hops
-    with netns.call_in(receiver, lambda: socket.create_server(("10.9.2.2", 7))) as server:
+    with netns.call_in_namespace(receiver, lambda: socket.create_server(("10.9.2.2", 7))) as server:
         answering = threading.Thread(target=answer_messages, args=(server,))
         answering.start()
-        with netns.call_in(sender, lambda: socket.create_connection(("10.9.2.2", 7), 60)) as connection:
+        with netns.call_in_namespace(
+            sender, lambda: socket.create_connection(("10.9.2.2", 7), 60)
+        ) as connection:
             for _ in range(MESSAGES):
                 connection.sendall(MESSAGE)
                 assert connection.recv(1) == b"k"

@@ -139,7 +139,7 @@ def test_a_module_reads_the_light_of_the_plant():
     )
     plant.switch_changed("ocs1", {1: 4})
     plant.set_extra_loss("b/nic1:receive", 3.0)
-    plant.set_laser("b/nic1", on=False)
+    plant.set_laser("b/nic1", is_on=False)
     lit, dark = (
         print_module(make_module(plant, nic, 25), sff8472, ()).output for nic in ("b/nic1", "a/nic1")
     )

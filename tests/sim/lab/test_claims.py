@@ -63,5 +63,5 @@ def test_down_all_ends_ones_own_labs_and_those_named_but_none_of_others(monkeypa
     )
     monkeypatch.setattr(command, "find_labs", lambda: found)
     monkeypatch.setattr(command, "end_labs", tuple)
-    assert command._take_down([], everything=True) == ["lb000001", "lb000003", "lb000004"]
-    assert command._take_down(["lb000002"], everything=True) == [one.id for one in found]
+    assert command._take_down([], all_labs=True) == ["lb000001", "lb000003", "lb000004"]
+    assert command._take_down(["lb000002"], all_labs=True) == [one.id for one in found]

@@ -26,7 +26,7 @@ class Ears:
     """A raw socket on nic1 of every host: sends on one, listens on all."""
 
     def __init__(self, lab_id):
-        self.taps = {host: netns.call_in(f"{lab_id}-{host}", self._tap) for host in HOSTS}
+        self.taps = {host: netns.call_in_namespace(f"{lab_id}-{host}", self._tap) for host in HOSTS}
 
     def _tap(self):
         tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERYTHING))
@@ -115,6 +115,6 @@ def test_the_fabric_itself_says_nothing(lab):
         return Path("/proc/thread-self/net/if_inet6").read_text().split()
 
     lab.scpi(CIRCUITS)
-    assert "nic1" in netns.call_in(f"{lab.lab_id}-a", addresses)
-    assert netns.call_in(f"{lab.lab_id}-fab", addresses) == []
-    assert netns.call_in(f"{lab.lab_id}-mgmt", addresses) == []
+    assert "nic1" in netns.call_in_namespace(f"{lab.lab_id}-a", addresses)
+    assert netns.call_in_namespace(f"{lab.lab_id}-fab", addresses) == []
+    assert netns.call_in_namespace(f"{lab.lab_id}-mgmt", addresses) == []

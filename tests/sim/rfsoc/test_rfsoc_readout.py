@@ -11,7 +11,7 @@ from sim.models.photonics.converter import Converter as AnalogueToDigital
 from sim.models.photonics.converter import converter_v2, excess_v2
 from sim.models.photonics.pole import deviation_of_mean
 from sim.twins.rfsoc.plant import ReceivedSignal
-from sim.twins.rfsoc.processor import PIN
+from sim.twins.rfsoc.processor import PIN_DTYPE
 from sim.twins.rfsoc.signals.conversion import convert, convert_plainly
 from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
 from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
@@ -25,7 +25,7 @@ VERSION_2 = {"trigger_type": "tport", "trigger_port": 10, "trigger_bit": 0}
 
 
 def pins(*rows):
-    return np.array(list(rows), PIN)
+    return np.array(list(rows), PIN_DTYPE)
 
 
 def test_a_trigger_of_version_1_is_a_bit_of_a_port():

@@ -478,11 +478,11 @@ def test_the_compiled_machine_is_the_same_machine(seed):
     generator = Generator(seed).program()
     processor = loaded(generator, seed)
     execution = processor._make_execution()
-    execution.compile(compiled.get_executor())
+    execution.use_compiled_code(compiled.get_executor())
     while execution.run_until_stop(10**6) == 3:
         execution.collect()
     execution.collect()
-    fast = execution.run()
+    fast = execution.collect_run()
     slow = loaded(generator, seed).run(lambda port, half, tick: 0)
     for name in ("writes", "pins", "counts", "end"):
         assert np.array_equal(getattr(fast, name), getattr(slow, name)), name

@@ -159,7 +159,7 @@ def test_in_the_long_run_a_null_stands_one_percent_of_v_pi_off():
     """20,000 steps of 20 correlation times: the variance of a normal within 5 standard errors of 1/sqrt(2 n)."""
     rng = np.random.default_rng(11)
     now = Snapshot(KitParameters(), (0.0,) * 4, 0.0, 0)
-    steps = [draw_drift(now, rng, seconds=20 * 86400.0)[0] for _ in range(5000)]
+    steps = [draw_drift(now, rng, duration_s=20 * 86400.0)[0] for _ in range(5000)]
     deviation = np.std(steps) / 0.05
     assert deviation == pytest.approx(1.0, abs=5 / np.sqrt(2 * 20_000))
 
@@ -168,7 +168,7 @@ def test_in_a_minute_a_null_moves_by_four_hundredths_of_a_percent_of_v_pi():
     """s sqrt(2 t / tau) = 1 % sqrt(120 / 86400) = 0.037 % of V_pi, 0.15 of a step of 255 at quadrature."""
     rng = np.random.default_rng(12)
     now = Snapshot(KitParameters(), (0.0,) * 4, 0.0, 0)
-    steps = [draw_drift(now, rng, seconds=60.0)[0] for _ in range(5000)]
+    steps = [draw_drift(now, rng, duration_s=60.0)[0] for _ in range(5000)]
     assert np.std(steps) / 5.0 == pytest.approx(0.01 * np.sqrt(120 / 86400), rel=0.03)
 
 

@@ -141,9 +141,9 @@ class Decisions:
         valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
             indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
-            ready = f"y_{name}" if signal.buffered else f"o{out + word}"
-            yield f"{ready} = {spread(self._write_takers_ready(Ref(signal.name, index=i)) for i in indices)}"
-            yield f"g_{name} = {name} & {ready}"
+            ready_name = f"y_{name}" if signal.buffered else f"o{out + word}"
+            yield f"{ready_name} = {spread(self._write_takers_ready(Ref(signal.name, index=i)) for i in indices)}"
+            yield f"g_{name} = {name} & {ready_name}"
             if signal.buffered:
                 yield f"o{out + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
 
@@ -178,8 +178,8 @@ class Decisions:
         changes, limit = f"(p{index} != 0)", f"l{index}"
         yield f"{limit} = {largest}"
         if count.bound is not None:
-            bound = self.names.value(count.bound)
-            yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
+            bound_value = self.names.value(count.bound)
+            yield when(f"{limit} > {bound_value}", [f"{limit} = {bound_value}"])
         yield f"f{index} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
         yield f"b{index} = (x{index} > {target}) & ({target} != 0) & {changes} & (f{index} ^ 1)"
         yield f"x{index} = x{index} - ({f'{target} & ' if reach.carry else f'x{index} & '}-(f{index} & 1))"
@@ -278,8 +278,8 @@ class _Writer:
         if isinstance(operand, int):
             return self._store(str(operand))
         if isinstance(operand, Ref):
-            signed = self.names.graph.source(operand).signed
-            return self._store(number(self.names.find_current_field(operand), signed=signed))
+            is_signed = self.names.graph.source(operand).signed
+            return self._store(number(self.names.find_current_field(operand), signed=is_signed))
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
             return self._store(mask_field(self.names.valid(first_operand)))

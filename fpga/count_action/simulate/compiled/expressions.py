@@ -84,8 +84,8 @@ def number(field: Field, *, signed: bool) -> str:
     word, shift = divmod(field.low, WORD_BITS)
     unused_bits = WORD_BITS - shift - field.width
     if unused_bits >= 0:
-        shifted = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
-        return f"({shifted} >> {WORD_BITS - field.width})"
+        shifted_word = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
+        return f"({shifted_word} >> {WORD_BITS - field.width})"
     top = literal(1 << (field.width - 1))
     return f"(({mask_field(field)} ^ {top}) - {top})"
 
@@ -126,14 +126,14 @@ def merge(fields: Iterable[Field]) -> list[Field]:
     """Return the fields; consecutive fields that are neighbours in the same words are joined."""
     runs: list[Field] = []
     for field in fields:
-        previous = runs[-1] if runs else None
+        previous_run = runs[-1] if runs else None
         if (
-            previous
-            and previous.words == field.words
-            and previous.low + previous.width == field.low
+            previous_run
+            and previous_run.words == field.words
+            and previous_run.low + previous_run.width == field.low
             and not field.is_word
         ):
-            runs[-1] = Field(previous.words, previous.low, previous.width + field.width)
+            runs[-1] = Field(previous_run.words, previous_run.low, previous_run.width + field.width)
         else:
             runs.append(field)
     return runs

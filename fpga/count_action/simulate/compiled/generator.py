@@ -154,14 +154,14 @@ class Updates:
         saturation_bits: list[Field] = []
         for module, count in self.names.datapath.counts():
             count_index = self.names.count(module.name, count.name)
-            level = count.kind is CountKind.LEVEL
-            overshoot_bits.append(make_zeros(1) if level else make_field(f"b{count_index}", 1))
-            saturation_bits.append(make_zeros(1) if level else make_field(f"s{count_index}", 1))
-            if not level:
+            is_level = count.kind is CountKind.LEVEL
+            overshoot_bits.append(make_zeros(1) if is_level else make_field(f"b{count_index}", 1))
+            saturation_bits.append(make_zeros(1) if is_level else make_field(f"s{count_index}", 1))
+            if not is_level:
                 fires = [] if module.target(count.target).carry else [f"f{count_index}"]
                 begins = join_or([*fires, *self.names.clears(module.name, count.name)])
-                saturated = f"(x{count_index} | -s{count_index}) & {literal((1 << count.width) - 1)}"
-                yield f"c{count_index} = {f'x{count_index}' if count.goes_down else saturated} & (({begins}) - 1)"
+                saturated_value = f"(x{count_index} | -s{count_index}) & {literal((1 << count.width) - 1)}"
+                yield f"c{count_index} = {f'x{count_index}' if count.goes_down else saturated_value} & (({begins}) - 1)"
         yield f"keep = {mask_field(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", overshoot_bits), ("full", saturation_bits)):
             for word, events in enumerate(pack(bits)):
@@ -192,11 +192,11 @@ def _update_buffer(names: Names, signal: Signal) -> Lines:
     second, and in `bu` if the second becomes the first.
     """
     valid = names.ports.input(f"{signal.name}_valid_i")
-    ready = names.ports.output(f"{signal.name}_ready_o").column
+    ready_column = names.ports.output(f"{signal.name}_ready_o").column
     for word in range(valid.words):
         column = valid.column + word
         first_bits, second_bits = f"bv{column}", f"bw{column}"
-        yield f"bt{column} = i{column} & o{ready + word}"
+        yield f"bt{column} = i{column} & o{ready_column + word}"
         yield f"bs{column} = bt{column} & {first_bits} & (g_{first_bits} ^ -1)"
         yield f"bu{column} = g_{first_bits} & {second_bits}"
         yield f"bf{column} = bt{column} & (bs{column} ^ -1)"

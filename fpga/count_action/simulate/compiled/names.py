@@ -146,8 +146,8 @@ class Names:
 
     def base(self, module: str, count: str) -> str:
         """Return the register of a count, or `0` for a level count, which has none."""
-        level = self.datapath.module(module).count(count).kind is CountKind.LEVEL
-        return "0" if level else f"c{self._counts[module, count]}"
+        is_level = self.datapath.module(module).count(count).kind is CountKind.LEVEL
+        return "0" if is_level else f"c{self._counts[module, count]}"
 
     def fire(self, module: str, count: str) -> str:
         """Return the wire that is 1 if a count fires."""
@@ -168,8 +168,8 @@ class Names:
 
     def is_counting(self, module: Module, count: Count) -> str:
         """Return the condition that a count is enabled and its module is not stalled."""
-        enabled = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
-        return join_and([enabled, self.not_stalled(module)])
+        enabled_name = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
+        return join_and([enabled_name, self.not_stalled(module)])
 
     def clears(self, module: str, count: str) -> list[str]:
         """Return the wires of the fires that clear a count (R5)."""

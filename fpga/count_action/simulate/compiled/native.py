@@ -29,11 +29,11 @@ from lightbed.output_file import replace_file
 Run = Callable[[Any, Any, Any], None]
 """Function of the registers, the input rows and the output rows, all of 64-bit signed integers."""
 
-_WORD = ir.IntType(64)
-_POINTER = _WORD.as_pointer()
+_WORD_TYPE = ir.IntType(64)
+_POINTER_TYPE = _WORD_TYPE.as_pointer()
 _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
-_CALL = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
-_NAME = "run"
+_CALL_TYPE = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
+_FUNCTION_NAME = "run"
 _PROGRAM_NUMBERS = itertools.count()
 _MAX_CACHED = 2000
 """Largest number of cached programs; the least recently used are removed first."""
@@ -42,8 +42,8 @@ _MAX_CACHED = 2000
 def compile_program(program: CycleProgram) -> Run:
     """Return the compiled loop of a program."""
     library = binding.JITLibraryBuilder().add_object_img(_load_object_code(program)).add_current_process()
-    tracker = library.export_symbol(_NAME).link(_make_linker(), f"program{next(_PROGRAM_NUMBERS)}")
-    call = _CALL(tracker[_NAME])
+    tracker = library.export_symbol(_FUNCTION_NAME).link(_make_linker(), f"program{next(_PROGRAM_NUMBERS)}")
+    call = _CALL_TYPE(tracker[_FUNCTION_NAME])
 
     def run(state: Any, rows: Any, outputs: Any) -> None:
         call(state.ctypes.data, rows.ctypes.data, outputs.ctypes.data, len(rows))
@@ -108,7 +108,9 @@ def _write_cache(path: Path, content: bytes) -> None:
 def _translate(program: CycleProgram) -> bytes:
     """Compile a program, and return its object file."""
     module = ir.Module()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER] * 3 + [_WORD]), _NAME)
+    function = ir.Function(
+        module, ir.FunctionType(ir.VoidType(), [_POINTER_TYPE] * 3 + [_WORD_TYPE]), _FUNCTION_NAME
+    )
     for pointer in function.args[:3]:
         pointer.add_attribute("noalias")
     _Loop(ir.IRBuilder(function.append_basic_block()), program).emit(*function.args)
@@ -129,7 +131,7 @@ class _Loop:
         names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - {"ones"}
         names -= program.arrays.keys()
         self._slots = {
-            name: builder.alloca(_WORD, name=name) for name in sorted(names | program.registers.keys())
+            name: builder.alloca(_WORD_TYPE, name=name) for name in sorted(names | program.registers.keys())
         }
         self._arrays: dict[str, Any] = {}
 
@@ -146,8 +148,8 @@ class _Loop:
         head, body, end = (builder.append_basic_block(name) for name in ("head", "body", "end"))
         builder.branch(head)
         builder.position_at_end(head)
-        cycle = builder.phi(_WORD)
-        cycle.add_incoming(_WORD(0), entry_block)
+        cycle = builder.phi(_WORD_TYPE)
+        cycle.add_incoming(_WORD_TYPE(0), entry_block)
         builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
         builder.position_at_end(body)
         row_in = self._find_row(rows, cycle, self._program.inputs)
@@ -157,7 +159,7 @@ class _Loop:
         self._emit_block(self._tree.body)
         for name, column in self._find_columns(_OUTPUT):
             self._copy(self._slots[name], self._find_element(row_out, column))
-        cycle.add_incoming(builder.add(cycle, _WORD(1)), builder.block)
+        cycle.add_incoming(builder.add(cycle, _WORD_TYPE(1)), builder.block)
         builder.branch(head)
         builder.position_at_end(end)
         for index, name in enumerate(self._program.registers):
@@ -169,10 +171,10 @@ class _Loop:
         return [(name, int(match[1])) for name, match in matches if match]
 
     def _find_element(self, base: Any, index: int) -> Any:
-        return self._builder.gep(base, [_WORD(index)])
+        return self._builder.gep(base, [_WORD_TYPE(index)])
 
     def _find_row(self, base: Any, index: Any, columns: int) -> Any:
-        return self._builder.gep(base, [self._builder.mul(index, _WORD(columns))])
+        return self._builder.gep(base, [self._builder.mul(index, _WORD_TYPE(columns))])
 
     def _copy(self, source: Any, destination: Any) -> None:
         self._builder.store(self._builder.load(source), destination)
@@ -196,12 +198,12 @@ class _Loop:
         return self._builder.gep(self._arrays[node.value.id], [self._emit_value(node.slice)])
 
     def _emit_if(self, test: ast.expr) -> AbstractContextManager[Any]:
-        condition = self._builder.icmp_signed("!=", self._emit_value(test), _WORD(0))
+        condition = self._builder.icmp_signed("!=", self._emit_value(test), _WORD_TYPE(0))
         return self._builder.if_then(condition)  # type: ignore[no-any-return, unused-ignore]
 
     def _emit_value(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return _WORD(node.value)
+            return _WORD_TYPE(node.value)
         if isinstance(node, ast.Name):
             return self._builder.load(self._slots[node.id])
         if isinstance(node, ast.Subscript):
@@ -217,7 +219,7 @@ class _Loop:
             bit = self._builder.icmp_signed(
                 relation, self._emit_value(node.left), self._emit_value(node.comparators[0])
             )
-            return self._builder.zext(bit, _WORD)
+            return self._builder.zext(bit, _WORD_TYPE)
         if isinstance(node, ast.Call):
             return self._builder.ctpop(self._emit_value(node.args[0]))
         raise TypeError(f"unsupported expression: {ast.unparse(node)}")

@@ -159,7 +159,7 @@ class Evaluation:
         fires = increment != 0 and value == target != 0
         if reach.at_least:
             fires = increment != 0 and 0 < target <= value
-        accumulates = count.kind is CountKind.ACCUMULATE
+        is_accumulating = count.kind is CountKind.ACCUMULATE
         remainder = value
         if fires:
             remainder = value - target if reach.carry else 0
@@ -175,8 +175,8 @@ class Evaluation:
             target=target,
             fires=fires,
             next_value=limited_value,
-            overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and increment != 0 and limited_value != remainder,
+            overshoots=is_accumulating and not fires and increment != 0 and target != 0 and value > target,
+            saturates=is_accumulating and increment != 0 and limited_value != remainder,
         )
 
     def _limit(self, count: Count) -> int:
@@ -245,8 +245,8 @@ class Evaluation:
     def _list_outputs(self) -> Iterator[tuple[str, int]]:
         for signal in self.wiring.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
-                ready = [self._accepts(signal, index) for index in range(signal.size)]
-                yield f"{signal.name}_ready_o", pack((bit, 1) for bit in ready)
+                ready_bits = [self._accepts(signal, index) for index in range(signal.size)]
+                yield f"{signal.name}_ready_o", pack((bit, 1) for bit in ready_bits)
         for (module, name), value in self.state.outputs.items():
             if (module, name) in self.state.valid:
                 yield f"{module}_{name}_valid_o", int(self.state.valid[module, name])

@@ -96,10 +96,10 @@ class ClockEdge:
 
     def state(self) -> State:
         """Return the registers after the edge."""
-        cycle, previous = self._evaluation, self._evaluation.state
-        keep_status = not cycle.inputs.get("clear_status_i", 0)
+        cycle, previous_state = self._evaluation, self._evaluation.state
+        must_keep_status = not cycle.inputs.get("clear_status_i", 0)
         datapath = cycle.wiring.datapath
-        outputs, memories = dict(previous.outputs), dict(previous.memories)
+        outputs, memories = dict(previous_state.outputs), dict(previous_state.memories)
         for module in datapath.modules:
             for action in module.actions:
                 key = (module.name, action.output)
@@ -113,18 +113,18 @@ class ClockEdge:
                 for module, count in datapath.counts()
             },
             overshoot={
-                key: count.overshoots or (previous.overshoot[key] and keep_status)
+                key: count.overshoots or (previous_state.overshoot[key] and must_keep_status)
                 for key, count in cycle.counts.items()
             },
             saturated={
-                key: count.saturates or (previous.saturated[key] and keep_status)
+                key: count.saturates or (previous_state.saturated[key] and must_keep_status)
                 for key, count in cycle.counts.items()
             },
             targets=self._next_targets(),
-            valid={beat: self._sends(beat) or cycle.is_backpressured(beat) for beat in previous.valid},
+            valid={beat: self._sends(beat) or cycle.is_backpressured(beat) for beat in previous_state.valid},
             outputs=outputs,
             memories=memories,
-            buffers=next_buffers(datapath, previous.buffers, cycle.inputs, cycle.moves),
+            buffers=next_buffers(datapath, previous_state.buffers, cycle.inputs, cycle.moves),
         )
 
     def _next_count(self, module: Module, count: Count) -> int:

@@ -18,7 +18,7 @@ Element: TypeAlias = tuple[str, int]
 Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
 """The waiting beats, oldest first, and the beat at the output (the previous one if none waits)."""
 
-DEPTH = 2
+BUFFER_BEATS = 2
 """Largest number of beats in a buffer."""
 
 
@@ -45,9 +45,9 @@ def apply_buffers(
         return inputs
     modules_inputs = dict(inputs)
     for signal, index in find_buffered_streams(datapath):
-        waiting, beat = buffers[signal.name, index]
+        waiting_beats, beat = buffers[signal.name, index]
         ports = [(f"{signal.name}_valid_i", 1), *split_buffer(datapath, signal)]
-        for (port, width), value in zip(ports, (int(bool(waiting)), *beat), strict=True):
+        for (port, width), value in zip(ports, (int(bool(waiting_beats)), *beat), strict=True):
             mask = (1 << width) - 1 << index * width
             modules_inputs[port] = modules_inputs.get(port, 0) & ~mask | value << index * width
     return modules_inputs
@@ -55,7 +55,7 @@ def apply_buffers(
 
 def has_room(buffer: Buffer) -> bool:
     """Return whether a buffer can accept a beat."""
-    return len(buffer[0]) < DEPTH
+    return len(buffer[0]) < BUFFER_BEATS
 
 
 def next_buffers(
@@ -67,16 +67,16 @@ def next_buffers(
     """Return the buffers after the clock edge; `is_taken` tells whether the modules take the first beat of a stream."""
     updated_buffers = {}
     for signal, index in find_buffered_streams(datapath):
-        waiting, beat = buffers[signal.name, index]
-        arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
+        waiting_beats, beat = buffers[signal.name, index]
+        arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting_beats, beat))
         if is_taken(Ref(signal.name, index=index)):
-            waiting = waiting[1:]
+            waiting_beats = waiting_beats[1:]
         if arrives:
             parts = split_buffer(datapath, signal)
-            waiting += (
+            waiting_beats += (
                 tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
             )
-        updated_buffers[signal.name, index] = (waiting, waiting[0] if waiting else beat)
+        updated_buffers[signal.name, index] = (waiting_beats, waiting_beats[0] if waiting_beats else beat)
     return updated_buffers
 
 

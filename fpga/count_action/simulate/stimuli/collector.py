@@ -45,8 +45,8 @@ def _make_idle_inputs(datapath: Datapath) -> dict[str, int]:
     for _, target in datapath.targets():
         shadow |= target.reset << low
         low += target.width
-    ready = {port.name: 1 for port in ports_of(datapath).inputs if port.name.endswith("_ready_i")}
-    return {"target_shadow_i": shadow, **ready}
+    ready_inputs = {port.name: 1 for port in ports_of(datapath).inputs if port.name.endswith("_ready_i")}
+    return {"target_shadow_i": shadow, **ready_inputs}
 
 
 def make_idle_rows(datapath: Datapath, cycles: int) -> Rows:
@@ -73,7 +73,7 @@ class Collector:
         """Return a fatal error of the file, together with the recorded errors."""
         return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
 
-    def note(self, line: int, column: int, message: str, hint: str = "") -> None:
+    def add_error(self, line: int, column: int, message: str, hint: str = "") -> None:
         """Record an error. Raise `CountActionError` at the 20th; before that, reading continues."""
         self._errors.append(Diagnostic(self.file, line, column, message, hint))
         if len(self._errors) >= 20:
@@ -96,7 +96,7 @@ class Collector:
         hint = did_you_mean(plain_name, (wire for wire in wires if not wire.endswith(("_i", "_o"))))
         if plain_name in other_wires and not is_expectation:
             hint = f"It is an output: write {quote(EXPECT + plain_name)} to expect a value."
-        self.note(line, column, f"there is no {direction} {quote(plain_name)}", hint)
+        self.add_error(line, column, f"there is no {direction} {quote(plain_name)}", hint)
         return None
 
     def check_overlaps(
@@ -112,17 +112,17 @@ class Collector:
             if masks.get(port, 0) & mask:
                 earlier_name = next(label for label, bits in labels[port] if bits & mask)
                 message = f"{quote(earlier_name)} and {quote(name)} set the same bits of {quote(port)}"
-                self.note(line, column, message, "Keep one of them.")
+                self.add_error(line, column, message, "Keep one of them.")
             labels.setdefault(port, []).append((name, mask))
             masks[port] = masks.get(port, 0) | mask
 
-    def cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
+    def add_cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
         """Add one cycle. A cell is (wire, whether it is an expectation, value, column in the file)."""
         values = dict(self._idle)
         for wire, is_expectation, value, column in cells:
             if not wire.fits(value):
                 message = f"{value} does not fit in {quote(wire.name)}, which has {wire.width} bits"
-                self.note(line, column, message, f"Write {wire.range}.")
+                self.add_error(line, column, message, f"Write {wire.range}.")
                 continue
             bits = value & (1 << wire.width) - 1
             if is_expectation:

@@ -3,8 +3,8 @@
 CSV has a line of names and a line for every cycle. NPZ has an array for every name. A Python file defines
 `stimulus(ports)`, which yields a dictionary for every cycle. See `signals` for names. The prefix `expect:` names
 an output that must have the value in that cycle. Defaults: ready is 1, the shadow bank holds the targets of the text,
-everything else is 0. An empty cell is the default, and expects nothing. A column `cycle` of a CSV numbers the lines
-from 0, for readers; any other number is an error.
+everything else is 0. An empty cell means the default, or no expectation. A CSV may number its lines from 0 in a column
+`cycle`; any other number in it is an error.
 """
 
 from __future__ import annotations
@@ -78,19 +78,17 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
     collector.raise_errors()
     for number, (line, cells) in enumerate(data_lines[:cycles]):
         if len(cells) > len(header):
-            collector.note(
+            collector.add_error(
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
-        # Every line is one cycle. Numbers with gaps, or that do not start at 0, would describe another run.
-        for column_index, (name, label) in enumerate(zip(header, cells, strict=False)):
-            if name.strip().lower() == CYCLE and label.strip() not in {"", str(number)}:
-                message = (
-                    f"{quote(label.strip())} under {quote(name.strip())}, but this line is cycle {number}"
-                )
+        # Every line is one cycle, so that numbers with gaps, or from another start, would be wrong.
+        for column_index, (name, number_cell) in enumerate(zip(header, cells, strict=False)):
+            if name.strip().lower() == CYCLE and number_cell.strip() not in {"", str(number)}:
+                message = f"{quote(number_cell.strip())} under {quote(name.strip())}, but this line is cycle {number}"
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
                 raise collector.error(line, column_index + 1, message, hint)
-        collector.cycle(_read_cells(collector, columns, line, cells), line)
+        collector.add_cycle(_read_cells(collector, columns, line, cells), line)
 
 
 def _read_header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
@@ -99,7 +97,7 @@ def _read_header(collector: Collector, line: int, names: list[str]) -> list[Name
     for column_index, name in enumerate(column_name.strip() for column_name in names):
         is_duplicate = name in earlier_names
         if is_duplicate:
-            collector.note(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
+            collector.add_error(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
         earlier_names.add(name)
         is_ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
         columns.append(None if is_ignored else collector.wire(name, line, column_index + 1))
@@ -117,7 +115,7 @@ def _read_cells(
             value = int(cell.strip(), 0)
         except ValueError:
             hint = "Write an integer (12, 0x1f, 0b101), or leave the cell empty."
-            collector.note(line, column_index + 1, f"{quote(cell.strip())} is not a number", hint)
+            collector.add_error(line, column_index + 1, f"{quote(cell.strip())} is not a number", hint)
             continue
         yield (*column, value, column_index + 1)
 
@@ -140,11 +138,11 @@ def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
     for name, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind not in "iub" or len(array) != length:
             message = f"{quote(name)} is {array.dtype}{list(array.shape)}, not {length} integers"
-            collector.note(1, 1, message, "All arrays need one integer per cycle.")
+            collector.add_error(1, 1, message, "All arrays need one integer per cycle.")
     collector.raise_errors()
     series = [(*wire, array[:cycles].tolist()) for wire, _, array in columns if wire is not None]
     for cycle in range(length)[:cycles]:
-        collector.cycle(
+        collector.add_cycle(
             ((wire, is_expectation, int(values[cycle]), 1) for wire, is_expectation, values in series),
             cycle + 1,
         )
@@ -165,13 +163,13 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
         cycles_of_file = make_cycles(ports_of(collector.datapath))
         for number, cells in enumerate(islice(cycles_of_file, cycles)):
             line = _find_current_line(path, cycles_of_file)
-            collector.cycle(_read_cycle(collector, number, cells, line), line)
+            collector.add_cycle(_read_cycle(collector, number, cells, line), line)
             collector.raise_errors()
     except CountActionError:
         raise
     except SyntaxError as error:
-        column_index = (error.lineno or 1, error.offset or 1)
-        raise collector.error(*column_index, f"is not valid Python: {error.msg}", "Fix it.") from None
+        position = (error.lineno or 1, error.offset or 1)
+        raise collector.error(*position, f"is not valid Python: {error.msg}", "Fix it.") from None
     except (
         Exception,
         SystemExit,
@@ -185,16 +183,16 @@ def _read_cycle(
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
         message = f"cycle {cycle} is {quote(repr(cells))}, not a dictionary"
-        collector.note(line, 1, message, "Yield {NAME: value}.")
+        collector.add_error(line, 1, message, "Yield {NAME: value}.")
         return
-    targets = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
-    collector.check_overlaps(targets, line, repeat(1))
-    for (name, wire), value in zip(targets, cells.values(), strict=True):
+    named_wires = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
+    collector.check_overlaps(named_wires, line, repeat(1))
+    for (name, wire), value in zip(named_wires, cells.values(), strict=True):
         try:
             integer = int(value.__index__())
         except (AttributeError, TypeError):
             message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}, not an integer"
-            collector.note(line, 1, message, "Yield integers.")
+            collector.add_error(line, 1, message, "Yield integers.")
             continue
         if wire is not None:
             yield (*wire, integer, 1)
@@ -215,21 +213,21 @@ def _find_error_line(path: Path, error: BaseException) -> int:
 
 def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     """Return an example stimulus in CSV: all inputs are active, and the simulated fires are the expectations."""
-    loads = tuple(f"{signal.name}_i" for signal in datapath.inputs if signal.loads_memory)
-    omitted = ("target_shadow", "clear_status", *loads)
-    wires = [wire for wire in list_input_wires(datapath) if not wire.name.startswith(omitted)]
+    load_prefixes = tuple(f"{signal.name}_i" for signal in datapath.inputs if signal.loads_memory)
+    omitted_prefixes = ("target_shadow", "clear_status", *load_prefixes)
+    wires = [wire for wire in list_input_wires(datapath) if not wire.name.startswith(omitted_prefixes)]
     rows = [_make_example_row(wires, cycle) for cycle in range(cycles)]
     collector = Collector(datapath, "<example>")
     for row in rows:
-        collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
-    run = list(Reference(datapath).cycles(collector.stimulus().rows))
-    fires = [f"{EXPECT}fire[{count.module}.{count.count}]" for count in run[0].counts]
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["cycle", *(_shorten(wire.name) for wire in wires), *fires])
-    for cycle, (row, simulated) in enumerate(zip(rows, run, strict=True)):
-        table.writerow([cycle, *row, *(int(count.fires) for count in simulated.counts)])
-    return text.getvalue()
+        collector.add_cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
+    cycle_states = list(Reference(datapath).cycles(collector.stimulus().rows))
+    fires = [f"{EXPECT}fire[{count.module}.{count.count}]" for count in cycle_states[0].counts]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["cycle", *(_shorten(wire.name) for wire in wires), *fires])
+    for cycle, (row, cycle_state) in enumerate(zip(rows, cycle_states, strict=True)):
+        writer.writerow([cycle, *row, *(int(count.fires) for count in cycle_state.counts)])
+    return buffer.getvalue()
 
 
 def _shorten(name: str) -> str:
@@ -251,7 +249,7 @@ def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
     return row
 
 
-_WINDOW = 8
+_WINDOW_CYCLES = 8
 """Cycles in the table around a failure."""
 
 
@@ -270,26 +268,28 @@ class Failure:
 def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
     """Return every unmet expectation, in the order of cycles."""
     series: dict[Wire, list[int]] = {}
-    failed = []
-    for expected in stimulus.expectations:
-        if expected.wire not in series:
-            series[expected.wire] = expected.wire.series(outputs)
-        actual = series[expected.wire][expected.cycle] & (1 << expected.wire.width) - 1
-        if actual != expected.value:
-            failed.append(Failure(expected, actual))
-    return tuple(sorted(failed, key=lambda failure: failure.expected.cycle))
+    failures = []
+    for expectation in stimulus.expectations:
+        if expectation.wire not in series:
+            series[expectation.wire] = expectation.wire.series(outputs)
+        actual = series[expectation.wire][expectation.cycle] & (1 << expectation.wire.width) - 1
+        if actual != expectation.value:
+            failures.append(Failure(expectation, actual))
+    return tuple(sorted(failures, key=lambda failure: failure.expected.cycle))
 
 
 def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
     """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
-    first_cycle = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
-    span = slice(first_cycle, first_cycle + _WINDOW)
-    cycles = range(first_cycle, min(first_cycle + _WINDOW, len(inputs)))
+    first_cycle = max(0, min(failure.expected.cycle - _WINDOW_CYCLES // 2, len(inputs) - _WINDOW_CYCLES))
+    span = slice(first_cycle, first_cycle + _WINDOW_CYCLES)
+    cycles = range(first_cycle, min(first_cycle + _WINDOW_CYCLES, len(inputs)))
     table = [("cycle", [f"*{cycle}" if cycle == failure.expected.cycle else str(cycle) for cycle in cycles])]
     table += _tabulate((wire, wire.series(inputs[span])) for wire in list_input_wires(datapath))
     table += _tabulate((wire, wire.series(outputs[span])) for wire in list_output_wires(datapath))
-    expected = [str(failure.expected.value) if cycle == failure.expected.cycle else "" for cycle in cycles]
-    table.append((f"{failure.expected.wire.name} (expected)", expected))
+    expected_cells = [
+        str(failure.expected.value) if cycle == failure.expected.cycle else "" for cycle in cycles
+    ]
+    table.append((f"{failure.expected.wire.name} (expected)", expected_cells))
     return _align(table)
 
 
@@ -298,8 +298,8 @@ def _tabulate(series: Iterable[tuple[Wire, list[int]]]) -> list[tuple[str, list[
 
 
 def _align(table: list[tuple[str, list[str]]]) -> Iterator[str]:
-    names = max(len(name) for name, _ in table)
+    name_width = max(len(name) for name, _ in table)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells in table), strict=True)]
     for name, cells in table:
         row = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        yield f"{name:<{names}}  {row}"
+        yield f"{name:<{name_width}}  {row}"

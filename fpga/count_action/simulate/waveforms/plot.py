@@ -47,11 +47,11 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
     wires = [(wire, inputs, _INPUT) for wire in list_input_wires(datapath)]
     wires += [(wire, outputs, _choose_colour(wire)) for wire in list_output_wires(datapath)]
     activities = [(index, _measure_activity(wire, rows)) for index, (wire, rows, _) in enumerate(wires)]
-    ranked = sorted(
+    ranked_traces = sorted(
         activities, key=lambda activity: (-_rank(wires[activity[0]][0]) if activity[1] else 0, -activity[1])
     )
-    shown_indices = sorted(index for index, changes in ranked[:MAX_WIRES] if changes) or [
-        index for index, _ in ranked[:4]
+    shown_indices = sorted(index for index, changes in ranked_traces[:MAX_WIRES] if changes) or [
+        index for index, _ in ranked_traces[:4]
     ]
     return [
         (wire, wire.series(rows), colour) for wire, rows, colour in (wires[index] for index in shown_indices)

@@ -55,20 +55,20 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
 
     Raise `ValueError` if a stride and g have a common factor.
     """
-    members, g = list(members), len(members)
+    members, member_count = list(members), len(members)
     for stride in strides:
-        if g > 1 and gcd(stride, g) != 1:
+        if member_count > 1 and gcd(stride, member_count) != 1:
             raise ValueError(
-                f"stride {stride} does not form a single ring of {g} members: choose one without a common "
+                f"stride {stride} does not form a single ring of {member_count} members: choose one without a common "
                 "factor"
             )
-    if g == 1 or size_bytes == 0:
+    if member_count == 1 or size_bytes == 0:
         return ()
     order = np.array(members)
 
     def make_chain(stride: int, share: int) -> Chain:
-        sizes = np.full(g, -(-share // g))
-        return (Phase(order, np.roll(order, -stride), sizes, rounds=2 * (g - 1)),)
+        sizes = np.full(member_count, -(-share // member_count))
+        return (Phase(order, np.roll(order, -stride), sizes, rounds=2 * (member_count - 1)),)
 
     shares = parts(size_bytes, len(strides))
     return tuple(make_chain(stride, share) for stride, share in zip(strides, shares, strict=True) if share)
@@ -76,11 +76,19 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
 
 def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
     """Return a single round with all bytes of a ring, as the packet simulator moves small AllReduces."""
-    g = len(members)
-    if g == 1 or size_bytes == 0:
+    member_count = len(members)
+    if member_count == 1 or size_bytes == 0:
         return ()
     order = np.array(members)
-    return ((Phase(order, np.roll(order, -1), np.full(g, -(-2 * (g - 1) * size_bytes // g**2))),),)
+    return (
+        (
+            Phase(
+                order,
+                np.roll(order, -1),
+                np.full(member_count, -(-2 * (member_count - 1) * size_bytes // member_count**2)),
+            ),
+        ),
+    )
 
 
 def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
@@ -89,19 +97,19 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     Each member sends 2(g-1)/g of the tensor. Members beyond the largest power of two first send their tensor to a
     partner, and receive the sum at the end.
     """
-    g = len(members)
-    if g == 1 or size_bytes == 0:
+    member_count = len(members)
+    if member_count == 1 or size_bytes == 0:
         return ()
-    core = 1 << (g.bit_length() - 1)
+    core = 1 << (member_count.bit_length() - 1)
     remaining_members = np.array(members[core:], dtype=np.int64)
-    partners = np.array(members[: g - core], dtype=np.int64)
-    full_sizes = np.full(g - core, size_bytes)
+    partners = np.array(members[: member_count - core], dtype=np.int64)
+    full_sizes = np.full(member_count - core, size_bytes)
     halves = [
         _make_halving_round(np.array(members[:core]), core >> step, size_bytes)
         for step in range(1, core.bit_length())
     ]
     rounds = [*halves, *reversed(halves)]
-    if g > core:
+    if member_count > core:
         rounds = [
             Phase(remaining_members, partners, full_sizes),
             *rounds,
@@ -129,18 +137,20 @@ def double_binary_tree(
     round. `multiplier` relabels position i to i * multiplier mod g, as a stride does with a ring. Raise `ValueError`
     if the multiplier and g have a common factor.
     """
-    g = len(members)
-    if gcd(multiplier, g) != 1:
-        raise ValueError(f"multiplier {multiplier} shares a factor with {g} members: labels would collide")
-    if g == 1 or size_bytes == 0:
+    member_count = len(members)
+    if gcd(multiplier, member_count) != 1:
+        raise ValueError(
+            f"multiplier {multiplier} shares a factor with {member_count} members: labels would collide"
+        )
+    if member_count == 1 or size_bytes == 0:
         return ()
-    order = [members[index * multiplier % g] for index in range(g)]
-    shifted = order[1:] + order[:1]
-    trees = zip((order, shifted), parts(size_bytes, 2), strict=True)
+    order = [members[index * multiplier % member_count] for index in range(member_count)]
+    next_members = order[1:] + order[:1]
+    trees = zip((order, next_members), parts(size_bytes, 2), strict=True)
     return tuple(_make_pipeline(_list_levels(labels), share, chunk_bytes) for labels, share in trees if share)
 
 
-def tree_parents(g: int) -> list[int]:
+def tree_parents(member_count: int) -> list[int]:
     """Return the parent of each position in a binary tree whose odd positions are leaves.
 
     The parent of position i with lowest set bit b is i + b or i - b, whichever has bit 2b set; i - b if the other is
@@ -149,15 +159,15 @@ def tree_parents(g: int) -> list[int]:
     >>> tree_parents(8)
     [0, 2, 4, 2, 0, 6, 4, 6]
     """
-    return [_find_parent(position, g) for position in range(g)]
+    return [_find_parent(position, member_count) for position in range(member_count)]
 
 
-def _find_parent(position: int, g: int) -> int:
+def _find_parent(position: int, member_count: int) -> int:
     if position == 0:
         return 0
     bit = position & -position
     parent_position = (position ^ bit) | (bit << 1)
-    return parent_position if parent_position < g else position ^ bit
+    return parent_position if parent_position < member_count else position ^ bit
 
 
 def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:

@@ -14,30 +14,30 @@ import numpy as np
 from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, ring
 
 
-def over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
+def reduce_over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
     """Return the hierarchical AllReduce for domains of `domain` consecutive nodes.
 
     Groups with the same ranks in each of their domains are summed as the module describes; the members of equal rank
     use the rings that `across` returns for their domains. Other groups form one ring in ascending order, which leaves
     a domain only once.
 
-    >>> (chain,) = over_domains(4)(range(8), 8000)
+    >>> (chain,) = reduce_over_domains(4)(range(8), 8000)
     >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]
     [(3, 2000), (2, 1000), (3, 2000)]
     """
 
     def allreduce(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        ordered = np.sort(np.array(members, dtype=np.int64))
-        domains, first_indices = np.unique(ordered // domain, return_index=True)
-        count, inside = domains.size, ordered.size // max(domains.size, 1)
-        rows = ordered.reshape(count, inside) if count * inside == ordered.size else None
+        ordered_members = np.sort(np.array(members, dtype=np.int64))
+        domains, first_indices = np.unique(ordered_members // domain, return_index=True)
+        count, inside = domains.size, ordered_members.size // max(domains.size, 1)
+        rows = ordered_members.reshape(count, inside) if count * inside == ordered_members.size else None
         is_regular = (
             rows is not None
             and bool((first_indices == np.arange(count) * inside).all())
             and bool((rows % domain == rows[:1] % domain).all())
         )
         if not is_regular or count == 1 or rows is None or not size_bytes:
-            return ring(ordered.tolist(), size_bytes)
+            return ring(ordered_members.tolist(), size_bytes)
         part = -(-size_bytes // inside)
         rings = [phase for (phase,) in across(domains.tolist(), part)]
         row_of = np.zeros(domains[-1] + 1, np.int64)

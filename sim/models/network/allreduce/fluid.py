@@ -32,18 +32,18 @@ fluid_ring = fluid(ring)
 """A single ring in the order of the members, with merged rounds."""
 
 
-def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Return a collective with a ring for each stride that `strides_of` returns for a group, as `allreduce.ring`.
+def make_stride_rings(choose_strides: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
+    """Return a collective with a ring for each stride that `choose_strides` returns for a group, as `allreduce.ring`.
 
     The rings are fluid, or in rounds if `exact`.
 
-    >>> both_ways = rings_on(lambda group: (1, len(group) - 1))
+    >>> both_ways = make_stride_rings(lambda group: (1, len(group) - 1))
     >>> [(phase.targets.tolist(), phase.merged) for (phase,) in both_ways((0, 3, 6), 3_000)]
     [([3, 6, 0], True), ([6, 0, 3], True)]
     """
 
     def rings(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        return ring(members, size_bytes, strides=strides_of(tuple(members)))
+        return ring(members, size_bytes, strides=choose_strides(tuple(members)))
 
     return rings if exact else fluid(rings)
 
@@ -57,7 +57,7 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
     which the members are given does not matter.
     """
     steps = tuple(stride % nodes for stride in strides)
-    rings = rings_on(lambda group: position_strides(nodes, steps, group), exact=exact)
+    rings = make_stride_rings(lambda group: position_strides(nodes, steps, group), exact=exact)
 
     def ascending(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         return rings(sorted(members), size_bytes)
@@ -81,15 +81,15 @@ def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[in
     spacing = nodes // size
     if group != tuple(range(group[0], nodes, spacing))[:size] or nodes % size:
         return (1,)
-    usable = [stride for stride in range(1, size) if gcd(stride, size) == 1]
+    usable_strides = [stride for stride in range(1, size) if gcd(stride, size) == 1]
     fabric_strides = tuple(
-        step // spacing for step in steps if step % spacing == 0 and step // spacing in usable
+        step // spacing for step in steps if step % spacing == 0 and step // spacing in usable_strides
     )
     if fabric_strides or size == 1:
         return fabric_strides or (1,)
     hops = _count_hops(nodes, steps)
-    fewest = min(hops[stride * spacing] for stride in usable)
-    nearest = [stride for stride in usable if hops[stride * spacing] == fewest]
+    fewest = min(hops[stride * spacing] for stride in usable_strides)
+    nearest = [stride for stride in usable_strides if hops[stride * spacing] == fewest]
     nearest.sort(key=lambda stride: (min(stride, size - stride), stride))
     return tuple(nearest[: len(steps)])
 
@@ -98,11 +98,11 @@ def _count_hops(nodes: int, steps: Sequence[int]) -> list[int]:
     """Return the number of hops to each distance, (nodes,); `nodes` marks an unreachable distance."""
     hops = [nodes] * nodes
     hops[0] = 0
-    reached = [0]
-    for node in reached:  # a breadth-first search: the loop extends its own list
+    reached_nodes = [0]
+    for node in reached_nodes:  # a breadth-first search: the loop extends its own list
         for step in steps:
             next_place = (node + step) % nodes
             if hops[next_place] == nodes and next_place:
                 hops[next_place] = hops[node] + 1
-                reached.append(next_place)
+                reached_nodes.append(next_place)
     return hops

@@ -62,10 +62,10 @@ def run(
 ) -> int:
     """Continue from `state` until all tasks have ended or the clock reaches `until_s`; return the reason to stop."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
-    tracing = state.flow_rows.shape[0] > 0
+    is_tracing = state.flow_rows.shape[0] > 0
     flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
     while True:
-        if tracing and trace_is_full(state):
+        if is_tracing and trace_is_full(state):
             return FULL
         if number[WOKEN]:
             number[WOKEN] = 0
@@ -83,7 +83,7 @@ def run(
         if number[DIRTY] and state.due_s[0] <= clock[0] + TICK_S:
             _recompute_rates(state, near, capacity)
             state.due_s[0] = np.inf
-            if tracing:
+            if is_tracing:
                 note_rates(routes, state)
             flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
         when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
@@ -264,11 +264,11 @@ def _start_flows(
         remaining[message] = size_bytes[message]
         since_s[message] = begin_s[message] = now
         rate[message] = 0.0
-    added = number[FLOWS] - previous
+    added_flows = number[FLOWS] - previous
     join(state, near, previous)
     _limit_wait(state, near, capacity, previous)
-    state.flows_left[group] = added
-    if added == 0:
+    state.flows_left[group] = added_flows
+    if added_flows == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
 
 

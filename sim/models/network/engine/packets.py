@@ -145,8 +145,10 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
     count = link["serving"]
     if link["marks"] and count > 0:
         train = queues.trains[link["sending"]]
-        marked = _count_marked(link["initial"], link["waiting"] - count + 1, count, transport.marks_above)
-        train["marked"] = max(train["marked"], marked)
+        marked_share = _count_marked(
+            link["initial"], link["waiting"] - count + 1, count, transport.marks_above
+        )
+        train["marked"] = max(train["marked"], marked_share)
     link["waiting"] -= count
     link["serving"] = -1
     following = link["head"]
@@ -241,15 +243,15 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
         connection["deadline_s"] = np.inf
         _grow_window(queues, message, 1)
     else:
-        acked = arrival["begin"] + count
-        if arrival["begin"] > connection["acked"] or acked <= connection["acked"]:
+        acked_packets = arrival["begin"] + count
+        if arrival["begin"] > connection["acked"] or acked_packets <= connection["acked"]:
             return False
-        connection["acked"] = acked
-        if acked == connection["packets"]:
+        connection["acked"] = acked_packets
+        if acked_packets == connection["packets"]:
             return True
         connection["deadline_s"] = now_s + connection["timeout_s"]
-        if acked >= connection["sent"]:
-            connection["sent"] = acked
+        if acked_packets >= connection["sent"]:
+            connection["sent"] = acked_packets
             connection["deadline_s"] = np.inf
         _grow_window(queues, message, count)
     _send_window(queues, paths, transport, message, now_s)
@@ -257,13 +259,13 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
 
 
 @compile_function
-def _note_marks(queues: Queues, message: int, count: int, marked: float) -> None:
+def _note_marks(queues: Queues, message: int, count: int, marked_share: float) -> None:
     """Count packets and marks; once per window shrink the window by half of the smoothed share of marked packets."""
     connection = queues.connections[message]
     connection["arrivals"] += count
-    connection["marked_arrivals"] += marked
+    connection["marked_arrivals"] += marked_share
     window = connection["window"]
-    if marked > 0:
+    if marked_share > 0:
         connection["slow_start_until"] = min(connection["slow_start_until"], window)
     if connection["arrivals"] >= connection["update_at_arrivals"]:
         part = connection["marked_arrivals"] / connection["arrivals"]
@@ -438,7 +440,7 @@ def _open_connections(
     program: Program, state: State, paths: Paths, queues: Queues, transport: Transport, group: int
 ) -> None:
     """Open the connections of a group's messages; a hash chooses one of the paths of each pair."""
-    opened, chain_round = 0, state.chain_round[program.group_chain[group]]
+    opened_count, chain_round = 0, state.chain_round[program.group_chain[group]]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         pair = paths.pair[message]
         first_mark, count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
@@ -447,9 +449,9 @@ def _open_connections(
             continue
         path = first_mark + _hash(message, chain_round, transport.seed) % count
         connect(queues, paths, transport, message, packets, path, state.clock[0])
-        opened += 1
-    state.flows_left[group] = opened
-    if opened == 0:
+        opened_count += 1
+    state.flows_left[group] = opened_count
+    if opened_count == 0:
         note_arrival(program, state, group)
 
 
@@ -465,10 +467,10 @@ def _close_connection(program: Program, state: State, queues: Queues, message: i
 @compile_function
 def _hash(first_mark: int, second: int, third: int) -> int:
     """Return a pseudorandom number below 2^31 from three integers (SplitMix64's finaliser)."""
-    mixed = np.uint64(0)
+    mixed_bits = np.uint64(0)
     for value in (first_mark, second, third):
-        mixed = (mixed ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
-    return int(mixed >> np.uint64(33))
+        mixed_bits = (mixed_bits ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
+        mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed_bits ^= mixed_bits >> np.uint64(31)
+    return int(mixed_bits >> np.uint64(33))

@@ -26,10 +26,10 @@ from sim.models.network.engine.program import (
 )
 from sim.models.network.engine.timers import end_s
 
-ACCURATE = 1e-9
+RATE_TOLERANCE = 1e-9
 """The ascent ends when no wait changes by more than this part of the longest wait on its paths."""
 _MAX_TURNS, _MAX_STEPS = 1000, 60
-_GRID = 2.0**-24
+_RATE_GRID = 2.0**-24
 """Rates are multiples of this part of the power of two above them, so that equal flows end together."""
 
 
@@ -41,8 +41,8 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
     for position in range(number[DIRTY]):
         state.dirty_mark[state.dirty[position]] = 0
     number[DIRTY] = near.size[JOINED] = 0
-    moving = state.flows[: number[FLOWS]]
-    count = _count_flows_on_links(near, moving)
+    moving_flows = state.flows[: number[FLOWS]]
+    count = _count_flows_on_links(near, moving_flows)
     wait, price = near.share, near.price
     for link in range(capacity.size):
         if count[link] == 0:
@@ -51,24 +51,24 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
             price[link] = 0.0  # the link was dead and lives again
         elif capacity[link] <= 0:
             price[link] = np.inf
-    for message in moving:
+    for message in moving_flows:
         wait[message] = price[near.links[near.first[message] : near.first[message + 1]]].sum()
     for _ in range(_MAX_TURNS):
-        changed = 0.0
+        largest_change = 0.0
         for link in range(capacity.size):
             if count[link] and capacity[link] > 0:
-                changed = max(changed, _fill_link(near, link, count[link], capacity[link]))
-        if changed <= ACCURATE:
+                largest_change = max(largest_change, _fill_link(near, link, count[link], capacity[link]))
+        if largest_change <= RATE_TOLERANCE:
             break
-    _set_rates(state, near, moving)
+    _set_rates(state, near, moving_flows)
 
 
 @compile_function
-def _count_flows_on_links(near: Neighbours, moving: Integers) -> Integers:
+def _count_flows_on_links(near: Neighbours, moving_flows: Integers) -> Integers:
     """Return the number of flows on each link, and list these flows in `near.limited` from `start` on."""
     count = near.free_count
     count[:] = 0
-    for message in moving:
+    for message in moving_flows:
         for entry in range(near.first[message], near.first[message + 1]):
             link = near.links[entry]
             near.limited[near.start[link] + count[link]] = message
@@ -116,26 +116,28 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
 
 
 @compile_function
-def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
+def _set_rates(state: State, near: Neighbours, moving_flows: Integers) -> None:
     """Set the new rates, and the ends of the flows whose rate changes."""
     rate, remaining, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
-    for position in range(moving.size):
-        message = moving[position]
-        new = np.inf
+    for position in range(moving_flows.size):
+        message = moving_flows[position]
+        new_rate = np.inf
         if near.first[message] < near.first[message + 1]:
-            new = _round_rate(1.0 / near.share[message])
-        if new != rate[message]:
+            new_rate = _round_rate(1.0 / near.share[message])
+        if new_rate != rate[message]:
             remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
             since_s[message] = now
-            rate[message] = new
+            rate[message] = new_rate
             begin_s = state.flow_begin_s[message]
-            state.flow_until_s[position] = end_s(now, remaining[message], new, begin_s, state.rounding[0])
+            state.flow_until_s[position] = end_s(
+                now, remaining[message], new_rate, begin_s, state.rounding[0]
+            )
 
 
 @compile_function
 def _round_rate(rate: float) -> float:
-    """Round a rate to a multiple of `_GRID` times the power of two above it."""
+    """Round a rate to a multiple of `_RATE_GRID` times the power of two above it."""
     if rate <= 0:
         return 0.0
-    step = 2.0 ** np.ceil(np.log2(rate)) * _GRID
+    step = 2.0 ** np.ceil(np.log2(rate)) * _RATE_GRID
     return float(np.round(rate / step) * step)

@@ -38,9 +38,9 @@ from sim.models.network.engine.program import (
 )
 from sim.models.network.engine.timers import end_s
 
-TOGETHER = 1 + 1e-9
+LEVEL_FACTOR = 1 + 1e-9
 """Links whose levels differ by less than this factor become full together."""
-SAME = 1e-12
+RATE_TOLERANCE = 1e-12
 """Rates that differ by less than this part count as equal: the error of sums of floats."""
 
 
@@ -60,8 +60,8 @@ def fill(near: Neighbours, capacity: Floats) -> None:
         _sift_down(heap, levels, position, size)
     while size:
         link = heap[0]
-        if rising[link] and room[link] > level * TOGETHER * rising[link]:
-            if room[link] > levels[0] * TOGETHER * rising[link]:
+        if rising[link] and room[link] > level * LEVEL_FACTOR * rising[link]:
+            if room[link] > levels[0] * LEVEL_FACTOR * rising[link]:
                 levels[0] = room[link] / rising[link]
                 _sift_down(heap, levels, 0, size)
                 continue
@@ -353,11 +353,11 @@ def _free_faster_paths(near: Neighbours, stamp: int) -> None:
     for position in range(near.size[TOUCHED]):
         link = near.touched[position]
         full_at = near.full_at[link]
-        if full_at >= near.level[link] * (1 - SAME) or near.free_count[link] == count[link]:
+        if full_at >= near.level[link] * (1 - RATE_TOLERANCE) or near.free_count[link] == count[link]:
             continue
         for slot in range(start[link], start[link] + count[link]):
             path = on_link[slot]
-            if rate[path] > full_at * (1 + SAME) and free_mark[path] != stamp:
+            if rate[path] > full_at * (1 + RATE_TOLERANCE) and free_mark[path] != stamp:
                 free_mark[path] = stamp
                 free[paths] = path
                 paths += 1
@@ -393,13 +393,13 @@ def _set_rates(state: State, near: Neighbours) -> None:
     )
     head, following = near.head, near.following
     for path in near.free[: near.size[FREE]]:
-        new, message = near.share[path], head[path]
-        near.rate[path], near.load[path] = new, new * near.flow_count[path]
+        new_rate, message = near.share[path], head[path]
+        near.rate[path], near.load[path] = new_rate, new_rate * near.flow_count[path]
         while message >= 0:
-            if new != rate[message]:
+            if new_rate != rate[message]:
                 remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
                 since_s[message] = now
-                rate[message] = new
-                end = end_s(now, remaining[message], new, begin_s[message], rounding)
+                rate[message] = new_rate
+                end = end_s(now, remaining[message], new_rate, begin_s[message], rounding)
                 until_s[position_of[message]] = end
             message = following[message]

@@ -14,7 +14,7 @@ from sim.models.network.engine.program import (
     Neighbours,
     State,
 )
-from sim.models.network.engine.shares import TOGETHER
+from sim.models.network.engine.shares import LEVEL_FACTOR
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:
@@ -32,10 +32,10 @@ def _change_counts(state: State, near: Neighbours, messages: Integers, change: i
         path = near.path[message]
         links = near.links[near.first[path] : near.first[path + 1]]
         near.on_flows[links] += change
-        touched = links[state.dirty_mark[links] == 0]
+        touched_links = links[state.dirty_mark[links] == 0]
         begin = state.number[DIRTY]
-        state.dirty[begin : begin + touched.size], state.dirty_mark[touched] = touched, 1
-        state.number[DIRTY] += touched.size
+        state.dirty[begin : begin + touched_links.size], state.dirty_mark[touched_links] = touched_links, 1
+        state.number[DIRTY] += touched_links.size
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
@@ -43,14 +43,16 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     state.number[SHARES] += 1
     state.number[DIRTY] = 0
     state.dirty_mark[:] = 0
-    moving = state.flows[: state.number[FLOWS]]
-    rates = fair_rates(near.path[moving], near.first, near.links, capacity)
-    changed_positions = np.flatnonzero(rates != state.flow_rate[moving])
-    moving, rates, now = moving[changed_positions], rates[changed_positions], state.clock[0]
-    remaining = state.flow_left[moving] - state.flow_rate[moving] * (now - state.flow_since_s[moving])
-    state.flow_left[moving] = remaining = np.maximum(remaining, 0.0)
-    state.flow_since_s[moving] = now
-    state.flow_rate[moving] = rates
+    moving_flows = state.flows[: state.number[FLOWS]]
+    rates = fair_rates(near.path[moving_flows], near.first, near.links, capacity)
+    changed_positions = np.flatnonzero(rates != state.flow_rate[moving_flows])
+    moving_flows, rates, now = moving_flows[changed_positions], rates[changed_positions], state.clock[0]
+    remaining = state.flow_left[moving_flows] - state.flow_rate[moving_flows] * (
+        now - state.flow_since_s[moving_flows]
+    )
+    state.flow_left[moving_flows] = remaining = np.maximum(remaining, 0.0)
+    state.flow_since_s[moving_flows] = now
+    state.flow_rate[moving_flows] = rates
     wait_s = np.divide(remaining, rates, out=np.where(remaining > 0, np.inf, 0.0), where=rates > 0)
     state.flow_until_s[changed_positions] = now + wait_s
     if state.rounding[0] > 0:
@@ -60,10 +62,10 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 def _round_ends(state: State, changed_positions: Integers) -> None:
     """Round the ends of the flows at these indices, as `timers.round_end_s`."""
     begin_s, end_s = state.flow_begin_s[state.flows[changed_positions]], state.flow_until_s[changed_positions]
-    lasting = end_s > begin_s
-    _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
+    is_lasting = end_s > begin_s
+    _, exponent = np.frexp((end_s - begin_s)[is_lasting] * state.rounding[0])
     step_s = np.ldexp(1.0, exponent - 1)
-    state.flow_until_s[changed_positions[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
+    state.flow_until_s[changed_positions[is_lasting]] = np.ceil(end_s[is_lasting] / step_s) * step_s
 
 
 def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:
@@ -81,11 +83,11 @@ def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Float
         count = np.bincount(link_of, minlength=capacity.size)
         equal_share = np.divide(room, count, out=np.full(room.shape, np.inf), where=count > 0)
         level = equal_share.min()
-        rates[flow_of[equal_share[link_of] <= level * TOGETHER]] = level
-        stopped = rates[flow_of] >= 0
-        room -= level * np.bincount(link_of[stopped], minlength=capacity.size)
+        rates[flow_of[equal_share[link_of] <= level * LEVEL_FACTOR]] = level
+        is_stopped = rates[flow_of] >= 0
+        room -= level * np.bincount(link_of[is_stopped], minlength=capacity.size)
         np.maximum(room, 0.0, out=room)
-        flow_of, link_of = flow_of[~stopped], link_of[~stopped]
+        flow_of, link_of = flow_of[~is_stopped], link_of[~is_stopped]
     return rates
 
 

@@ -22,17 +22,17 @@ def assign_circuits(
     further one; of equal uses the lower pair comes first. `out` and `into` (n,) are free ports. `heap_use` and
     `heap_pair` have room for all circuits.
     """
-    nodes, size, following = out.size, 0, 0
-    free = min(out.sum(), into.sum())
-    while free > 0 and (size > 0 or following < pairs.size):
+    nodes, size, next_count = out.size, 0, 0
+    free_places = min(out.sum(), into.sum())
+    while free_places > 0 and (size > 0 or next_count < pairs.size):
         takes_next = size == 0
-        if not takes_next and following < pairs.size:
-            use = demand[pairs[following]]
-            takes_next = use > heap_use[0] or (use == heap_use[0] and pairs[following] < heap_pair[0])
+        if not takes_next and next_count < pairs.size:
+            use = demand[pairs[next_count]]
+            takes_next = use > heap_use[0] or (use == heap_use[0] and pairs[next_count] < heap_pair[0])
         if takes_next:
-            pair = pairs[following]
+            pair = pairs[next_count]
             use = demand[pair]
-            following += 1
+            next_count += 1
         else:
             pair, use = heap_pair[0], heap_use[0]
             size -= 1
@@ -42,7 +42,7 @@ def assign_circuits(
             circuits[source, target] += 1
             out[source] -= 1
             into[target] -= 1
-            free -= 1
+            free_places -= 1
             _push(heap_use, heap_pair, size, use / 2, pair)
             size += 1
 

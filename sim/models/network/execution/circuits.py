@@ -161,11 +161,11 @@ class CircuitSwitch:
             return np.stack([pairs + sources, pairs + self.nodes + targets], axis=1)
         return (sources * self.nodes + targets)[:, None]
 
-    def choose(self, wanted_bytes: Floats, lit: Integers) -> Integers:
+    def choose(self, wanted_bytes: Floats, is_lit: Integers) -> Integers:
         """Return circuits for bytes to move, see `Allocator`."""
         if self.allocate:
-            return self.allocate(wanted_bytes, lit)
-        circuits = choose_circuits(wanted_bytes, self, lit)
+            return self.allocate(wanted_bytes, is_lit)
+        circuits = choose_circuits(wanted_bytes, self, is_lit)
         return _improve(self, wanted_bytes, circuits) if self.packet_gbps else circuits
 
     def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
@@ -173,11 +173,11 @@ class CircuitSwitch:
 
         Pairs without a circuit or another way add `delay_s`, because they wait until circuits move for them.
         """
-        lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
+        is_lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
         if self.forwarding:
             return self._serve_by_forwarding_s(wanted_bytes, circuits)
-        on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=lit)
-        unserved_bytes = np.where(lit, 0.0, wanted_bytes)
+        on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit)
+        unserved_bytes = np.where(is_lit, 0.0, wanted_bytes)
         np.fill_diagonal(unserved_bytes, 0.0)
         on_circuits_s = float(on_circuits.max(initial=0.0))
         busiest = float(max(unserved_bytes.sum(axis=0).max(), unserved_bytes.sum(axis=1).max()))
@@ -293,8 +293,8 @@ class _Plant:
 
 
 def _move_at_begin(plant: _Plant) -> None:
-    everything = np.ones(plant.lowered.program.task_s.size, dtype=bool)
-    circuits = plant.choose([plant.demand(everything)])
+    all_tasks = np.ones(plant.lowered.program.task_s.size, dtype=bool)
+    circuits = plant.choose([plant.demand(all_tasks)])
     if plant.switch.controller.when == "once":
         plant.light(circuits)
     elif plant.move(circuits):
@@ -327,21 +327,21 @@ def _move_every_period(plant: _Plant) -> None:
 
 def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
     layers, state = communication_layers(graph), plant.run.state
-    communicates = layers >= 0
+    is_exchange = layers >= 0
     look_ahead = plant.switch.controller.look_ahead
     ends = ENDS if look_ahead else 0
-    last_layer = decided = -1
+    last_layer = decided_layer = -1
     # Progress when all flows last waited for a circuit. If it is the same the next time, no circuit ever comes.
     progress: tuple[float, ...] = ()
     is_stuck = may_move = False
     while True:
-        begun = communicates & ~np.isnan(state.begin_s)
+        begun = is_exchange & ~np.isnan(state.begin_s)
         last_layer = int(layers[begun].max(initial=last_layer))
         is_idle = not (begun & np.isnan(state.end_s)).any()
         # Before the first communication, and between two layers, circuits can move for the next layer.
         first = last_layer + 1 if look_ahead and is_idle else last_layer
-        if first > decided or is_stuck:
-            decided = max(decided, first)
+        if first > decided_layer or is_stuck:
+            decided_layer = max(decided_layer, first)
             if is_stuck:
                 demands = [plant.demand()]
                 remaining = float(plant.run.moving()[1].sum())
@@ -353,13 +353,13 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
                 if not may_move and not plant.run.woke:
                     raise StalledError(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
             else:
-                demands = [plant.demand(communicates & (begun | (layers <= first)))]
+                demands = [plant.demand(is_exchange & (begun | (layers <= first)))]
                 demands += [
                     plant.demand(layers == layer) for layer in range(first + 1, first + 1 + look_ahead)
                 ]
             if demands[0].any() and plant.move(plant.choose(demands, may_stay=not is_stuck)):
                 return
-        state.watch[communicates] = ends + BEGINS * (layers[communicates] > decided)
+        state.watch[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
         # Where circuits have just moved in vain, other tasks have to end before they can help.
         state.number[ARMED] = armed = int(may_move or not is_stuck)
         if plant.run.run_until(np.inf):
@@ -370,28 +370,28 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
 
 def communication_layers(graph: TaskGraph) -> Integers:
     """Return the length of the longest chain of communications before each, (tasks,); -1 for other tasks."""
-    communicates = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
-    peers = communicates.astype(np.int64)
+    is_exchange = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
+    peers = is_exchange.astype(np.int64)
     depth = np.zeros(graph.tasks, np.int64)
     edges_out = np.bincount(graph.before, minlength=graph.tasks)
     first = np.cumsum(edges_out) - edges_out
-    following = graph.after[np.argsort(graph.before, kind="stable")]
+    next_tasks = graph.after[np.argsort(graph.before, kind="stable")]
     waits = np.bincount(graph.after, minlength=graph.tasks)
     ready = np.flatnonzero(waits == 0)
     while ready.size:
         counts = edges_out[ready]
         edges = np.repeat(first[ready] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        successors = following[edges]
+        successors = next_tasks[edges]
         np.maximum.at(depth, successors, np.repeat(depth[ready] + peers[ready], counts))
         np.subtract.at(waits, successors, 1)
         ready = np.unique(successors[waits[successors] == 0])
-    return np.where(communicates, depth, -1)
+    return np.where(is_exchange, depth, -1)
 
 
 def plan_circuits(
     switch: CircuitSwitch,
     demands: Sequence[Floats],
-    lit: Integers,
+    is_lit: Integers,
     dark_s: float,
     candidates: Sequence[Integers] | None = None,
 ) -> list[Integers]:
@@ -402,11 +402,11 @@ def plan_circuits(
     circuits the plan is optimal.
     """
     if candidates is None:
-        candidates = list(_propose_circuits(switch, demands, lit))
+        candidates = list(_propose_circuits(switch, demands, is_lit))
     serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
     flat = np.array(candidates).reshape(len(candidates), -1)
     is_other = (flat[:, None] != flat).any(axis=2)
-    total_s = serve_s[0] + dark_s * (flat != lit.reshape(-1)).any(axis=1)
+    total_s = serve_s[0] + dark_s * (flat != is_lit.reshape(-1)).any(axis=1)
     came_from = []
     for row in serve_s[1:]:
         reach_s = total_s[:, None] + dark_s * is_other
@@ -418,12 +418,14 @@ def plan_circuits(
     return [candidates[index] for index in reversed(indices)]
 
 
-def _propose_circuits(switch: CircuitSwitch, demands: Sequence[Floats], lit: Integers) -> Iterator[Integers]:
+def _propose_circuits(
+    switch: CircuitSwitch, demands: Sequence[Floats], is_lit: Integers
+) -> Iterator[Integers]:
     for first in range(len(demands)):
         for last_layer in range(first, len(demands)):
-            yield switch.choose(np.sum(demands[first : last_layer + 1], axis=0), lit)
-    if lit.any():
-        yield lit
+            yield switch.choose(np.sum(demands[first : last_layer + 1], axis=0), is_lit)
+    if is_lit.any():
+        yield is_lit
 
 
 def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) -> Integers:
@@ -431,30 +433,30 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
 
     A circuit takes its pair off the packet switch, so one for a small pair can be slower than none.
     """
-    best_circuits, least_s, improves = circuits, switch.serve_s(wanted_bytes, circuits), True
-    while improves:
-        improves = False
+    best_circuits, least_s, has_improved = circuits, switch.serve_s(wanted_bytes, circuits), True
+    while has_improved:
+        has_improved = False
         for source, target in np.argwhere(wanted_bytes > 0):
             for change in (-1, 1) if source != target else ():
-                changed = _change_circuit(best_circuits, source, target, change, switch.degree)
-                if (changed < 0).any() or changed.sum(axis=1).max() > switch.degree:
+                changed_circuits = _change_circuit(best_circuits, source, target, change, switch.degree)
+                if (changed_circuits < 0).any() or changed_circuits.sum(axis=1).max() > switch.degree:
                     continue
-                changed_s = switch.serve_s(wanted_bytes, changed)
+                changed_s = switch.serve_s(wanted_bytes, changed_circuits)
                 if changed_s < least_s * (1 - 1e-9):
-                    best_circuits, least_s, improves = changed, changed_s, True
+                    best_circuits, least_s, has_improved = changed_circuits, changed_s, True
     return best_circuits
 
 
 def _change_circuit(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
     """Return circuits with one more or less for a pair. If no port is free, it takes the port of another pair."""
-    changed = circuits.copy()
-    changed[source, target] += change
-    for ports, peers in ((changed[source], target), (changed[:, target], source)):
+    changed_circuits = circuits.copy()
+    changed_circuits[source, target] += change
+    for ports, peers in ((changed_circuits[source], target), (changed_circuits[:, target], source)):
         other_ports = np.flatnonzero(ports)
         other_ports = other_ports[other_ports != peers]
         if ports.sum() > degree and other_ports.size:
             ports[other_ports[0]] -= 1
-    return changed
+    return changed_circuits
 
 
 def remaining_demand(
@@ -473,28 +475,28 @@ def remaining_demand(
     rounds[is_past] = 0.0
     rounds[is_current] -= state.chain_round[chain_of][is_current]
     weight = rounds * program.message_bytes
-    moving, bytes_to_move = run.moving()
+    moving_messages, bytes_to_move = run.moving()
     # While some flows of a group move, its others have arrived in this round.
     weight -= program.message_bytes * (is_current & (state.flows_left[program.message_group] > 0))
-    weight[moving] += bytes_to_move
+    weight[moving_messages] += bytes_to_move
     weight *= counts[messages.task]
     pair = messages.source // domain * nodes + messages.target // domain
     bytes_left = np.bincount(pair, weights=weight, minlength=nodes**2).astype(np.float64)
     return bytes_left.reshape(nodes, nodes)
 
 
-def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) -> Integers:
+def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, is_lit: Integers) -> Integers:
     """Return the number of circuits of each pair, (nodes, nodes), by greatest marginal use.
 
     Circuits that are lit now stay if no demand needs their ports.
     """
     from sim.models.network.engine.uses import assign_circuits
 
-    circuits = np.zeros_like(lit)
+    circuits = np.zeros_like(is_lit)
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
     out, into = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
-    wanted_bytes_by_pair = np.where(np.eye(len(lit), dtype=bool), 0.0, wanted_bytes).reshape(-1)
+    wanted_bytes_by_pair = np.where(np.eye(len(is_lit), dtype=bool), 0.0, wanted_bytes).reshape(-1)
     pairs = np.flatnonzero(wanted_bytes_by_pair > 0)
     # Most pairs get no circuit, so the first use of each is sorted, and only further uses are in the heap.
     pairs = pairs[np.argsort(-wanted_bytes_by_pair[pairs], kind="stable")]
@@ -502,11 +504,11 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     assign_circuits(
         pairs, wanted_bytes_by_pair, circuits, out, into, np.zeros(room + 1), np.zeros(room + 1, np.int64)
     )
-    for source, target in np.argwhere(lit > circuits):
-        staying = min(lit[source, target] - circuits[source, target], out[source], into[target])
-        circuits[source, target] += staying
-        out[source] -= staying
-        into[target] -= staying
+    for source, target in np.argwhere(is_lit > circuits):
+        staying_circuits = min(is_lit[source, target] - circuits[source, target], out[source], into[target])
+        circuits[source, target] += staying_circuits
+        out[source] -= staying_circuits
+        into[target] -= staying_circuits
     return circuits
 
 
@@ -521,19 +523,19 @@ def _route_messages(lowered: LoweredGraph, circuits: Integers, switch: CircuitSw
     sources, targets = np.divmod(pair, nodes)
     from_hosts, to_hosts = sources // domain, targets // domain
     if switch.packet_gbps:
-        lit = circuits[from_hosts, to_hosts] > 0
-        up = np.where(lit, from_hosts * hosts + to_hosts, circuits.size + from_hosts)
-        padded = np.stack([up, np.where(lit, -1, circuits.size + hosts + to_hosts)], axis=1)
-        padded[from_hosts == to_hosts] = -1
+        is_lit = circuits[from_hosts, to_hosts] > 0
+        up = np.where(is_lit, from_hosts * hosts + to_hosts, circuits.size + from_hosts)
+        padded_paths = np.stack([up, np.where(is_lit, -1, circuits.size + hosts + to_hosts)], axis=1)
+        padded_paths[from_hosts == to_hosts] = -1
     else:
         pairs = np.argwhere(circuits > 0)
         link_of = pairs[:, 0] * hosts + pairs[:, 1]
         router = path_router(next_links(hosts, pairs, 0), pairs[:, 1], {})
-        padded = router(from_hosts, to_hosts, pair)
-        padded = np.where(padded >= 0, link_of[padded], -1)
+        padded_paths = router(from_hosts, to_hosts, pair)
+        padded_paths = np.where(padded_paths >= 0, link_of[padded_paths], -1)
     if domain > 1:
         links = circuits.size + 2 * hosts * bool(switch.packet_gbps)
-        padded = np.column_stack([links + sources, padded, links + nodes + targets])
-    is_link = padded >= 0
+        padded_paths = np.column_stack([links + sources, padded_paths, links + nodes + targets])
+    is_link = padded_paths >= 0
     first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
-    return Routes(first, padded[is_link], path)
+    return Routes(first, padded_paths[is_link], path)

@@ -106,9 +106,9 @@ def lower(
     if graph.exchanges and not by_pair:
         times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
-        shared = _find_shared_links(loads, times.tolist(), fabric)
-        exchanged = _sum_loads(loads, times.tolist(), shared, fabric.links)
-        loads = [_select_shared(load, delays) for load, delays in zip(loads, shared, strict=True)]
+        is_shared = _find_shared_links(loads, times.tolist(), fabric)
+        exchanged = _sum_loads(loads, times.tolist(), is_shared, fabric.links)
+        loads = [_select_shared(load, delays) for load, delays in zip(loads, is_shared, strict=True)]
         messages, routes, head_s, tail_s = _add_loads(
             graph, chains, fabric, loads, (messages, routes, head_s, tail_s)
         )
@@ -167,8 +167,8 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
         payload, packets = payload + int(size_bytes.sum()), packets + int(sent_bytes.sum())
-        leaves = messages.source // fabric.domain != messages.target // fabric.domain
-        between_hosts += int(sent_bytes[leaves].sum())
+        leaves_domain = messages.source // fabric.domain != messages.target // fabric.domain
+        between_hosts += int(sent_bytes[leaves_domain].sum())
     links = np.flatnonzero(loads)
     return Load(links, loads[links].astype(np.int64), head_s, tail_s, payload, packets, between_hosts)
 
@@ -182,28 +182,28 @@ def _find_shared_links(
         total[load.links] += load.link_bytes * float(count)
     busy_s = np.divide(total, fabric.capacity_bps, out=total, where=fabric.capacity_bps > 0)
     busy_s[fabric.never_full] = -1
-    shared = []
+    is_shared = []
     for load in loads:
         order = np.argsort(-busy_s[load.links], kind="stable")
         delays = np.zeros(load.links.size, dtype=bool)
         delays[order[:LINKS_OF_AN_EXCHANGE]] = True
-        shared.append(delays & ~fabric.never_full[load.links])
-    return shared
+        is_shared.append(delays & ~fabric.never_full[load.links])
+    return is_shared
 
 
 def _sum_loads(
-    loads: Sequence[Load], times: Sequence[int], shared: Sequence[NDArray[np.bool_]], links: int
+    loads: Sequence[Load], times: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], links: int
 ) -> ExchangedBytes:
     """Return the total bytes of exchanges that each run the number of `times`."""
-    unshared = np.zeros(links, np.int64)
-    for load, count, delays in zip(loads, times, shared, strict=True):
-        unshared[load.links[~delays]] += load.link_bytes[~delays] * count
+    unshared_bytes = np.zeros(links, np.int64)
+    for load, count, delays in zip(loads, times, is_shared, strict=True):
+        unshared_bytes[load.links[~delays]] += load.link_bytes[~delays] * count
     counts = list(zip(loads, times, strict=True))
     return ExchangedBytes(
         sum(load.payload * count for load, count in counts),
         sum(load.packets * count for load, count in counts),
         sum(load.between_hosts * count for load, count in counts),
-        unshared,
+        unshared_bytes,
     )
 
 
@@ -230,13 +230,13 @@ def _add_loads(
     phase, links = np.repeat(phases, sizes), _join([load.links for load in load_of])
     size_bytes = _join([load.link_bytes for load in load_of])
     ones, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
-    added = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
+    added_messages = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
     paths = routes.first.size - 1
     first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.links + 1)])
     on_links = np.concatenate([routes.links, np.arange(fabric.links)])
     return (
-        Messages(*(np.concatenate(pair) for pair in zip(messages, added, strict=True))),
+        Messages(*(np.concatenate(pair) for pair in zip(messages, added_messages, strict=True))),
         Routes(first, on_links, np.concatenate([routes.path, paths + links])),
         np.concatenate([head_s, np.repeat([load.head_s for load in load_of], sizes)]),
         np.concatenate([tail_s, np.repeat([load.tail_s for load in load_of], sizes)]),
@@ -247,9 +247,13 @@ def _join(columns: list[Integers]) -> Integers:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
-def _compute_offsets(sorted_owner: Integers, owners: int) -> Integers:
+def _compute_offsets(sorted_owner: Integers, owner_count: int) -> Integers:
     """Return the index of the first item of each owner when items are sorted by owner, (owners + 1,)."""
-    counts = np.bincount(sorted_owner, minlength=owners) if sorted_owner.size else np.zeros(owners, np.int64)
+    counts = (
+        np.bincount(sorted_owner, minlength=owner_count)
+        if sorted_owner.size
+        else np.zeros(owner_count, np.int64)
+    )
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
@@ -301,10 +305,10 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
     task = np.concatenate([*tasks, _to_array([task for task, _ in collectives])])
-    single = np.ones(task.size - len(collectives), np.int64)
-    chain_phases = np.concatenate([single, _to_array([len(chain) for _, chain in collectives])])
-    counts = np.concatenate([single, _to_array([phase.sources.size for phase in phases])])
-    merged = [phase.rounds if phase.merged else 1 for phase in phases]
+    single_rounds = np.ones(task.size - len(collectives), np.int64)
+    chain_phases = np.concatenate([single_rounds, _to_array([len(chain) for _, chain in collectives])])
+    counts = np.concatenate([single_rounds, _to_array([phase.sources.size for phase in phases])])
+    merged_rounds = [phase.rounds if phase.merged else 1 for phase in phases]
     rounds = [1 if phase.merged else phase.rounds for phase in phases]
     chain_order = np.argsort(task, kind="stable")
     phase_task = np.repeat(task, chain_phases)
@@ -317,8 +321,8 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by
     return Chains(
         task=task[chain_order],
         phase_chain=np.repeat(np.arange(task.size), chain_phases[chain_order]),
-        rounds=np.concatenate([single, _to_array(rounds)])[phase_order],
-        merged=np.concatenate([single, _to_array(merged)])[phase_order],
+        rounds=np.concatenate([single_rounds, _to_array(rounds)])[phase_order],
+        merged=np.concatenate([single_rounds, _to_array(merged_rounds)])[phase_order],
         phase=np.repeat(np.arange(counts.size), counts[phase_order]),
         source=join([part.source for part in parts], [phase.sources for phase in phases]),
         target=join([part.target for part in parts], [phase.targets for phase in phases]),
@@ -346,14 +350,14 @@ def _make_planner(
 
     @cache
     def plan(members: tuple[int, ...], size_bytes: int) -> Sequence[Chain]:
-        small = size_bytes < latency.single_round_bytes * len(members)
-        return exchange(members, size_bytes) if small else allreduce(members, size_bytes)
+        is_small = size_bytes < latency.single_round_bytes * len(members)
+        return exchange(members, size_bytes) if is_small else allreduce(members, size_bytes)
 
     return plan
 
 
 def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
-    task, merged = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
+    task, merged_rounds = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
     # The transfers of an exchange take turns over the paths; all messages of another task choose alike.
     position = np.arange(task.size) - np.searchsorted(task, task)
     choice = np.where(graph.kind[task] == Kind.EXCHANGE, position, task)
@@ -362,9 +366,9 @@ def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
         phase=chains.phase,
         source=chains.source,
         target=chains.target,
-        size_bytes=chains.size_bytes * merged,
+        size_bytes=chains.size_bytes * merged_rounds,
         rounds=chains.rounds[chains.phase],
-        merged=merged,
+        merged=merged_rounds,
         choice=choice,
     )
 
@@ -422,16 +426,16 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
     The time of a packet on the slowest link of its path is part of the data time, so it does not count here.
     """
     hops = np.diff(routes.first)
-    fluid = latency.packet_bytes == 1
-    packet_s = np.zeros(fabric.links) if fluid else latency.packet_bytes * 8 / fabric.lane_bps
+    is_fluid = latency.packet_bytes == 1
+    packet_s = np.zeros(fabric.links) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
     relays = fabric.relays(routes.first, routes.links)
     has_links = np.flatnonzero(hops)
     begins, on_path_s = routes.first[has_links], packet_s[routes.links]
-    crossing = np.zeros(hops.size)
+    crossing_s = np.zeros(hops.size)
     if has_links.size:
         total, slowest = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
-        crossing[has_links] = np.maximum(total - slowest, 0.0)
-    return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing)[routes.path]
+        crossing_s[has_links] = np.maximum(total - slowest, 0.0)
+    return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing_s)[routes.path]
 
 
 def _add_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:

@@ -46,13 +46,13 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 
 RING_TIMEOUT_S, TIMEOUT_S, SCAN_S = 1e-3, 10e-3, 1e-3
 WINDOW, SLOW_START_UNTIL, MARKS_ABOVE = 100.0, 10_000.0, 50.0
-LONGEST_TRAIN = 16
+MAX_TRAIN_PACKETS = 16
 PACKETS_ONE_BY_ONE = 1 << 20
-"""Up to this many packets move one by one; a larger graph uses trains of up to `LONGEST_TRAIN` packets.
+"""Up to this many packets move one by one; a larger graph uses trains of up to `MAX_TRAIN_PACKETS` packets.
 
 Trains are ten times faster, and iteration times differ by 1 %.
 """
-_TRAINS = 1 << 14
+_FIRST_TRAIN_COUNT = 1 << 14
 
 
 def simulate_packets(
@@ -77,7 +77,7 @@ def simulate_packets(
     program, paths = lowered.program, _find_paths(lowered, fabric)
     messages = lowered.messages
     packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
-    train = train or max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
+    train = train or max(1, min(MAX_TRAIN_PACKETS, packets // PACKETS_ONE_BY_ONE))
     is_dead = fabric.capacity_bps[paths.links] == 0
     if is_dead.any():
         raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
@@ -124,8 +124,8 @@ def _find_paths(lowered: LoweredGraph, fabric: Fabric) -> Paths:
     sources, targets = np.divmod(pairs, fabric.nodes)
     count, router = fabric.alternatives or (1, fabric.router)
     choices = np.repeat(np.arange(count), pairs.size)
-    padded = router(np.tile(sources, count), np.tile(targets, count), choices)
-    paths_by_pair = padded.reshape(count, pairs.size, padded.shape[1]).swapaxes(0, 1)
+    padded_paths = router(np.tile(sources, count), np.tile(targets, count), choices)
+    paths_by_pair = padded_paths.reshape(count, pairs.size, padded_paths.shape[1]).swapaxes(0, 1)
     distinct = [np.unique(paths_of_pair, axis=0) for paths_of_pair in paths_by_pair]
     all_rows = np.concatenate(distinct) if distinct else np.zeros((0, 1), np.int64)
     return Paths(
@@ -146,4 +146,4 @@ def _make_queues(graph: TaskGraph, fabric: Fabric, lowered: LoweredGraph, latenc
         packet_s = latency.packet_bytes * 8 / fabric.capacity_bps
     marks = (fabric.sources >= fabric.nodes) | fabric.hosts_forward
     timeouts_s = np.where(is_ring, RING_TIMEOUT_S, TIMEOUT_S)
-    return fresh_queues(packet_s, marks, timeouts_s, _TRAINS + 2 * int(SLOW_START_UNTIL))
+    return fresh_queues(packet_s, marks, timeouts_s, _FIRST_TRAIN_COUNT + 2 * int(SLOW_START_UNTIL))

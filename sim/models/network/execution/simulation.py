@@ -97,10 +97,10 @@ class Execution:
     def _sum_sent(self, size_bytes: Integers, domain: int = 1) -> int:
         """Return the bytes that messages take out of a node or a domain, over all rounds, without loads of links."""
         messages = self.lowered.messages
-        counts = messages.source // domain != messages.target // domain
+        leaves_domain = messages.source // domain != messages.target // domain
         if self.lowered.exchanged.unshared is not None:
-            counts &= self.graph.kind[messages.task] != Kind.EXCHANGE
-        return int((size_bytes * messages.rounds)[counts].sum())
+            leaves_domain &= self.graph.kind[messages.task] != Kind.EXCHANGE
+        return int((size_bytes * messages.rounds)[leaves_domain].sum())
 
     @property
     def bytes_in(self) -> int:
@@ -246,13 +246,15 @@ class Run:
         from sim.models.network.engine import loop
 
         state = self.state
-        moving, remaining = self.moving()
-        moved = self.lowered.program.message_bytes[moving] - np.ceil(remaining).astype(np.int64)
-        for message, size_bytes in zip(moving, moved, strict=True):
+        moving_messages, remaining_bytes = self.moving()
+        moved_bytes = self.lowered.program.message_bytes[moving_messages] - np.ceil(remaining_bytes).astype(
+            np.int64
+        )
+        for message, size_bytes in zip(moving_messages, moved_bytes, strict=True):
             state.link_bytes[self.list_links(message)] += size_bytes
         self.routes = routes
         # A flow adds all its bytes to its links when it ends, so subtract the bytes that the old links carried.
-        for message, size_bytes in zip(moving, moved, strict=True):
+        for message, size_bytes in zip(moving_messages, moved_bytes, strict=True):
             state.link_bytes[self.list_links(message)] -= size_bytes
         self._neighbours = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._neighbours, 0)
@@ -260,9 +262,11 @@ class Run:
 
     def moving(self) -> tuple[Integers, Floats]:
         """Return the messages whose data moves, and the remaining bytes of each."""
-        state, moving = self.state, self.state.flows[: self.state.number[FLOWS]]
-        passed_s = state.clock[0] - state.flow_since_s[moving]
-        return moving, np.maximum(state.flow_left[moving] - state.flow_rate[moving] * passed_s, 0.0)
+        state, moving_messages = self.state, self.state.flows[: self.state.number[FLOWS]]
+        passed_s = state.clock[0] - state.flow_since_s[moving_messages]
+        return moving_messages, np.maximum(
+            state.flow_left[moving_messages] - state.flow_rate[moving_messages] * passed_s, 0.0
+        )
 
     def list_links(self, message: int) -> Integers:
         """Return the links that a message uses now."""
@@ -289,7 +293,7 @@ class Run:
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
         """Return the execution so far."""
         self._empty_trace()
-        state, unshared = self.state, self.lowered.exchanged.unshared
+        state, unshared_bytes = self.state, self.lowered.exchanged.unshared
         trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None
         return Execution(
             graph,
@@ -297,7 +301,7 @@ class Run:
             self.lowered,
             state.begin_s,
             state.end_s,
-            state.link_bytes if unshared is None else state.link_bytes + unshared,
+            state.link_bytes if unshared_bytes is None else state.link_bytes + unshared_bytes,
             int(state.number[SHARES]),
             trace,
         )
@@ -305,12 +309,12 @@ class Run:
     def _mark_changed_links(self) -> None:
         """Mark the links to whose `capacity` the caller has written."""
         state = self.state
-        changed = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))
+        changed_links = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))
         begin = state.number[DIRTY]
-        state.dirty[begin : begin + changed.size] = changed
-        state.dirty_mark[changed] = 1
-        state.number[DIRTY] += changed.size
-        if changed.size:
+        state.dirty[begin : begin + changed_links.size] = changed_links
+        state.dirty_mark[changed_links] = 1
+        state.number[DIRTY] += changed_links.size
+        if changed_links.size:
             state.due_s[0] = state.clock[0]
         self._shared_capacity[:] = self.capacity
 

@@ -30,13 +30,13 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
     stride is a multiple of `nodes`, or if the strides do not reach every node.
     """
     check_sizes(nodes, rate_gbps)
-    reduced = sorted(stride % nodes for stride in strides)
-    if reduced and reduced[0] == 0:
+    reduced_strides = sorted(stride % nodes for stride in strides)
+    if reduced_strides and reduced_strides[0] == 0:
         raise ValueError(
             f"a stride of {strides} leads from a node to itself: none may be a multiple of {nodes}"
         )
-    coins = sorted(set(reduced))
-    copies = np.array([reduced.count(coin) for coin in coins], dtype=np.float64)
+    coins = sorted(set(reduced_strides))
+    copies = np.array([reduced_strides.count(coin) for coin in coins], dtype=np.float64)
     moves = _list_strides(balance_strides(nodes, coins, copies))
     host = np.tile(np.arange(nodes), len(coins))
     hop = np.repeat(np.array(coins, dtype=np.int64), nodes)
@@ -50,7 +50,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         never_full=np.zeros(host.size, dtype=bool),
         router=CyclicRouter(_make_router(nodes, np.array([*coins, 0]), moves), ROUTE_SETS),
         hosts_forward=True,
-        cost=patch_panel_cost(nodes, len(reduced), rate_gbps),
+        cost=patch_panel_cost(nodes, len(reduced_strides), rate_gbps),
     )
 
 
@@ -101,17 +101,17 @@ def _find_shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
     paths_by_distance: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(coins)}}
     layer = [0]
     while layer:
-        reached: dict[int, set[tuple[int, ...]]] = {}
+        reached_nodes: dict[int, set[tuple[int, ...]]] = {}
         for node in layer:
             for index, coin in enumerate(coins):
-                following = (node + coin) % nodes
-                if following in paths_by_distance:
+                next_node = (node + coin) % nodes
+                if next_node in paths_by_distance:
                     continue
-                new_ways = reached.setdefault(following, set())
+                new_ways = reached_nodes.setdefault(next_node, set())
                 for path in sorted(paths_by_distance[node])[: _MAX_TIES - len(new_ways)]:
                     new_ways.add((*path[:index], path[index] + 1, *path[index + 1 :]))
-        paths_by_distance |= reached
-        layer = sorted(reached)
+        paths_by_distance |= reached_nodes
+        layer = sorted(reached_nodes)
     if len(paths_by_distance) < nodes:
         raise ValueError(
             f"strides {tuple(coins)} reach {len(paths_by_distance)} of {nodes} nodes: their common factor is too large"
@@ -122,11 +122,11 @@ def _find_shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
 def _list_strides(uses: Integers) -> Integers:
     """Return the indices of the strides of each route, (layers, nodes, diameter), padded with the number of strides."""
     layers, nodes, strides = uses.shape
-    padded = np.full((layers, nodes, int(uses.sum(axis=2).max(initial=0))), strides, np.int64)
+    padded_hops = np.full((layers, nodes, int(uses.sum(axis=2).max(initial=0))), strides, np.int64)
     for layer, distance in np.ndindex(layers, nodes):
         hops = np.repeat(np.arange(strides), uses[layer, distance])
-        padded[layer, distance, : hops.size] = hops
-    return padded
+        padded_hops[layer, distance, : hops.size] = hops
+    return padded_hops
 
 
 def _make_router(nodes: int, steps: Integers, moves: Integers) -> Router:

@@ -149,7 +149,7 @@ def ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_R
     return fat_tree_cost(nodes, rate_gbps, reading=reading)
 
 
-def equal_cost_rate_gbps(budget_usd: float, cost_at: Callable[[float], Cost]) -> float:
+def equal_cost_rate_gbps(budget_usd: float, calculate_cost: Callable[[float], Cost]) -> float:
     """Return the rate at which `cost_at(rate)` equals the budget, by bisection, in Gbit/s.
 
     Raise `ValueError` if no rate from 0.001 to 1,000,000 Gbit/s does. By hand: four interfaces at 1,152 USD are
@@ -160,9 +160,9 @@ def equal_cost_rate_gbps(budget_usd: float, cost_at: Callable[[float], Cost]) ->
     248
     """
     low, high = 1e-3, 1e6
-    if not cost_at(low).total_usd <= budget_usd <= cost_at(high).total_usd:
+    if not calculate_cost(low).total_usd <= budget_usd <= calculate_cost(high).total_usd:
         raise ValueError(f"{budget_usd:.0f} USD buys no rate between {low} and {high} Gbit/s")
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if cost_at(middle).total_usd <= budget_usd else (low, middle)
+        low, high = (middle, high) if calculate_cost(middle).total_usd <= budget_usd else (low, middle)
     return low

@@ -65,25 +65,25 @@ def direct_connect(
 def _find_links(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int], int]) -> list[int]:
     if (path[0], path[-1]) != pair:
         raise ValueError(f"the path {path} does not lead from {pair[0]} to {pair[1]}")
-    missing = [edge for edge in pairwise(path) if edge not in number]
-    if missing:
-        raise ValueError(f"the path {path} uses {missing[0]}, which is not an edge")
+    missing_edges = [edge for edge in pairwise(path) if edge not in number]
+    if missing_edges:
+        raise ValueError(f"the path {path} uses {missing_edges[0]}, which is not an edge")
     return [number[edge] for edge in pairwise(path)]
 
 
 def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
     distance = _count_hops(nodes, pairs)
-    following = np.full((nodes, nodes), -1, np.int64)
+    next_link = np.full((nodes, nodes), -1, np.int64)
     least_hops = np.full((nodes, nodes), np.iinfo(np.int64).max)
     targets = np.arange(nodes)
     for link, (source, target) in enumerate(pairs):
-        nearer = distance[target] + 1 == distance[source]
+        is_nearer = distance[target] + 1 == distance[source]
         rank = mix(np.full(nodes, link), targets, np.array(seed))
-        is_better = nearer & (rank < least_hops[source])
-        following[source, is_better] = link
+        is_better = is_nearer & (rank < least_hops[source])
+        next_link[source, is_better] = link
         least_hops[source, is_better] = rank[is_better]
-    return following
+    return next_link
 
 
 def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
@@ -96,49 +96,49 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
         (sources[parallel_index == number], targets[parallel_index == number])
         for number in range(parallel_index.max(initial=-1) + 1)
     ]
-    reached = np.eye(nodes, dtype=bool)
-    distance = np.where(reached, 0.0, np.inf)
+    is_reached = np.eye(nodes, dtype=bool)
+    distance = np.where(is_reached, 0.0, np.inf)
     for hops in range(1, nodes):
-        grown = reached.copy()
+        is_reachable = is_reached.copy()
         for starts, target_sets in sets:
-            grown[starts] |= reached[target_sets]
-        new = grown & ~reached
-        if not new.any():
+            is_reachable[starts] |= is_reached[target_sets]
+        is_new = is_reachable & ~is_reached
+        if not is_new.any():
             break
-        distance[new] = hops
-        reached = grown
+        distance[is_new] = hops
+        is_reached = is_reachable
     return distance
 
 
 def path_router(
-    following: Integers, head: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
+    next_link: Integers, head: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
 ) -> Router:
-    """Return a router along the next links in `following` (see `next_links`), except for pairs with `fixed_paths`.
+    """Return a router along the next links in `next_link` (see `next_links`), except for pairs with `fixed_paths`.
 
     `head` (links,) is the node to which each link leads.
     """
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        columns, current = [], sources.copy()
-        while (current != targets).any():
-            link = np.where(current == targets, -1, following[current, targets])
-            is_stuck = (link < 0) & (current != targets)
+        columns, current_nodes = [], sources.copy()
+        while (current_nodes != targets).any():
+            link = np.where(current_nodes == targets, -1, next_link[current_nodes, targets])
+            is_stuck = (link < 0) & (current_nodes != targets)
             if is_stuck.any():
                 pair = int(np.argmax(is_stuck))
                 raise ValueError(f"nothing connects node {sources[pair]} to node {targets[pair]}")
-            current = np.where(link >= 0, head[link], current)
+            current_nodes = np.where(link >= 0, head[link], current_nodes)
             columns.append(link)
         longest = max([len(columns), *(len(path) for paths in fixed_paths.values() for path in paths)])
-        padded = np.full((sources.size, longest), -1, np.int64)
+        padded_paths = np.full((sources.size, longest), -1, np.int64)
         if columns:
-            padded[:, : len(columns)] = np.stack(columns, axis=1)
+            padded_paths[:, : len(columns)] = np.stack(columns, axis=1)
         for row, target_sets in enumerate(
             zip(sources.tolist(), targets.tolist(), strict=True) if fixed_paths else ()
         ):
             if target_sets in fixed_paths:
                 links = fixed_paths[target_sets][choices[row] % len(fixed_paths[target_sets])]
-                padded[row] = [*links, *[-1] * (longest - len(links))]
-        return padded
+                padded_paths[row] = [*links, *[-1] * (longest - len(links))]
+        return padded_paths
 
     return route
 
@@ -159,17 +159,17 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
     links_out = [order[first[node] : first[node + 1]] for node in range(nodes)]
 
     def walk(source: int, target: int, choice: int) -> list[int]:
-        path, current = [], source
-        while current != target:
-            nearer = links_out[current][
-                distance[targets[links_out[current]], target] + 1 == distance[current, target]
+        path, current_nodes = [], source
+        while current_nodes != target:
+            is_nearer = links_out[current_nodes][
+                distance[targets[links_out[current_nodes]], target] + 1 == distance[current_nodes, target]
             ]
-            if not nearer.size:
+            if not is_nearer.size:
                 raise ValueError(f"nothing connects node {source} to node {target}")
-            begin = int(mix(np.array([current]), np.array([target]), np.array([seed]))[0])
-            path.append(int(nearer[(begin + choice) % nearer.size]))
-            choice //= nearer.size
-            current = int(targets[path[-1]])
+            begin = int(mix(np.array([current_nodes]), np.array([target]), np.array([seed]))[0])
+            path.append(int(is_nearer[(begin + choice) % is_nearer.size]))
+            choice //= is_nearer.size
+            current_nodes = int(targets[path[-1]])
         return path
 
     def route(from_nodes: Integers, to_nodes: Integers, choices: Integers) -> Integers:
@@ -178,8 +178,8 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
             for target_sets in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
         ]
         longest = max((len(path) for path in paths), default=0)
-        padded = [path + [-1] * (longest - len(path)) for path in paths]
-        return np.array(padded, np.int64).reshape(len(paths), longest)
+        padded_paths = [path + [-1] * (longest - len(path)) for path in paths]
+        return np.array(padded_paths, np.int64).reshape(len(paths), longest)
 
     return SHORTEST_PATHS, route
 
@@ -221,14 +221,14 @@ def _make_router(nodes: int, head: Integers, onward: Integers, weights: Floats) 
         route_set = choices % len(weights)
         route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)
         columns: list[Integers] = []
-        current = sources.copy()
-        while (current != targets).any():
-            link = np.where(current == targets, -1, onward[route_set, targets, current])
-            is_stuck = (link < 0) & (current != targets)
+        current_nodes = sources.copy()
+        while (current_nodes != targets).any():
+            link = np.where(current_nodes == targets, -1, onward[route_set, targets, current_nodes])
+            is_stuck = (link < 0) & (current_nodes != targets)
             if is_stuck.any() or len(columns) >= nodes:
-                pair = int(np.argmax(is_stuck if is_stuck.any() else current != targets))
+                pair = int(np.argmax(is_stuck if is_stuck.any() else current_nodes != targets))
                 raise ValueError(f"the routes do not lead from node {sources[pair]} to node {targets[pair]}")
-            current = np.where(link >= 0, head[link], current)
+            current_nodes = np.where(link >= 0, head[link], current_nodes)
             columns.append(link)
         return np.stack(columns, axis=1) if columns else np.full((sources.size, 0), -1, np.int64)
 

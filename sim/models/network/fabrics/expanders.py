@@ -10,7 +10,7 @@ from sim.models.network.fabrics.model import Fabric, check_sizes
 
 Integers = NDArray[np.int64]
 
-_TRIES = 1000
+_MAX_ATTEMPTS = 1000
 
 
 def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
@@ -35,25 +35,27 @@ def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Inte
     Stubs are paired at random; loops and duplicates then exchange an end with random other pairs until there are none
     (switchings of the configuration model: McKay and Wormald, 1990). Raise `ValueError` after 1,000 attempts.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         pairs = random.permutation(np.repeat(np.arange(nodes), degree)).reshape(-1, 2)
         if _exchange_bad_pairs(pairs, random) and _is_connected(nodes, pairs):
             return pairs
-    raise ValueError(f"no connected {degree}-regular graph of {nodes} nodes was found in {_TRIES} attempts")
+    raise ValueError(
+        f"no connected {degree}-regular graph of {nodes} nodes was found in {_MAX_ATTEMPTS} attempts"
+    )
 
 
 def _find_bad_pairs(pairs: Integers) -> Integers:
     """Return the indices of pairs that are loops or duplicates."""
-    ordered = np.sort(pairs, axis=1)
-    _, first_rows = np.unique(ordered, axis=0, return_index=True)
+    ordered_pairs = np.sort(pairs, axis=1)
+    _, first_rows = np.unique(ordered_pairs, axis=0, return_index=True)
     is_duplicate = np.ones(len(pairs), dtype=bool)
     is_duplicate[first_rows] = False
     return np.flatnonzero(is_duplicate | (pairs[:, 0] == pairs[:, 1]))
 
 
 def _exchange_bad_pairs(pairs: Integers, random: np.random.Generator) -> bool:
-    """Exchange ends of bad pairs in place; return False if some are still bad after `_TRIES` rounds."""
-    for _ in range(_TRIES):
+    """Exchange ends of bad pairs in place; return False if some are still bad after `_MAX_ATTEMPTS` rounds."""
+    for _ in range(_MAX_ATTEMPTS):
         bad_indices = _find_bad_pairs(pairs)
         if not bad_indices.size:
             return True

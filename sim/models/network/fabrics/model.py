@@ -99,20 +99,20 @@ class Fabric:
         hops, links = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
         for begin in range(0, sources.size, _PAIRS_AT_ONCE):
             part = slice(begin, begin + _PAIRS_AT_ONCE)
-            padded = self.router(sources[part], targets[part], choices[part])
-            is_link = padded >= 0
+            padded_paths = self.router(sources[part], targets[part], choices[part])
+            is_link = padded_paths >= 0
             is_link[sources[part] == targets[part]] = False
             hops.append(is_link.sum(axis=1))
-            links.append(padded[is_link].astype(np.int64))
+            links.append(padded_paths[is_link].astype(np.int64))
         return np.cumsum(np.concatenate(hops)), np.concatenate(links)
 
     def relays(self, first: Integers, links: Integers) -> Integers:
         """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
-        forwarded = np.zeros(first.size - 1, np.int64)
+        forwarded_bytes = np.zeros(first.size - 1, np.int64)
         for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
             relays_before = np.concatenate([[0], np.cumsum(leaves_host)])
-            forwarded += np.maximum(np.diff(relays_before[first]) - 1, 0)
-        return forwarded
+            forwarded_bytes += np.maximum(np.diff(relays_before[first]) - 1, 0)
+        return forwarded_bytes
 
     @property
     def leaves_shared_host(self) -> NDArray[np.bool_]:

@@ -161,13 +161,13 @@ def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:
     """Return the router of rail-only: over the sender's rail if the domain differs, then through the domain."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
-        crosses = sources // domain != targets // domain
-        relays = np.where(crosses, targets // domain * domain + sources % domain, sources)
+        crosses_domains = sources // domain != targets // domain
+        relays = np.where(crosses_domains, targets // domain * domain + sources % domain, sources)
         has_arrived = relays == targets
         return np.stack(
             [
-                np.where(crosses, gpus + sources, -1),
-                np.where(crosses, one_way + gpus + relays, -1),
+                np.where(crosses_domains, gpus + sources, -1),
+                np.where(crosses_domains, one_way + gpus + relays, -1),
                 np.where(has_arrived, -1, relays),
                 np.where(has_arrived, -1, one_way + targets),
             ],
@@ -181,14 +181,14 @@ def _route_over_spine(gpus: int, domain: int, one_way: int) -> Router:
     """Return the router of rail-optimised: through the domain if both are in it, otherwise over one or two rails."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
-        crosses = sources // domain != targets // domain
-        climbs = crosses & (sources % domain != targets % domain)
+        crosses_domains = sources // domain != targets // domain
+        climbs = crosses_domains & (sources % domain != targets % domain)
         return np.stack(
             [
-                np.where(crosses, gpus + sources, sources),
+                np.where(crosses_domains, gpus + sources, sources),
                 np.where(climbs, 2 * gpus + sources % domain, -1),
                 np.where(climbs, one_way + 2 * gpus + targets % domain, -1),
-                np.where(crosses, one_way + gpus + targets, one_way + targets),
+                np.where(crosses_domains, one_way + gpus + targets, one_way + targets),
             ],
             axis=1,
         )

@@ -62,12 +62,12 @@ def fat_tree(
     if not 1 <= oversubscription < float("inf"):
         raise ValueError(f"oversubscription is {oversubscription}: it must be 1 (full bisection) or more")
     half = _find_half(nodes)
-    hashed = balance == "hash"
-    cables = _make_cables(nodes, half) if hashed else _make_bundles(nodes, half)
-    narrowing = 1.0 if balance == "ideal" else oversubscription
-    above = np.where(cables.lower < nodes, 1.0, 1 / narrowing) * rate_gbps * 1e9
-    never_full = (cables.lower >= nodes) & (balance != "hash") & (narrowing == 1)
-    climb, one_way = _climb_hashed(seed) if hashed else _climb_spread, cables.lower.size
+    is_hashed = balance == "hash"
+    cables = _make_cables(nodes, half) if is_hashed else _make_bundles(nodes, half)
+    capacity_divisor = 1.0 if balance == "ideal" else oversubscription
+    above = np.where(cables.lower < nodes, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
+    never_full = (cables.lower >= nodes) & (balance != "hash") & (capacity_divisor == 1)
+    climb, one_way = _climb_hashed(seed) if is_hashed else _climb_spread, cables.lower.size
     router = _make_router(nodes, half, one_way, climb)
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
@@ -77,10 +77,10 @@ def fat_tree(
         capacity_bps=np.tile(above * cables.lanes, 2),
         lane_bps=np.tile(above, 2),
         never_full=np.tile(never_full, 2),
-        router=router if hashed else CyclicRouter(router, 1),
+        router=router if is_hashed else CyclicRouter(router, 1),
         hosts_forward=False,
         cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
-        alternatives=(half**2, _make_router(nodes, half, one_way, _climb_chosen)) if hashed else None,
+        alternatives=(half**2, _make_router(nodes, half, one_way, _climb_chosen)) if is_hashed else None,
     )
 
 
@@ -111,10 +111,10 @@ def _make_cables(nodes: int, half: int) -> Cables:
     lower, port = np.divmod(np.arange(switches * half), half)
     pod, position = np.divmod(lower, half)
     up = np.concatenate([host, edge + lower, aggregation + lower])
-    down = np.concatenate(
+    down_cables = np.concatenate(
         [edge + host // half, aggregation + pod * half + port, core + position * half + port]
     )
-    return Cables(up, down, np.ones(up.size, np.int64))
+    return Cables(up, down_cables, np.ones(up.size, np.int64))
 
 
 def _make_bundles(nodes: int, half: int) -> Cables:

@@ -16,10 +16,10 @@ from sim.models.network.taskgraph import Kind
 
 Floats = NDArray[np.float64]
 
-_DEVICES = 16
+_MAX_DEVICES = 16
 """Maximum number of device rows; more would be too thin to see, so an evenly spaced selection is shown."""
-_COLUMNS = 400
-_MOVE_ROWS = 60
+_COLUMN_COUNT = 400
+_MAX_MOVE_ROWS = 60
 _COLOURS = {
     "compute": "#4c72b0",
     "allreduce": "#dd8452",
@@ -30,7 +30,7 @@ _COLOURS = {
 }
 
 
-def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
+def utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Floats, Floats]:
     """Return the borders of `columns` equal intervals (columns + 1,), and each link's use in 0..1 (links, columns).
 
     Use is the exact mean over an interval, because rates are piecewise constant. It is NaN for moving circuits, whose
@@ -44,9 +44,9 @@ def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, 
         rate_bps = sign * table["rate_bps"]
         first = np.searchsorted(borders, at_s)
         slope, offset = np.zeros_like(bits), np.zeros_like(bits)
-        inside = first < borders.size
-        np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
-        np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
+        is_inside = first < borders.size
+        np.add.at(slope, (link[is_inside], first[is_inside]), rate_bps[is_inside])
+        np.add.at(offset, (link[is_inside], first[is_inside]), (rate_bps * at_s)[is_inside])
         bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
     moved_bits = np.diff(bits, axis=1)
     capacity_bps = execution.fabric.capacity_bps
@@ -95,7 +95,9 @@ def _draw_devices(axes: Any, execution: Execution) -> None:
     graph = execution.graph
     used = np.unique(graph.device[graph.kind == Kind.COMPUTE])
     shown_devices = (
-        used if used.size <= _DEVICES else used[np.linspace(0, used.size - 1, _DEVICES).round().astype(int)]
+        used
+        if used.size <= _MAX_DEVICES
+        else used[np.linspace(0, used.size - 1, _MAX_DEVICES).round().astype(int)]
     )
     is_shown = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown_devices)
     rows = np.searchsorted(shown_devices, graph.device[is_shown]) + 0.1
@@ -106,13 +108,13 @@ def _draw_devices(axes: Any, execution: Execution) -> None:
 
 
 def _draw_moves(axes: Any, execution: Execution) -> None:
-    lasting = execution.end_s > execution.begin_s
+    is_lasting = execution.end_s > execution.begin_s
     row = 0.0
     for kind in (Kind.ALLREDUCE, Kind.TRANSFER, Kind.EXCHANGE):
         name = kind.name.lower()
-        tasks = np.flatnonzero((execution.graph.kind == kind) & lasting)
+        tasks = np.flatnonzero((execution.graph.kind == kind) & is_lasting)
         tasks = tasks[np.lexsort((execution.end_s[tasks], execution.begin_s[tasks]))]
-        height = min(1.0, _MOVE_ROWS / max(tasks.size, 1))
+        height = min(1.0, _MAX_MOVE_ROWS / max(tasks.size, 1))
         tops = (row + height * np.arange(tasks.size)).astype(np.float64)
         _draw_bars(axes, execution.begin_s[tasks], execution.end_s[tasks], tops, height, _COLOURS[name])
         row += height * tasks.size

@@ -51,15 +51,15 @@ def link_table(execution: Execution) -> Table:
     end_s = np.append(rows[1:, 0], execution.iteration_s)[: len(rows)]
     is_last = np.append(link[1:] != link[:-1], np.ones(1, dtype=bool))[: len(rows)]
     end_s[is_last] = execution.iteration_s
-    busy = (rows[:, 2] > 0) & (end_s > rows[:, 0])
-    link = link[busy]
+    is_busy = (rows[:, 2] > 0) & (end_s > rows[:, 0])
+    link = link[is_busy]
     return {
         "link": link,
         "source": execution.fabric.sources[link],
         "target": execution.fabric.targets[link],
-        "begin_s": rows[busy, 0],
-        "end_s": end_s[busy],
-        "rate_bps": rows[busy, 2] * 8,
+        "begin_s": rows[is_busy, 0],
+        "end_s": end_s[is_busy],
+        "rate_bps": rows[is_busy, 2] * 8,
         "capacity_bps": execution.fabric.capacity_bps[link],
     }
 

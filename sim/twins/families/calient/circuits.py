@@ -73,7 +73,7 @@ class CircuitConfiguration:
             self._circuits.append(Circuit(pair[0], pair[1] - self.names.ports, two_way=False, active=True))
         return list(self._circuits)
 
-    def circuit_on(self, port: int) -> Circuit | None:
+    def find_circuit(self, port: int) -> Circuit | None:
         """Return the circuit that uses a port of the matrix, or None."""
         return next(
             (entry for entry in self.circuits() if any(port in pair for pair in self.pairs(entry))), None
@@ -181,11 +181,11 @@ class CircuitConfiguration:
             return "LCK", "IS", "OK"
         if state == "D":
             return "OOS-MA", "OOS", "OK"
-        return ("IS", "IS", "OK") if self.circuit_on(number) else ("OOS-NP", "OOS", "OK")
+        return ("IS", "IS", "OK") if self.find_circuit(number) else ("OOS-NP", "OOS", "OK")
 
     def owner(self, number: int) -> str:
         """Return `TRANSIT` if a circuit uses a port of the matrix, otherwise `NONE`."""
-        return "TRANSIT" if self.circuit_on(number) else "NONE"
+        return "TRANSIT" if self.find_circuit(number) else "NONE"
 
     def power_dbm(self, number: int) -> float | None:
         """Return the power reading of a port of the matrix in dBm, or None if there is no light."""

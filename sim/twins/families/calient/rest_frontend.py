@@ -77,15 +77,15 @@ class RestFrontend:
         return {
             "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main_field="item"),
             "deny_writes": Fault(
-                lambda _: self._set_denied(denied=True), lambda _: self._set_denied(denied=False)
+                lambda _: self._set_denied(is_denied=True), lambda _: self._set_denied(is_denied=False)
             ),
         }
 
     def _set_failing(self, request: Request | None) -> None:
         self._failing_index = request.whole("item", 1) if request else 0
 
-    def _set_denied(self, *, denied: bool) -> None:
-        self._denies_writes = denied
+    def _set_denied(self, *, is_denied: bool) -> None:
+        self._denies_writes = is_denied
 
     # -- reads
 
@@ -168,7 +168,7 @@ class RestFrontend:
 
     def _summarise(self, number: int) -> dict[str, str]:
         """Return the fields of a summary row that one public client reads. `power` is the input power (assumption)."""
-        circuit = self._configuration.circuit_on(number) or self._configuration.circuit_on(
+        circuit = self._configuration.find_circuit(number) or self._configuration.find_circuit(
             number + self._names.ports
         )
         name = self._configuration.name(circuit) if circuit else ""
@@ -186,7 +186,7 @@ class RestFrontend:
         document = {"port": self._names.name(number), **THRESHOLDS}
         for side, port in (("in", number), ("out", number + self._names.ports)):
             admin, operational, capability = self._configuration.fibre_states(port)
-            circuit = self._configuration.circuit_on(port)
+            circuit = self._configuration.find_circuit(port)
             document |= {
                 f"{side}alias": self._configuration.label(number) if side == "in" else "",
                 f"{side}as": admin,
@@ -219,53 +219,63 @@ class RestFrontend:
             ]
             return await self._execute_items(names, self._remove)
         if resource in {"activate", "deactivate"}:
-            action = (
+            apply_item = (
                 self._configuration.activate if resource == "activate" else self._configuration.deactivate
             )
             items = [{"conn": request.query.get("conn") or form.get("conn", "")}]
             return await self._execute_items(
-                items, lambda item: action(self._configuration.find(item.get("conn", "")))
+                items, lambda item: apply_item(self._configuration.find(item.get("conn", "")))
             )
         raise _make_unknown_id_refusal(resource)
 
     async def _delete_circuit(self, request: HttpRequest) -> HttpAnswer:
         return await self._execute_items([{"conn": request.query.get("conn", "")}], self._remove)
 
-    async def _execute_bulk(self, request: HttpRequest, action: Callable[[Item], None]) -> HttpAnswer:
+    async def _execute_bulk(self, request: HttpRequest, apply_item: Callable[[Item], None]) -> HttpAnswer:
         items = request.json()
         if not isinstance(items, list) or len(items) > _MAX_BULK_ITEMS:
             raise HttpRefusal(400, "a list of connections is needed")
-        failing, self._failing_index = self._failing_index, 0
-        return await self._execute_items(items, action, failing=failing, nested=self._nested_results)
+        failing_index, self._failing_index = self._failing_index, 0
+        return await self._execute_items(
+            items, apply_item, failing_index=failing_index, has_nested_results=self._nested_results
+        )
 
     async def _execute_items(
-        self, items: list[Item], action: Callable[[Item], None], *, failing: int = 0, nested: bool = False
+        self,
+        items: list[Item],
+        apply_item: Callable[[Item], None],
+        *,
+        failing_index: int = 0,
+        has_nested_results: bool = False,
     ) -> HttpAnswer:
         """Execute all items in turn, even if some fail, and return their results in the same order.
 
-        The fault `fail_item` makes item number `failing` fail, counted from 1 (0 for none).
+        The fault `fail_item` makes item number `failing_index` fail, counted from 1 (0 for none).
         """
         if self._denies_writes:
             self._device.faults.fired["deny_writes"] += 1
             raise HttpRefusal(403, "this account may only read")
         if not all(isinstance(item, dict) for item in items):
             raise HttpRefusal(400, "a connection is an object")
-        if self._device.faults.take_dropped_command():
+        if self._device.faults.must_drop_command():
             results = [_make_success() for _ in items]
         else:
             results = [
-                self._execute(item, action, fails=number == failing) for number, item in enumerate(items, 1)
+                self._execute(item, apply_item, must_fail=number == failing_index)
+                for number, item in enumerate(items, 1)
             ]
             if self._waits:
                 await self._device.wait_idle()
-        return make_json_answer([{"response": result} for result in results] if nested else results)
+        return make_json_answer(
+            [{"response": result} for result in results] if has_nested_results else results
+        )
 
-    def _execute(self, item: Item, action: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
-        if fails:
+    def _execute(self, item: Item, apply_item: Callable[[Item], None], *, must_fail: bool) -> dict[str, str]:
+        if must_fail:
             self._device.faults.fired["fail_item"] += 1
             return _make_failure("Failed", "the connection could not be aligned")
         try:
-            action(item)
+            apply_item(item)
         except MatrixRefusal as refusal:
             return _make_failure("Failed", self._configuration.describe(refusal))
         return _make_success()

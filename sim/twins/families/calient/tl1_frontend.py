@@ -185,24 +185,24 @@ class CalientTl1(Tl1Frontend):
         *group, direction = [*command.positional, ""][:2] if len(command.positional) > 1 else ["", "1WAY"]
         if direction.upper() not in {"1WAY", "2WAY"}:
             raise Denial("IDNV", "Invalid direction")
-        if not self.device.faults.take_dropped_command():
+        if not self.device.faults.must_drop_command():
             two_way = direction.upper() == "2WAY"
             self.configuration.provision(source, target, two_way=two_way, group="".join(group))
         return ()
 
-    def _apply_to_circuit(self, command: Command, action: Callable[[Circuit], None]) -> Lines:
-        """Call `action` with the circuit that the command names. Raise `Denial` unless it names exactly one."""
+    def _apply_to_circuit(self, command: Command, change_circuit: Callable[[Circuit], None]) -> Lines:
+        """Call `change_circuit` with the circuit that the command names. Raise `Denial` unless it names exactly one."""
         names = [text for text in command.positional if ">" in text or "-" in text]
         if len(names) != 1:
             raise Denial("IPMS", "a connection is needed")
         circuit = self.configuration.find(names[0])
-        if not self.device.faults.take_dropped_command():
-            action(circuit)
+        if not self.device.faults.must_drop_command():
+            change_circuit(circuit)
         return ()
 
     def _delete_all(self, command: Command) -> Lines:
         del command
-        if not self.device.faults.take_dropped_command():
+        if not self.device.faults.must_drop_command():
             for circuit in self.configuration.circuits():
                 self.configuration.delete(circuit)
         return ()

@@ -38,10 +38,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         *("when_occupied", "hitless", "separate_lines", "page_rows", "own_reports", "post_vanishes_s"),
         *("rest_default", "rest_nothing", "baud", "product"),
     )
-    replaces = settings.choice("when_occupied", "reject", "replace") == "replace"
+    must_replace = settings.choice("when_occupied", "reject", "replace") == "replace"
     device = settings.device(
         switch_time_s=DEFAULT_SWITCH_TIME_S,
-        when_occupied="replace" if replaces else "reject",
+        when_occupied="replace" if must_replace else "reject",
         hitless=settings.flag("hitless"),
     )
     model = settings.options.get("product") or f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
@@ -49,7 +49,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",
-        network=lambda: _describe_network(switch_twin.get_host("scpi")),
+        get_network_text=lambda: _describe_network(switch_twin.get_host("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
     attenuators = Attenuators(device)
@@ -80,7 +80,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "scpi": Frontend("polatis+scpi", lambda line: _serve_scpi(scpi, line)),
         "serial": Frontend(
             "polatis+serial",
-            lambda line: _serve_scpi(scpi, line, ending=b"\r"),
+            lambda line: _serve_scpi(scpi, line, line_end=b"\r"),
             wire="serial",
             baud=int(settings.number("baud", DEFAULT_BAUD)),
             max_sessions_here=False,
@@ -92,11 +92,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     return switch_twin
 
 
-async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, ending: bytes = b"\r\n") -> None:
-    """Serve one SCPI client. `ending` ends each answer line: CR LF over TCP, CR on the serial line."""
+async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, line_end: bytes = b"\r\n") -> None:
+    """Serve one SCPI client. `line_end` ends each answer line: CR LF over TCP, CR on the serial line."""
 
     async def answer(text: str) -> bytes:
-        return (await frontend.execute(text)).replace(b"\r\n", ending)
+        return (await frontend.execute(text)).replace(b"\r\n", line_end)
 
     commands = LineReader()
     while data := await line.read():

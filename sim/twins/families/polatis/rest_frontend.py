@@ -78,8 +78,8 @@ class RestFrontend:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
-        is_whole, pairs = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
-        single = rf"{pairs}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
+        all_pairs_path, pairs_path = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
+        pair_path = rf"{pairs_path}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
         ports, powers, attenuators = (
             rf"{_DATA}{node}(/port(?:=(\d{{1,6}}))?)?" for node in ("port-config", "opm-power", "voa")
         )
@@ -87,17 +87,17 @@ class RestFrontend:
             ("GET", "/api", lambda _: Reply(200, _ROOT)),
             (
                 "GET",
-                is_whole,
+                all_pairs_path,
                 lambda _: self._show_pairs({_PAIRS: {"pair": _list_pairs(self._matrix.connections)}}),
             ),
-            ("GET", pairs, lambda _: self._show_pairs({_PAIR: _list_pairs(self._matrix.connections)})),
-            ("PUT", is_whole, self._put_all),
-            ("POST", is_whole, self._post_pair),
-            ("PATCH", f"{is_whole}(?:/pair)?", self._patch_pairs),
-            ("DELETE", f"{is_whole}(?:/pair)?", self._delete_all),
-            ("GET", single, self._show_pair),
-            ("PUT", single, self._put_pair),
-            ("DELETE", single, self._delete_pair),
+            ("GET", pairs_path, lambda _: self._show_pairs({_PAIR: _list_pairs(self._matrix.connections)})),
+            ("PUT", all_pairs_path, self._put_all),
+            ("POST", all_pairs_path, self._post_pair),
+            ("PATCH", f"{all_pairs_path}(?:/pair)?", self._patch_pairs),
+            ("DELETE", f"{all_pairs_path}(?:/pair)?", self._delete_all),
+            ("GET", pair_path, self._show_pair),
+            ("PUT", pair_path, self._put_pair),
+            ("DELETE", pair_path, self._delete_pair),
             ("GET", ports, self._ports.get_settings),
             ("PUT", rf"{_DATA}port-config(/port=(\d{{1,6}}))", self._ports.put_settings),
             ("PATCH", ports, self._ports.patch_settings),
@@ -171,8 +171,8 @@ class RestFrontend:
                 ),
             )
         self._check_etag(request)
-        exists = source in self._matrix.connections
-        return await self._change(lambda: self._add_pairs([(source, output)]), 204 if exists else 201)
+        has_connection = source in self._matrix.connections
+        return await self._change(lambda: self._add_pairs([(source, output)]), 204 if has_connection else 201)
 
     async def _patch_pairs(self, request: HttpRequest) -> Reply:
         pairs = parse_pairs(read_body(request, _PAIRS, _PAIR))
@@ -185,8 +185,8 @@ class RestFrontend:
         If an output is connected to another input, `Matrix.when_occupied` applies. Raise `MatrixRefusal`.
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-        replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
-        return self._matrix.with_connections(inputs, outputs, "replace" if replaceable else None)
+        is_replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
+        return self._matrix.with_connections(inputs, outputs, "replace" if is_replaceable else None)
 
     async def _post_pair(self, request: HttpRequest) -> Reply:
         ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
@@ -236,7 +236,7 @@ class RestFrontend:
         then discarded.
         """
         connections = make_connections()
-        if not self._device.faults.take_dropped_command():
+        if not self._device.faults.must_drop_command():
             motion = self._device.change(connections, is_whole=is_whole)
             if motion:
                 await asyncio.wait({motion})  # a client that disconnects meanwhile does not stop the mirrors
@@ -258,7 +258,7 @@ class PortResources:
     # -- reads
 
     def show(
-        self, name: str, show: Callable[[int], Entry], ports: Iterable[int], request: HttpRequest
+        self, name: str, make_entry: Callable[[int], Entry], ports: Iterable[int], request: HttpRequest
     ) -> Reply:
         """Return the entries of `ports` in the form of the path: a list in a container, a bare list, or one entry."""
         port_path, port = (*request.captured, "", "")[:2]
@@ -267,8 +267,8 @@ class PortResources:
             self._matrix.check_port(number)
             if number not in ports:
                 raise HttpRefusal(404, make_error_document("invalid-value", f"port {number} has no {name}"))
-            return Reply(200, {ENTRY: show(number)})
-        entries = [show(number) for number in ports]
+            return Reply(200, {ENTRY: make_entry(number)})
+        entries = [make_entry(number) for number in ports]
         return Reply(200, {ENTRY: entries} if port_path else {name: {"port": entries}})
 
     def get_settings(self, request: HttpRequest) -> Reply:
@@ -325,7 +325,7 @@ class PortResources:
 
     def _apply(self, changes: Iterable[Callable[[], None]]) -> Reply:
         """Apply checked changes, unless the fault `drop_command` discards the request."""
-        if not self._device.faults.take_dropped_command():
+        if not self._device.faults.must_drop_command():
             for change in changes:
                 change()
         return Reply(204)

@@ -250,8 +250,8 @@ def format_xml(document: Mapping[str, Any]) -> bytes:
     >>> format_xml({"optical-switch:pair": {"ingress": 1, "egress": 13}}).decode()
     '<pair xmlns="http://www.polatis.com/yang/optical-switch"><ingress>1</ingress><egress>13</egress></pair>'
     """
-    ((qualified, content),) = document.items()
-    module, _, name = qualified.partition(":")
+    ((qualified_name, content),) = document.items()
+    module, _, name = qualified_name.partition(":")
     (root,) = _make_elements(name, content)
     root.set("xmlns", _NAMESPACES[module])
     return ET.tostring(root)

@@ -1,8 +1,8 @@
 """SCPI interface of a Polatis switch: parsing and execution of command lines.
 
 A command that sets a value sends no answer; its errors go to the error queue. All clients share this queue, because in
-SCPI-99 an instrument has one queue. `*OPC?` is answered when nothing moves. A line ends with LF or CR LF, and `;`
-separates its commands (SCPI-99 volume 1, chapter 6).
+SCPI-99 an instrument has one queue. The answer to `*OPC?` is sent as soon as nothing moves. A line ends with LF or
+CR LF, and `;` separates its commands (SCPI-99 volume 1, chapter 6).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_LINE_BYTES = 1 << 16
 
 _PORT_LIST = re.compile(r"\(@([^()]*)\)")
 _PORT_RANGE = re.compile(r"\s*(\d{1,9})\s*(?::\s*(\d{1,9})\s*)?")
-_MAX_LIST = 4096
+_MAX_LIST_PORTS = 4096
 
 
 class ScpiFrontend:
@@ -38,25 +38,25 @@ class ScpiFrontend:
         device: SwitchDevice,
         *,
         identity: str,
-        network: Callable[[], str],
+        get_network_text: Callable[[], str],
         separate_lines: bool = False,
     ) -> None:
         self.errors = ErrorQueue()
         self._device = device
         self._matrix = device.matrix
         self._identity = identity
-        self._network = network
+        self._get_network_text = get_network_text
         self._separator = "\r\n" if separate_lines else ";"
         self._event_status = 0
         self._commands = {compile_header(name): handler for name, handler in self._make_table().items()}
 
     async def execute(self, line: str) -> bytes:
         """Execute one line, and return its encoded answer. The answer is empty if no command of the line has one."""
-        path = ""
+        parent_path = ""
         replies: list[str] = []
-        for unit in split_units(line):
-            handler, path = self._find_handler(unit, path)
-            reply = await self._run_handler(handler, unit)
+        for command in split_units(line):
+            handler, parent_path = self._find_handler(command, parent_path)
+            reply = await self._run_handler(handler, command)
             if reply is not None:
                 replies.append(reply)
         return (self._separator.join(replies) + "\r\n").encode() if replies else b""
@@ -67,7 +67,7 @@ class ScpiFrontend:
         self._event_status |= _COMMAND_ERROR if error.number > -200 else _EXECUTION_ERROR
 
     def _make_table(self) -> dict[str, Handler]:
-        common: dict[str, Handler] = {
+        common_commands: dict[str, Handler] = {
             "*IDN?": lambda _: self._identity,
             "*CLS": lambda _: self._clear_status(),
             "*RST": lambda _: self._apply(self._reset),
@@ -77,9 +77,9 @@ class ScpiFrontend:
             "*STB?": lambda _: str(_ERROR_AVAILABLE if self.errors else 0),
             "SYSTem:ERRor[:NEXT]?": lambda _: self.errors.pop(),
             "SYSTem:ERRor:ALL?": lambda _: self.errors.pop_all(),
-            "SYSTem:COMMunicate:NETWork:ADDRess?": lambda _: self._network(),
+            "SYSTem:COMMunicate:NETWork:ADDRess?": lambda _: self._get_network_text(),
         }
-        return common | self._make_switch_table()
+        return common_commands | self._make_switch_table()
 
     def _make_switch_table(self) -> dict[str, Handler]:
         return {
@@ -98,26 +98,32 @@ class ScpiFrontend:
             "PMONitor:POWer?": self._query_power,
         }
 
-    def _find_handler(self, unit: Unit, path: str) -> tuple[Handler | None, str]:
+    def _find_handler(self, command: Unit, parent_path: str) -> tuple[Handler | None, str]:
         """Return the handler of a command (None if unknown), and the path for the next relative header.
 
         A header without a leading colon is first looked up below the path of the previous command, as SCPI defines. It
         is then looked up from the root, because users write it so.
         """
-        header = unit.header
-        rooted = header.removeprefix(":")
-        candidates = [rooted] if header.startswith((":", "*")) else [path + rooted, rooted]
+        header = command.header
+        absolute_header = header.removeprefix(":")
+        candidates = (
+            [absolute_header]
+            if header.startswith((":", "*"))
+            else [parent_path + absolute_header, absolute_header]
+        )
         for candidate in candidates:
             for pattern, handler in self._commands.items():
                 if pattern.fullmatch(candidate):
-                    return handler, path if header.startswith("*") else candidate.rpartition(":")[0] + ":"
-        return None, path
+                    return handler, parent_path if header.startswith("*") else candidate.rpartition(":")[
+                        0
+                    ] + ":"
+        return None, parent_path
 
-    async def _run_handler(self, handler: Handler | None, unit: Unit) -> str | None:
+    async def _run_handler(self, handler: Handler | None, command: Unit) -> str | None:
         try:
             if handler is None:
-                raise ScpiError(-113, unit.header[:40])
-            reply = handler(unit.parameters)
+                raise ScpiError(-113, command.header[:40])
+            reply = handler(command.parameters)
             return reply if reply is None or isinstance(reply, str) else await reply
         except MatrixRefusal as refusal:
             self.report(make_error(refusal))
@@ -144,10 +150,10 @@ class ScpiFrontend:
 
     # -- cross-connects
 
-    def _apply(self, action: Callable[[], object]) -> None:
+    def _apply(self, execute_change: Callable[[], object]) -> None:
         """Execute a set command, unless the fault `drop_command` discards it."""
-        if not self._device.faults.take_dropped_command():
-            action()
+        if not self._device.faults.must_drop_command():
+            execute_change()
 
     def _reset(self) -> None:
         self._device.change(self._matrix.without_connections(), is_whole=True)
@@ -200,8 +206,8 @@ class ScpiFrontend:
 
     def _set_boot_mode(self, texts: Sequence[str]) -> None:
         text = _get_single(texts)
-        for mode, form in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
-            if compile_header(form).fullmatch(text):
+        for mode, header in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
+            if compile_header(header).fullmatch(text):
                 self._apply(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
                 return
         raise ScpiError(-224, text[:40])
@@ -286,7 +292,7 @@ def parse_port_list(text: str) -> list[int]:
     if not match:
         raise ScpiError(-102, text[:40])
     ports = [port for item in match[1].split(",") if match[1].strip() for port in _parse_range(item)]
-    if len(ports) > _MAX_LIST:
+    if len(ports) > _MAX_LIST_PORTS:
         raise ScpiError(-223)
     return ports
 
@@ -296,7 +302,7 @@ def _parse_range(item: str) -> Iterable[int]:
     if not match:
         raise ScpiError(-102, item[:40])
     first, last = int(match[1]), int(match[2] or match[1])
-    return range(first, min(last, first + _MAX_LIST) + 1)
+    return range(first, min(last, first + _MAX_LIST_PORTS) + 1)
 
 
 def show_ports(ports: Iterable[int]) -> str:

@@ -115,9 +115,11 @@ class PolatisTl1(Tl1Frontend):
         inputs, comma, outputs = command.aid.partition(",")
         if not comma:
             raise Denial("IIAC", "an input and an output are needed")
-        forced = command.positional[0].lower() == "frcd"
+        is_forced = command.positional[0].lower() == "frcd"
         pairs = parse_ports(inputs), parse_ports(outputs)
-        await self._change(lambda: self.device.matrix.with_connections(*pairs, "replace" if forced else None))
+        await self._change(
+            lambda: self.device.matrix.with_connections(*pairs, "replace" if is_forced else None)
+        )
         return ()
 
     async def _disconnect(self, command: Command) -> Lines:
@@ -131,7 +133,7 @@ class PolatisTl1(Tl1Frontend):
 
     async def _change(self, make_connections: Callable[[], dict[int, int]]) -> None:
         """Change the configuration and wait for the light, unless the fault `drop_command` discards the command."""
-        if self.device.faults.take_dropped_command():
+        if self.device.faults.must_drop_command():
             return
         motion = self.device.change(make_connections())
         if motion:
@@ -235,13 +237,13 @@ class PortCommands:
             self._matrix.check_port(port)
         return ports
 
-    def _list_values(self, command: Command, show: Callable[[int], str]) -> Lines:
-        return [f"{port}:{show(port)}" for port in self._parse_ports(command)]
+    def _list_values(self, command: Command, format_value: Callable[[int], str]) -> Lines:
+        return [f"{port}:{format_value(port)}" for port in self._parse_ports(command)]
 
-    def _apply(self, action: Callable[[], object]) -> Lines:
+    def _apply(self, execute_change: Callable[[], object]) -> Lines:
         """Execute a set command, unless the fault `drop_command` discards it."""
-        if not self._device.faults.take_dropped_command():
-            action()
+        if not self._device.faults.must_drop_command():
+            execute_change()
         return ()
 
     def _set_shutters(self, command: Command, *, disabled: bool) -> Lines:

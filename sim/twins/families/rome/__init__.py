@@ -250,7 +250,7 @@ class Commands:
         """Return the handler of a change. The fault `drop_command` discards the change silently."""
 
         def handler(typed: TypedCommand) -> str:
-            if self.cabinet.device.faults.take_dropped_command():
+            if self.cabinet.device.faults.must_drop_command():
                 return ""
             try:
                 return execute(typed)

@@ -33,7 +33,7 @@ from sim.twins.switch.robot import Event, Job, Kind, Robot
 Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
 
 _CLOCK_START = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time without a zone
-_NAME = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
+_NAME_PATTERN = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
@@ -200,7 +200,7 @@ class Cabinet:
 
     def port(self, name: str) -> int:
         """Return the port with a name. Raise `CommandError` if it does not exist."""
-        match = _NAME.fullmatch(name)
+        match = _NAME_PATTERN.fullmatch(name)
         sizes = dict(zip("EW", self.sizes, strict=True))
         if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
             raise CommandError(f"Error: no port {name}")
@@ -230,8 +230,8 @@ class Cabinet:
 
     def is_in_process(self, port: int) -> bool:
         """Return True if the arm is moving a fibre of a port."""
-        running = self.robot.running
-        return running is not None and port in running.pair
+        running_job = self.robot.running
+        return running_job is not None and port in running_job.pair
 
     # -- commands
 
@@ -300,8 +300,8 @@ class Cabinet:
                 self._report_start(job)
             if event == "done" and job.kind == "disconnect" and self._behaviour.removes_both_ways:
                 both_ways = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
-                remaining = set(self.device.matrix.connections.items()) - set(both_ways)
-                self.device.change(dict(sorted(remaining)))
+                remaining_pairs = set(self.device.matrix.connections.items()) - set(both_ways)
+                self.device.change(dict(sorted(remaining_pairs)))
             self._report_end(event, job)
             if request is not None:
                 self._finish_move(event, job, request)

@@ -73,7 +73,7 @@ class Printer:
     def format_board(self, cabinet: Cabinet, name: str) -> str:
         """Return the text of `show board`: the identity and state of the device."""
         kind, is_rome = self.product, self.product == "ROME"
-        enabled = "enabled" if cabinet.robot.enabled else "disabled"
+        enabled_text = "enabled" if cabinet.robot.enabled else "disabled"
         lines = [
             "CURR SW VERSION  creationDate(Jan 01 2026, 00:00:00) SIMULATED",
             f"{kind} STATUS".ljust(17) + "adminStatus(enabled) operStatus(enable"
@@ -89,7 +89,7 @@ class Printer:
             f"ACTIVE SW VER    {'1.10.2.10' if is_rome else '1.6.2.1'}",
             f"UP TIME          total {cabinet.device.clock.now():.0f} seconds",
             "Recovery         recovery was done",
-            f"CONNECTIONS      {'connection execution is' if is_rome else 'connections are'} {enabled}",
+            f"CONNECTIONS      {'connection execution is' if is_rome else 'connections are'} {enabled_text}",
             *([] if is_rome else [f"PAIRED PORT      {self.paired}"]),
             f"OPERATION COUNT  {sum(cabinet.device.moves_by_port.values()) // 2}",
             "AUTHENTICATION   local",
@@ -167,10 +167,11 @@ class Printer:
         matrix, name = cabinet.device.matrix, cabinet.name(port)
         peer = matrix.peer(port)
         state = 6 if cabinet.is_in_process(port) else 1 if peer is None else 2
-        paired = ("w" if name[0] == "E" else "e") + name[1:]
+        paired_name = ("w" if name[0] == "E" else "e") + name[1:]
         return (
             f"{name:<8}{2 if port in matrix.locked else 1:<7}{state:<7}{2 if port in matrix.disabled else 1:<7}"
-            f"{paired:<8}{'' if peer is None else cabinet.name(peer):<17}1      {cabinet.device.moves_by_port[port]}"
+            f"{paired_name:<8}{'' if peer is None else cabinet.name(peer):<17}1      "
+            f"{cabinet.device.moves_by_port[port]}"
         )
 
     # -- logical ports of an AFM: an E and a W port of the same number
@@ -227,20 +228,20 @@ class Printer:
     def format_queue(self, cabinet: Cabinet) -> str:
         """Return the text of the queue: the current request, then the waiting requests."""
         entries = cabinet.entries()
-        running = next((entry for entry in entries if entry.is_running), None)
-        recommends_homing = cabinet.robot.jammed or (self.always_hints and running is not None)
-        enabled = "enabled" if cabinet.robot.enabled else "disabled"
-        status = "delayed due to command in process" if recommends_homing else enabled
+        running_entry = next((entry for entry in entries if entry.is_running), None)
+        recommends_homing = cabinet.robot.jammed or (self.always_hints and running_entry is not None)
+        enabled_text = "enabled" if cabinet.robot.enabled else "disabled"
+        status = "delayed due to command in process" if recommends_homing else enabled_text
         lines = [f"Connection execution status: {status}"]
         lines += [" " * 29 + 'Perform "homing run"'] if recommends_homing else []
-        if running is None:
+        if running_entry is None:
             lines += ["", "no request in process", ""]
         else:
-            names = "-".join(running.names)
+            names = "-".join(running_entry.names)
             lines += [
                 "",
                 "Command in process:",
-                f"{running.job.kind}, ports: {names}, status: in process with payload",
+                f"{running_entry.job.kind}, ports: {names}, status: in process with payload",
                 "",
             ]
         rule = _format_columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)

@@ -78,7 +78,7 @@ class Commands:
             **{_CONFIG + pattern: self._require_privilege(change) for pattern, change in changes.items()},
             _SHOW + r"ocs cross-connect config": lambda _: format_table(
                 ["id", "a_side", "b_side"],
-                [self._format_pair_row(pair) for pair in sorted(self._configuration.configured)],
+                [self._format_pair_row(pair) for pair in sorted(self._configuration.configured_pairs)],
             ),
             _SHOW + r"ocs cross-connect status": lambda _: self._list_circuits(),
             _SHOW + r"ocs port config": lambda _: self._list_ports(),
@@ -88,12 +88,12 @@ class Commands:
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
-    def _require_privilege(self, change: Callable[[TypedCommand], str | CommandOutput]) -> Handler:
+    def _require_privilege(self, make_change: Callable[[TypedCommand], str | CommandOutput]) -> Handler:
         def run(typed: TypedCommand) -> str | CommandOutput:
             if not typed.match["sudo"] and typed.user != "root":
                 return CommandOutput("Root privileges are required for this operation", REFUSED_STATUS)
             try:
-                return change(typed)
+                return make_change(typed)
             except (InvalidPairs, CommandError) as error:
                 return CommandOutput(str(error), REFUSED_STATUS)
             except MatrixRefusal as refusal:
@@ -156,12 +156,12 @@ class Commands:
 
     def _list_ports(self) -> str:
         device, inputs = self._configuration.device, self._matrix.inputs
-        forced = self._matrix.disabled | self._matrix.locked
+        forced_ports = self._matrix.disabled | self._matrix.locked
         rows = [
             [
                 format_port_name(port, inputs),
                 device.labels.get(port, ""),
-                "force_blocked" if port in forced else "normal",
+                "force_blocked" if port in forced_ports else "normal",
             ]
             for port in self._sort_ports()
         ]
@@ -209,9 +209,9 @@ def explain_usage_error(words: Sequence[str]) -> CommandOutput:
     if path in GROUPS:
         return _format_error(path, f'No such command "{rest[0]}".') if rest else _format_help(path)
     arguments = ARGUMENTS.get(path, ())
-    required = [name for name in arguments if not name.startswith("[")]
-    if len(rest) < len(required):
-        return _format_error(path, f'Missing argument "{required[len(rest)]}".')
+    required_arguments = [name for name in arguments if not name.startswith("[")]
+    if len(rest) < len(required_arguments):
+        return _format_error(path, f'Missing argument "{required_arguments[len(rest)]}".')
     if len(rest) > len(arguments):
         extra = rest[len(arguments) :]
         return _format_error(

@@ -20,7 +20,7 @@ from sim.twins.wire.control import Request, VerbError
 
 Pair = tuple[int, int]
 
-_ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE)
+_PAIR_PATTERN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE)
 
 
 class InvalidPairs(Exception):
@@ -35,7 +35,7 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
     """
     pairs: list[Pair] = []
     for item in text.split(","):
-        match = _ITEM.fullmatch(item)
+        match = _PAIR_PATTERN.fullmatch(item)
         if match is None:
             raise InvalidPairs(f"Invalid cross-connect {item}")
         first_a, last_a, first_b, last_b = (int(group) if group else None for group in match.groups())
@@ -98,7 +98,7 @@ class Configuration:
 
     def __init__(self, device: SwitchDevice) -> None:
         self.device = device
-        self.configured: set[Pair] = set()
+        self.configured_pairs: set[Pair] = set()
         device.listen(self._note_change)
 
     @property
@@ -109,7 +109,7 @@ class Configuration:
     @property
     def ghosts(self) -> frozenset[Pair]:
         """Circuits of the hardware that are not configured."""
-        return self.hardware - self.configured
+        return self.hardware - self.configured_pairs
 
     def state(self, pair: Pair, port: int) -> str:
         """Return the status of a port of a cross-connect: `failed`, `blocked`, `tuning` or `tuned`."""
@@ -118,10 +118,10 @@ class Configuration:
             return "failed"
         if port in matrix.disabled or port in matrix.locked:
             return "blocked"
-        usable = (
+        is_usable = (
             matrix.passes_light(pair) and self.device.find_plugged_input(pair[0]) not in faults.dark_inputs
         )
-        return "tuning" if usable and pair[0] not in self.device.lit else "tuned"
+        return "tuning" if is_usable and pair[0] not in self.device.lit else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
         """Configure all cross-connects, or none if there is an error.
@@ -130,46 +130,48 @@ class Configuration:
         replaces all configured circuits. Raise `CommandError` also for a conflict with a ghost, and `MatrixRefusal`
         for an unusable port.
         """
-        if self.device.faults.take_dropped_command():
+        if self.device.faults.must_drop_command():
             return
         conflicts = self._find_conflicts(pairs)
         if conflicts and mode == "safe":
-            used = format_pair_name(min(conflicts), self.device.matrix.inputs)
-            raise CommandError(f"Error: a port is used by cross-connect {used}")
+            used_pair = format_pair_name(min(conflicts), self.device.matrix.inputs)
+            raise CommandError(f"Error: a port is used by cross-connect {used_pair}")
         if conflicts & self.ghosts:
             ghost = format_pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
-        removed = self.configured - set(pairs) if mode == "overwrite" else conflicts
-        result = frozenset((self.hardware - removed) | set(pairs))
+        removed_pairs = self.configured_pairs - set(pairs) if mode == "overwrite" else conflicts
+        result = frozenset((self.hardware - removed_pairs) | set(pairs))
         self._check_unlocked(self.hardware - result)
-        added = [pair for pair in pairs if pair not in self.hardware]
-        self.device.matrix.with_connections([a for a, _ in added], [b for _, b in added], "replace")
+        added_pairs = [pair for pair in pairs if pair not in self.hardware]
+        self.device.matrix.with_connections(
+            [a for a, _ in added_pairs], [b for _, b in added_pairs], "replace"
+        )
         self.device.change(dict(sorted(result)))
-        self.configured = (self.configured - removed) | set(pairs)
+        self.configured_pairs = (self.configured_pairs - removed_pairs) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
         """Remove all cross-connects from configuration and hardware, or none if there is an error.
 
         Raise `CommandError` for a cross-connect that is not configured, and `MatrixRefusal` for a locked port.
         """
-        if self.device.faults.take_dropped_command():
+        if self.device.faults.must_drop_command():
             return
-        missing = set(pairs) - self.configured
-        if missing:
-            name = format_pair_name(min(missing), self.device.matrix.inputs)
+        missing_pairs = set(pairs) - self.configured_pairs
+        if missing_pairs:
+            name = format_pair_name(min(missing_pairs), self.device.matrix.inputs)
             raise CommandError(f"Error: cross-connect {name} does not exist")
         self._check_unlocked(set(pairs) & self.hardware)
         self.device.change(dict(sorted(self.hardware - set(pairs))))
-        self.configured -= set(pairs)
+        self.configured_pairs -= set(pairs)
 
     def set_blocked(self, port: int, *, blocked: bool) -> None:
         """Block a port, or unblock it."""
-        if not self.device.faults.take_dropped_command():
+        if not self.device.faults.must_drop_command():
             self.device.set_disabled({port}, disabled=blocked)
 
     def restore_configuration(self) -> None:
         """Replace the connections by the configured pairs that are not stuck, and save them for the next boot."""
-        self.device.matrix.connections = dict(sorted(self.configured - self.device.faults.stuck))
+        self.device.matrix.connections = dict(sorted(self.configured_pairs - self.device.faults.stuck))
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
@@ -181,29 +183,29 @@ class Configuration:
     def _find_conflicts(self, pairs: Iterable[Pair]) -> set[Pair]:
         new_pairs = set(pairs)
         ports = {port for pair in new_pairs for port in pair}
-        return {pair for pair in (self.configured | self.hardware) - new_pairs if ports & set(pair)}
+        return {pair for pair in (self.configured_pairs | self.hardware) - new_pairs if ports & set(pair)}
 
-    def _check_unlocked(self, removed: Iterable[Pair]) -> None:
+    def _check_unlocked(self, removed_pairs: Iterable[Pair]) -> None:
         matrix = self.device.matrix
-        for port in sorted(matrix.locked & {port for pair in removed for port in pair}):
+        for port in sorted(matrix.locked & {port for pair in removed_pairs for port in pair}):
             matrix.refusals[Reason.LOCKED] += 1
             raise MatrixRefusal(Reason.LOCKED, port)
 
     def _note_change(self, change: Change) -> None:
-        self.configured.difference_update(change.removed)
-        self.configured.update(change.added)
+        self.configured_pairs.difference_update(change.removed)
+        self.configured_pairs.update(change.added)
 
     def _make_ghost(self, request: Request) -> None:
         if "pair" in request:
             pair = self._parse_free_pair(request)
             self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
-            unconfigured = {pair}
+            removed_pairs = {pair}
         else:
             port = request.whole("port")
             self.device.matrix.check_port(port)
-            unconfigured = {pair for pair in self.configured & self.hardware if port in pair}
-        self.configured -= unconfigured
-        self.device.faults.fired["ghost_entry"] += len(unconfigured)
+            removed_pairs = {pair for pair in self.configured_pairs & self.hardware if port in pair}
+        self.configured_pairs -= removed_pairs
+        self.device.faults.fired["ghost_entry"] += len(removed_pairs)
 
     def _parse_free_pair(self, request: Request) -> Pair:
         pair = request.pair("pair")
@@ -213,7 +215,7 @@ class Configuration:
         return pair
 
     def _configure_ghosts(self) -> None:
-        self.configured |= self.ghosts
+        self.configured_pairs |= self.ghosts
 
 
 def describe_refusal(refusal: MatrixRefusal, inputs: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sim.twins.hosts.transceivers import text
 from sim.twins.hosts.transceivers.memory import (
     FIRST_ADDRESS,
-    LOWER,
+    LOWER_PAGE,
     Diagnostics,
     ModuleMemory,
     Quantity,
@@ -21,9 +21,9 @@ from sim.twins.hosts.transceivers.memory import (
 )
 
 LANES = 4
-_SHOWN_LANES = 8
+_SHOWN_LANE_COUNT = 8
 _TECHNOLOGIES = {0x06: "1310 nm EML"}
-_VENDOR = VendorFields(name=129, oui=145, part=148, revision=164, serial=166, date=182)
+_VENDOR_FIELDS = VendorFields(name=129, oui=145, part=148, revision=164, serial=166, date=182)
 _STATES = {0x03: "ModuleReady"}
 _ADVERTISEMENT_PAGE, _THRESHOLD_PAGE, _LANE_PAGE = 0x01, 0x02, 0x11
 # Three offsets of each quantity: values on page 11h, the first of four flag bytes on page 11h, thresholds on page 02h.
@@ -50,7 +50,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
         flags_at: _encode_lane_flags(quantity) for (_, flags_at, _), quantity in lane_quantities.items()
     }
     pages = {
-        (FIRST_ADDRESS, 0, LOWER): bytes(lower),
+        (FIRST_ADDRESS, 0, LOWER_PAGE): bytes(lower),
         (FIRST_ADDRESS, 0, 0): bytes(_make_identity(nic)),
         (FIRST_ADDRESS, 0, _ADVERTISEMENT_PAGE): bytes(_make_advertisement()),
         (FIRST_ADDRESS, 0, _THRESHOLD_PAGE): bytes(_make_thresholds(measurements)),
@@ -62,7 +62,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def _make_identity(nic: str) -> bytearray:
     identity = make_page(
-        _VENDOR.content("LB-400G-FR4", nic)
+        _VENDOR_FIELDS.content("LB-400G-FR4", nic)
         | {
             128: 0x18,
             190: encode_ascii("", 10),
@@ -132,7 +132,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
         yield text.format_line(
             f"Length ({fibre})", f"{module.byte(133 + index, _ADVERTISEMENT_PAGE) * unit}m"
         )
-    yield from text.format_vendor(module, _VENDOR)
+    yield from text.format_vendor(module, _VENDOR_FIELDS)
     yield text.format_line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
     yield text.format_code("Module State", module.byte(3) >> 1 & 7, _STATES)
     yield text.format_line("LowPwrAllowRequestHW", "Off")
@@ -149,11 +149,11 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
         ("Rcvr signal avg optical power ", text.format_power, _RECEIVE),
     )
     for name, format_value, (value_at, _, _) in quantities:
-        yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANES, _LANE_PAGE)
+        yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANE_COUNT, _LANE_PAGE)
     for index, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
             yield text.format_flag(name, label, is_on=bool(module.byte(9) >> 4 * index + level & 1))
-    for lane in range(_SHOWN_LANES):
+    for lane in range(_SHOWN_LANE_COUNT):
         yield from _describe_lane(module, lane)
     yield from text.format_thresholds(
         module,

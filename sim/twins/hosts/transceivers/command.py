@@ -24,8 +24,8 @@ from sim.twins.hosts.transceivers.memory import (
 from sim.twins.plant import Plant
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
-_NUMBERS = ("offset", "length", "page", "bank", "i2c")
-_SWITCHES = ("hex", "raw")
+_NUMBER_OPTIONS = ("offset", "length", "page", "bank", "i2c")
+_FLAG_OPTIONS = ("hex", "raw")
 _USAGE_STATUS = 1
 _NOT_SUPPORTED_STATUS = 95  # EOPNOTSUPP, as the kernel returns it
 _QSFP_GBPS, _CMIS_GBPS, _SFP56_GBPS = 40.0, 200.0, 50.0
@@ -91,7 +91,7 @@ def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str])
     except UsageError as error:
         return CommandOutput(b"", f"ethtool: {error}\n", _USAGE_STATUS)
     is_hex, is_raw = arguments.get("hex", 0), arguments.get("raw", 0)
-    numbers = {name: arguments[name] for name in _NUMBERS if arguments.get(name)}
+    numbers = {name: arguments[name] for name in _NUMBER_OPTIONS if arguments.get(name)}
     if is_hex and is_raw:
         return CommandOutput(b"", "Hex and raw dump cannot be specified together\n", _NOT_SUPPORTED_STATUS)
     if not numbers and not is_hex and not is_raw:
@@ -133,9 +133,9 @@ def parse(words: Sequence[str]) -> dict[str, int]:
     arguments: dict[str, int] = {}
     for position in range(0, len(words), 2):
         name, value = words[position], words[position + 1] if position + 1 < len(words) else ""
-        if name in _SWITCHES and value in {"on", "off"}:
+        if name in _FLAG_OPTIONS and value in {"on", "off"}:
             arguments[name] = int(value == "on")
-        elif name in _NUMBERS and (number := _parse_number(value)) is not None:
+        elif name in _NUMBER_OPTIONS and (number := _parse_number(value)) is not None:
             arguments[name] = number
         else:
             raise UsageError(f"bad command line argument(s) at '{name} {value}'; see `ethtool -h`")

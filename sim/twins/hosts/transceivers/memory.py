@@ -15,7 +15,7 @@ from sim.models.light import milliwatt
 
 PAGE_BYTES = 128
 FIRST_ADDRESS, SECOND_ADDRESS = 0x50, 0x51
-LOWER = -1
+LOWER_PAGE = -1
 """Page number of the lower half of the memory, which does not depend on the selected page."""
 
 Place = tuple[int, int, int]
@@ -50,7 +50,7 @@ class ModuleMemory:
 
         Raise `NoSuchPageError` if the page does not exist or the range exceeds 256 bytes.
         """
-        lower, upper = self.pages.get((address, 0, LOWER)), self.pages.get((address, bank, page))
+        lower, upper = self.pages.get((address, 0, LOWER_PAGE)), self.pages.get((address, bank, page))
         if lower is None or upper is None or offset < 0 or length < 1 or offset + length > 2 * PAGE_BYTES:
             raise NoSuchPageError
         return (lower + upper)[offset : offset + length]

@@ -8,7 +8,7 @@ from sim.twins.hosts.transceivers import text
 from sim.twins.hosts.transceivers.memory import (
     DATE_CODE,
     FIRST_ADDRESS,
-    LOWER,
+    LOWER_PAGE,
     SECOND_ADDRESS,
     VENDOR,
     Diagnostics,
@@ -24,9 +24,9 @@ _LR = 0x03
 _TYPES = {_LR: "100G Base-LR4 or 25GBase-LR"}
 _ENCODINGS = {0x06: "64B/66B"}
 # Address A2h has thresholds from offset 0 and values from offset 96, both in this order.
-_ORDER = ("temperature", "voltage", "bias", "transmit", "receive")
+_CHANNEL_ORDER = ("temperature", "voltage", "bias", "transmit", "receive")
 _VALUES, _ALARMS, _WARNINGS = 96, 112, 116
-# ethtool prints flags in another order than the memory. The numbers are indices of _ORDER.
+# ethtool prints flags in another order than the memory. The numbers are indices of _CHANNEL_ORDER.
 _FLAGS = (
     ("Laser bias current", 2),
     ("Laser output power", 3),
@@ -60,7 +60,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
         base=0,
     )
     identity[63], identity[95] = compute_checksum(identity[:63]), compute_checksum(identity[64:95])
-    quantities = [getattr(measurements, name) for name in _ORDER]
+    quantities = [getattr(measurements, name) for name in _CHANNEL_ORDER]
     diagnostics = make_page({0: b"".join(quantity.limits.memory for quantity in quantities)}, base=0)
     diagnostics[_VALUES : _VALUES + 10] = b"".join(quantity.memory for quantity in quantities)
     diagnostics[95] = compute_checksum(diagnostics[:95])
@@ -68,9 +68,9 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
         bits = "".join(f"{quantity.flags[0][high]:d}{quantity.flags[0][low]:d}" for quantity in quantities)
         diagnostics[flags_offset : flags_offset + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
     offsets = [
-        (FIRST_ADDRESS, 0, LOWER),
+        (FIRST_ADDRESS, 0, LOWER_PAGE),
         (FIRST_ADDRESS, 0, 0),
-        (SECOND_ADDRESS, 0, LOWER),
+        (SECOND_ADDRESS, 0, LOWER_PAGE),
         (SECOND_ADDRESS, 0, 0),
     ]
     contents = (bytes(identity), bytes(128), bytes(diagnostics), bytes(128))
@@ -112,7 +112,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     celsius, volt, ampere, transmit, receive = (
-        module.word(_VALUES + 2 * index, address=SECOND_ADDRESS) for index in range(len(_ORDER))
+        module.word(_VALUES + 2 * index, address=SECOND_ADDRESS) for index in range(len(_CHANNEL_ORDER))
     )
     yield text.format_bias("Laser bias current", ampere)
     yield text.format_power("Laser output power", transmit)
@@ -124,5 +124,5 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
         for level, label in enumerate(text.LEVELS):
             flags = module.word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
             yield text.format_flag(name, label, is_on=bool(flags & 1 << 15 - 2 * index - level % 2))
-    offsets = {f"{name}_at": 8 * index for index, name in enumerate(_ORDER)}
+    offsets = {f"{name}_at": 8 * index for index, name in enumerate(_CHANNEL_ORDER)}
     yield from text.format_thresholds(module, **offsets, address=SECOND_ADDRESS)

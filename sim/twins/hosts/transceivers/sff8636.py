@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sim.twins.hosts.transceivers import text
 from sim.twins.hosts.transceivers.memory import (
     FIRST_ADDRESS,
-    LOWER,
+    LOWER_PAGE,
     Diagnostics,
     ModuleMemory,
     Quantity,
@@ -24,7 +24,7 @@ _TECHNOLOGIES = {0x40: "1310 nm DFB"}
 _REVISIONS = {0x07: "SFF-8636 Rev 2.5/2.6/2.7"}
 _DESCRIPTION = "Extended identifier description"
 _THRESHOLD_PAGE = 0x03
-_VENDOR = VendorFields(name=148, oui=165, part=168, revision=184, serial=196, date=212)
+_VENDOR_FIELDS = VendorFields(name=148, oui=165, part=168, revision=184, serial=196, date=212)
 # Three offsets of each quantity: values in the lower half, flags in the lower half, thresholds on page 03h.
 _TEMPERATURE, _VOLTAGE = (22, 6, 128), (26, 7, 144)
 _RECEIVE, _BIAS, _TRANSMIT = (34, 9, 176), (42, 11, 184), (50, 13, 192)
@@ -48,7 +48,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
         {limit_at: quantity.limits.memory for (_, _, limit_at), quantity in quantities.items()}
     )
     pages = {
-        (FIRST_ADDRESS, 0, LOWER): bytes(lower),
+        (FIRST_ADDRESS, 0, LOWER_PAGE): bytes(lower),
         (FIRST_ADDRESS, 0, 0): bytes(_make_identity(nic)),
         (FIRST_ADDRESS, 0, 1): bytes(128),
         (FIRST_ADDRESS, 0, 2): bytes(128),
@@ -59,7 +59,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def _make_identity(nic: str) -> bytearray:
     identity = make_page(
-        _VENDOR.content("LB-100G-CWDM4", nic)
+        _VENDOR_FIELDS.content("LB-100G-CWDM4", nic)
         | {
             128: bytes([0x11, 0xCC, 0x07, 0x80]),
             139: bytes([0x03, 0xFF]),  # NRZ; 0xFF: the nominal rate is in byte 222
@@ -107,7 +107,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
         yield text.format_line(f"Length ({fibre})", f"{module.byte(142 + offset) * unit}{name}")
     yield text.format_code("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
     yield from text.format_wavelength(module, 186)
-    yield from text.format_vendor(module, _VENDOR)
+    yield from text.format_vendor(module, _VENDOR_FIELDS)
     yield text.format_line("Revision Compliance", _REVISIONS[module.byte(1)])
     yield from _describe_diagnostics(module)
 

@@ -15,7 +15,7 @@ from sim.models.photonics.decibels import attenuate, watts
 from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, null_v, step
 from sim.models.photonics.fibre import FractionalDelay
 from sim.models.photonics.modulator import Modulator, transmission
-from sim.models.photonics.polarisation import Polariser, step_rad
+from sim.models.photonics.polarisation import Polariser, turn_polarisation
 from sim.models.photonics.polarisation import transmission as polariser_transmission
 from sim.models.photonics.wavelengths import combine_w
 from sim.twins.rfsoc.kit.parameters import KitParameters
@@ -102,15 +102,17 @@ def tap_power_w(snapshot: Snapshot) -> float:
 
 
 def draw_drift(
-    snapshot: Snapshot, rng: np.random.Generator, *, seconds: float
+    snapshot: Snapshot, rng: np.random.Generator, *, duration_s: float
 ) -> tuple[tuple[float, ...], float]:
-    """Return the drift of each null voltage in V and of the polarisation in rad, `seconds` later, at random."""
+    """Return the drift of each null voltage in V and of the polarisation in rad, `duration_s` later, at random."""
     kit = snapshot.parameters
     drift_v = tuple(
-        step(_make_drift_process(kit, index), before_v, seconds, float(rng.standard_normal()))
+        step(_make_drift_process(kit, index), before_v, duration_s, float(rng.standard_normal()))
         for index, before_v in enumerate(snapshot.drift_v)
     )
-    return drift_v, step_rad(polariser(kit), snapshot.walk_rad, seconds, float(rng.standard_normal()))
+    return drift_v, turn_polarisation(
+        polariser(kit), snapshot.walk_rad, duration_s, float(rng.standard_normal())
+    )
 
 
 def present_null_v(snapshot: Snapshot, index: int) -> float:

@@ -25,12 +25,12 @@ GAIN_WORDS = 32766
 Noise = Literal["on", "off", "constant"]
 
 
-def _knob(default: Any, about: str, low: float = -math.inf, high: float = math.inf) -> Any:
-    return field(default=default, metadata=_make_metadata(about, low, high))
+def _knob(default: Any, description: str, low: float = -math.inf, high: float = math.inf) -> Any:
+    return field(default=default, metadata=_make_metadata(description, low, high))
 
 
-def _make_metadata(about: str, low: float = -math.inf, high: float = math.inf) -> dict[str, Any]:
-    return {"about": about, "low": low, "high": high}
+def _make_metadata(description: str, low: float = -math.inf, high: float = math.inf) -> dict[str, Any]:
+    return {"about": description, "low": low, "high": high}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +119,9 @@ class KitParameters:
 
     def with_modulator(self, index: int, **changes: float) -> KitParameters:
         """Return the parameters, with `changes` applied to one modulator."""
-        changed = list(self.modulators)
-        changed[index] = replace(changed[index], **changes)
-        return replace(self, modulators=tuple(changed))
+        changed_modulators = list(self.modulators)
+        changed_modulators[index] = replace(changed_modulators[index], **changes)
+        return replace(self, modulators=tuple(changed_modulators))
 
 
 def vary(parameters: KitParameters, seed: int) -> KitParameters:

@@ -109,13 +109,13 @@ class PhotonicKit:
         if self._bench is not None:
             self._bench.close()
 
-    def elapse(self, seconds: float) -> None:
+    def elapse(self, duration_s: float) -> None:
         """Advance device time. The kit drifts, and `version` changes, when at least a second has accumulated."""
-        self._pending_drift_s += seconds
+        self._pending_drift_s += duration_s
         if self._pending_drift_s >= DRIFT_STEP_S:
             elapsed_s, self._pending_drift_s = self._pending_drift_s, 0.0
             if self.state.now.parameters.drift:
-                self.state.drift(partial(draw_drift, seconds=elapsed_s))
+                self.state.drift(partial(draw_drift, duration_s=elapsed_s))
 
     def receive(
         self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
@@ -184,15 +184,15 @@ def _compute_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
 
 def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
     """Return the first sample of each run of equal samples, or an empty array if runs are too short to save time."""
-    varying = [drive for drive in drives if len(drive) > 1]
-    if not varying:
+    varying_drives = [drive for drive in drives if len(drive) > 1]
+    if not varying_drives:
         return np.zeros(0, np.intp)
-    changes = np.zeros(len(varying[0]), bool)
-    changes[0] = True
-    for drive in varying:
-        changes[1:] |= drive[1:] != drive[:-1]
-    starts = np.flatnonzero(changes)
-    return starts if len(starts) * _MIN_RUN_LENGTH <= len(changes) else np.zeros(0, np.intp)
+    is_change = np.zeros(len(varying_drives[0]), bool)
+    is_change[0] = True
+    for drive in varying_drives:
+        is_change[1:] |= drive[1:] != drive[:-1]
+    starts = np.flatnonzero(is_change)
+    return starts if len(starts) * _MIN_RUN_LENGTH <= len(is_change) else np.zeros(0, np.intp)
 
 
 def _sample_at(fine: Samples, ratio: float, start: float, count: int) -> Samples:
@@ -220,16 +220,21 @@ def make_kit(options: Mapping[str, str], *, board: str = "", generators: int = M
     if is_varied:
         parameters = vary(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY
-    changed = turn(parameters, knobs)
-    identity = "-".join([identity, *_digest_changes(parameters, changed, knobs), *([board] if board else [])])
-    return PhotonicKit(changed, identity=identity, generators=generators)
+    changed_parameters = turn(parameters, knobs)
+    identity = "-".join(
+        [identity, *_digest_changes(parameters, changed_parameters, knobs), *([board] if board else [])]
+    )
+    return PhotonicKit(changed_parameters, identity=identity, generators=generators)
 
 
-def _digest_changes(nominal: KitParameters, changed: KitParameters, names: Mapping[str, str]) -> list[str]:
+def _digest_changes(
+    nominal: KitParameters, changed_parameters: KitParameters, names: Mapping[str, str]
+) -> list[str]:
     """Return a list with a short digest of the changed properties. The list is empty if the device is the same."""
     differences = [
-        f"{name}={KNOBS[name].read(changed)!r}"
+        f"{name}={KNOBS[name].read(changed_parameters)!r}"
         for name in sorted(names)
-        if KNOBS[name].field not in STATE_FIELDS and KNOBS[name].read(changed) != KNOBS[name].read(nominal)
+        if KNOBS[name].field not in STATE_FIELDS
+        and KNOBS[name].read(changed_parameters) != KNOBS[name].read(nominal)
     ]
     return [hashlib.sha256("&".join(differences).encode()).hexdigest()[:6]] if differences else []

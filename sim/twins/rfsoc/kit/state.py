@@ -42,17 +42,26 @@ class KitState:
         """The current state."""
         return self._now
 
-    def change(self, change: Callable[[KitParameters], KitParameters]) -> None:
-        """Replace the parameters by the result of `change`. If they differ, the version increases."""
+    def change(self, change_parameters: Callable[[KitParameters], KitParameters]) -> None:
+        """Replace the parameters by the result of `change_parameters`. If they differ, the version increases."""
         with self._lock:
-            previous = self._now
-            parameters = change(previous.parameters)
-            if parameters != previous.parameters:
-                self._now = Snapshot(parameters, previous.drift_v, previous.walk_rad, previous.version + 1)
+            previous_snapshot = self._now
+            parameters = change_parameters(previous_snapshot.parameters)
+            if parameters != previous_snapshot.parameters:
+                self._now = Snapshot(
+                    parameters,
+                    previous_snapshot.drift_v,
+                    previous_snapshot.walk_rad,
+                    previous_snapshot.version + 1,
+                )
 
-    def drift(self, step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]) -> None:
-        """Replace the drifts by the result of `step`. Its arguments are the current state and a random generator."""
+    def drift(
+        self, drift_step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]
+    ) -> None:
+        """Replace the drifts by the result of `drift_step`. Its arguments: the current state, a random generator."""
         with self._lock:
-            previous = self._now
-            drift_v, walk_rad = step(previous, self._drift_rng)
-            self._now = Snapshot(previous.parameters, drift_v, walk_rad, previous.version + 1)
+            previous_snapshot = self._now
+            drift_v, walk_rad = drift_step(previous_snapshot, self._drift_rng)
+            self._now = Snapshot(
+                previous_snapshot.parameters, drift_v, walk_rad, previous_snapshot.version + 1
+            )

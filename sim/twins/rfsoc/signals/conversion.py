@@ -38,26 +38,26 @@ def convert_plainly(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Do what `convert` does, but without numba. With the same state of `rng`, both draw the same noise."""
-    received = level.traces[level.which]
+    received_samples = level.traces[level.which]
     for window, trace in enumerate(level.which):
         if level.noises[trace].any():
             correlated_noise = draw_correlated_normals(
-                rng, (received.shape[1],), float(level.correlations[trace])
+                rng, (received_samples.shape[1],), float(level.correlations[trace])
             )
-            received[window] += level.noises[trace] * correlated_noise
+            received_samples[window] += level.noises[trace] * correlated_noise
         if level.owns[trace].any():
-            received[window] += level.owns[trace] * rng.standard_normal(received.shape[1])
-    codes = _quantise(received, bits)
-    real, imaginary = _mix(codes, mixing)
-    out = np.stack([_decimate(real, taps), _decimate(imaginary, taps)], axis=-1)
+            received_samples[window] += level.owns[trace] * rng.standard_normal(received_samples.shape[1])
+    codes = _quantise(received_samples, bits)
+    real_part, imaginary_part = _mix(codes, mixing)
+    out = np.stack([_decimate(real_part, taps), _decimate(imaginary_part, taps)], axis=-1)
     return np.clip(out, -HALF, HALF - 1).astype(np.int16)
 
 
-def _quantise(received: Floats, bits: int) -> Floats:
+def _quantise(received_samples: Floats, bits: int) -> Floats:
     """Return the output of the converter as 16-bit numbers. Its `bits` are the upper bits."""
     half = 1 << (bits - 1)
     step = 1 << (16 - bits)
-    return np.asarray(np.clip(np.floor(received * half + 0.5), -half, half - 1) * step)
+    return np.asarray(np.clip(np.floor(received_samples * half + 0.5), -half, half - 1) * step)
 
 
 def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
@@ -65,12 +65,14 @@ def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
     phases = (mixing.turns[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
     cosine, sine = oscillator(phases)
     source = mixing.sources[:, None]
-    rounded = [np.floor((codes * part + HALF) / (2 * HALF)) for part in (cosine, sine)]
-    real = np.select(
-        [source == PRODUCT, source == OSCILLATOR, source == INPUT], [rounded[0], cosine, codes], default=0
+    rounded_parts = [np.floor((codes * part + HALF) / (2 * HALF)) for part in (cosine, sine)]
+    real_part = np.select(
+        [source == PRODUCT, source == OSCILLATOR, source == INPUT],
+        [rounded_parts[0], cosine, codes],
+        default=0,
     )
-    imaginary = np.select([source == PRODUCT, source == OSCILLATOR], [rounded[1], sine], default=0)
-    return real.astype(np.float64), imaginary.astype(np.float64)
+    imaginary_part = np.select([source == PRODUCT, source == OSCILLATOR], [rounded_parts[1], sine], default=0)
+    return real_part.astype(np.float64), imaginary_part.astype(np.float64)
 
 
 def _decimate(samples: Floats, taps: Floats) -> Floats:

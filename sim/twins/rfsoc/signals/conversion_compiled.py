@@ -47,14 +47,14 @@ def _convert_windows(
     out: npt.NDArray[np.int16],
 ) -> None:
     samples = traces.shape[1]
-    real, imaginary = np.zeros(samples), np.zeros(samples)
+    real_part, imaginary_part = np.zeros(samples), np.zeros(samples)
     for window in range(len(which)):
         trace = which[window]
-        _digitise(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real)
-        is_complex = _mix(real, imaginary, freqs[window], turns[window], sources[window])
-        _decimate(real, taps, out[window, :, 0])
+        _digitise(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real_part)
+        is_complex = _mix(real_part, imaginary_part, freqs[window], turns[window], sources[window])
+        _decimate(real_part, taps, out[window, :, 0])
         if is_complex:
-            _decimate(imaginary, taps, out[window, :, 1])
+            _decimate(imaginary_part, taps, out[window, :, 1])
         else:
             out[window, :, 1] = 0
 
@@ -65,7 +65,7 @@ def _digitise(
     trace: Floats,
     noise: Floats,
     correlation: float,
-    own: Floats,
+    own_noise: Floats,
     bits: int,
     out: Floats,
 ) -> None:
@@ -81,38 +81,38 @@ def _digitise(
             correlated_noise = deviate if i == 0 else correlation * correlated_noise + innovation * deviate
             value += noise[i] * correlated_noise
         out[i] = value
-    if own.any():
+    if own_noise.any():
         for i in range(len(out)):
-            out[i] += own[i] * rng.standard_normal()
+            out[i] += own_noise[i] * rng.standard_normal()
     for i in range(len(out)):  # a separate loop: the compiler vectorizes it, as it draws no random numbers
         out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
 
 
 @compile_function
-def _mix(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
+def _mix(real_part: Floats, imaginary_part: Floats, freq: int, turn: int, source: int) -> bool:
     """Mix in place, and return True if the result has an imaginary part."""
     if source == INPUT:
         return False
     if freq == 0:
         angle = turn * (2 * math.pi / TURN)
         cosine, sine = np.rint(AMPLITUDE * math.cos(angle)), np.rint(AMPLITUDE * math.sin(angle))
-        for i in range(len(real)):
+        for i in range(len(real_part)):
             if source == PRODUCT:
-                imaginary[i] = np.floor((real[i] * sine + 32768.0) / 65536.0)
-                real[i] = np.floor((real[i] * cosine + 32768.0) / 65536.0)
+                imaginary_part[i] = np.floor((real_part[i] * sine + 32768.0) / 65536.0)
+                real_part[i] = np.floor((real_part[i] * cosine + 32768.0) / 65536.0)
             else:
-                real[i] = cosine if source == OSCILLATOR else 0.0
-                imaginary[i] = sine if source == OSCILLATOR else 0.0
+                real_part[i] = cosine if source == OSCILLATOR else 0.0
+                imaginary_part[i] = sine if source == OSCILLATOR else 0.0
         return bool(sine != 0.0)
-    for i in range(len(real)):
+    for i in range(len(real_part)):
         angle = ((turn + freq * i) % TURN) * (2 * math.pi / TURN)
         cosine, sine = np.rint(AMPLITUDE * math.cos(angle)), np.rint(AMPLITUDE * math.sin(angle))
         if source == PRODUCT:
-            imaginary[i] = np.floor((real[i] * sine + 32768.0) / 65536.0)
-            real[i] = np.floor((real[i] * cosine + 32768.0) / 65536.0)
+            imaginary_part[i] = np.floor((real_part[i] * sine + 32768.0) / 65536.0)
+            real_part[i] = np.floor((real_part[i] * cosine + 32768.0) / 65536.0)
         else:
-            real[i] = cosine if source == OSCILLATOR else 0.0
-            imaginary[i] = sine if source == OSCILLATOR else 0.0
+            real_part[i] = cosine if source == OSCILLATOR else 0.0
+            imaginary_part[i] = sine if source == OSCILLATOR else 0.0
     return True
 
 

@@ -60,12 +60,12 @@ def make_level(signals: Sequence[ReceivedSignal], which: npt.NDArray[np.int64], 
     )
 
 
-def _remove_rounding(received: ReceivedSignal, bits: int) -> Floats:
+def _remove_rounding(received_signal: ReceivedSignal, bits: int) -> Floats:
     """Return the standard deviation (samples,) of the converter's noise without rounding, because `convert` rounds.
 
     This is `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.
     """
-    if received.own is None:
-        return np.zeros(len(received.level))
-    rounding = 2.0 ** (2 - 2 * bits) / 12.0
-    return np.asarray(np.sqrt(np.maximum(np.square(received.own) - rounding, 0.0)))
+    if received_signal.own is None:
+        return np.zeros(len(received_signal.level))
+    rounding_variance = 2.0 ** (2 - 2 * bits) / 12.0
+    return np.asarray(np.sqrt(np.maximum(np.square(received_signal.own) - rounding_variance, 0.0)))

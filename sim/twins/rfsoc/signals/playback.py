@@ -53,14 +53,14 @@ class Playback:
     """Returns the ticks of all changes of an address, and the values after them."""
 
 
-def play_run(board_state: BoardState, run: Run, before: ChannelStates) -> Playback:
-    """Return the playback of a run. `before` is the state after earlier runs. Raise `NotSimulated` for a generator."""
+def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -> Playback:
+    """Return the playback of a run, after runs that left `earlier_states`. Raise `NotSimulated` for a generator."""
     tracks = {
-        ("gen", number): _make_track(board_state, run, before, number)
+        ("gen", number): _make_track(board_state, run, earlier_states, number)
         for number in range(len(board_state.cfg["gens"]))
     }
-    tuned = {
-        ("ro", number): _make_readout_track(board_state, run, before, number)
+    tuned_readouts = {
+        ("ro", number): _make_readout_track(board_state, run, earlier_states, number)
         for number, readout in enumerate(board_state.cfg["readouts"])
         if readout["ro_type"] == PROGRAM_TUNED
     }
@@ -70,11 +70,11 @@ def play_run(board_state: BoardState, run: Run, before: ChannelStates) -> Playba
         board_state.envelopes,
     )
     scenes = [
-        Scene(line, find_rises(run.pins, readout), tuned.get(("ro", number)))
+        Scene(line, find_rises(run.pins, readout), tuned_readouts.get(("ro", number)))
         for number, readout in enumerate(board_state.cfg["readouts"])
     ]
     channel_states = {
-        key: track.channel_state() for key, track in (tracks | tuned).items() if track is not None
+        key: track.channel_state() for key, track in (tracks | tuned_readouts).items() if track is not None
     }
     return Playback(
         run,
@@ -101,10 +101,12 @@ def _make_generator(board_state: BoardState, cfg: Mapping[str, Any]) -> Generato
     )
 
 
-def _make_track(board_state: BoardState, run: Run, before: ChannelStates, number: int) -> Track | None:
+def _make_track(
+    board_state: BoardState, run: Run, earlier_states: ChannelStates, number: int
+) -> Track | None:
     cfg = board_state.cfg["gens"][number]
     times, sent_words = _find_words(board_state, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
-    channel_state = before.get(("gen", number))
+    channel_state = earlier_states.get(("gen", number))
     if not len(times) and channel_state is None:
         return None
     if cfg["type"] not in GENERATORS:
@@ -112,12 +114,14 @@ def _make_track(board_state: BoardState, run: Run, before: ChannelStates, number
     return play(_make_generator(board_state, cfg), times, sent_words, channel_state)
 
 
-def _make_readout_track(board_state: BoardState, run: Run, before: ChannelStates, number: int) -> Track:
+def _make_readout_track(
+    board_state: BoardState, run: Run, earlier_states: ChannelStates, number: int
+) -> Track:
     """Return the track of the words to a readout. Each word applies until the next word, whatever its length is."""
     cfg = board_state.cfg["readouts"][number]
     times, sent_words = _find_words(board_state, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
     receiver = Generator(cfg["fs"] * 1e6 * board_state.clock_factor, cfg["f_fabric"] / board_state.f_time, 8)
-    return play(receiver, times, sent_words, before.get(("ro", number)), is_last_kept=True)
+    return play(receiver, times, sent_words, earlier_states.get(("ro", number)), is_last_kept=True)
 
 
 def _find_words(
@@ -128,8 +132,8 @@ def _find_words(
     times = writes["time"].astype(np.int64)
     if lane is None:
         return times, sent_words
-    selected = sent_words.lane == lane
-    return times[selected], sent_words.rows(selected)
+    is_selected = sent_words.lane == lane
+    return times[is_selected], sent_words.rows(is_selected)
 
 
 def _make_counter_lookup(

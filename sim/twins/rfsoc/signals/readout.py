@@ -148,11 +148,11 @@ def windows(rises: Ticks, ticks_per_time: float, length: int) -> Ticks:
     starts = np.ceil(rises * ticks_per_time - 1e-9).astype(np.int64)
     if len(starts) < 2 or (np.diff(starts) >= length + REST).all():
         return np.asarray(starts)
-    opened: list[int] = []
+    window_starts: list[int] = []
     for start in starts.tolist():
-        if not opened or start >= opened[-1] + length + REST:
-            opened.append(start)
-    return np.array(opened, np.int64)
+        if not window_starts or start >= window_starts[-1] + length + REST:
+            window_starts.append(start)
+    return np.array(window_starts, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +244,8 @@ class Readout:
 
     def stop(self, tick: float) -> None:
         """Open no window after a tick of the processor."""
-        opened = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
-        self._starts = self._starts[: max(opened, self._stored)]
+        opened_count = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
+        self._starts = self._starts[: max(opened_count, self._stored)]
 
     def next_end(self) -> float | None:
         """Return the tick of the processor at which the next window to store ends, or None if there is none."""
@@ -257,14 +257,14 @@ class Readout:
         """Store all new windows that have ended by tick `until` of the processor."""
         if self._stored == len(self._starts) or not self.buffer.length:
             return
-        ended = int(
+        ended_count = int(
             np.searchsorted(self._starts, until * self._ticks_per_time - self.buffer.length, side="right")
         )
         count = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
         batch = max(BATCH_SAMPLES // count, 1)
         self.traces.begin((epoch, count, self.buffer.length))
-        while self._stored < ended:
-            end = min(self._stored + batch, ended)
+        while self._stored < ended_count:
+            end = min(self._stored + batch, ended_count)
             self._store(self._starts[self._stored : end], count, converter)
             self._stored = end
 

@@ -52,16 +52,18 @@ class Traces:
         if key is not None and key in self._traces:
             return self._traces[key]
         recorder = Recorder(timeline)
-        received = _check_shapes(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
+        received_signal = _check_shapes(
+            self._plant.receive(self._readout, rate_hz, first, count, recorder), count
+        )
         self.plant_calls += 1
         reach = _reach(self._reach or {}, recorder.requests, positions)
         if reach != self._reach:
             self._reach, self._traces = reach, {}  # keys of a shorter reach are ambiguous
             key = self._key(timeline, positions, reach)
-        elif len(self._traces) * received.level.nbytes * 2 > MEMORY_BYTES:
+        elif len(self._traces) * received_signal.level.nbytes * 2 > MEMORY_BYTES:
             self._traces = {}
-        self._traces[key] = received
-        return received
+        self._traces[key] = received_signal
+        return received_signal
 
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
@@ -74,13 +76,13 @@ class Traces:
         for _ in range(MAX_GROUPINGS):
             reach = self._reach
             representatives, group = _group_windows(timeline, rate_hz, firsts, reach or {})
-            received = [
+            received_signal = [
                 self.receive(timeline, rate_hz, first, count) for first in firsts[representatives].tolist()
             ]
             if (
                 self._reach == reach
             ):  # otherwise the plant has read more samples, and groups of a shorter reach are ambiguous
-                return received, group
+                return received_signal, group
         received_signals = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
         return received_signals, np.arange(len(received_signals))
 
@@ -130,13 +132,15 @@ def _reach(
     return reach
 
 
-def _check_shapes(received: ReceivedSignal, count: int) -> ReceivedSignal:
-    level = np.ascontiguousarray(received.level, dtype=np.float64)
-    noise = np.ascontiguousarray(received.noise, dtype=np.float64)
-    own = None if received.own is None else np.ascontiguousarray(received.own, dtype=np.float64)
-    shapes = [array.shape for array in (level, noise, own) if array is not None]
+def _check_shapes(received_signal: ReceivedSignal, count: int) -> ReceivedSignal:
+    level = np.ascontiguousarray(received_signal.level, dtype=np.float64)
+    noise = np.ascontiguousarray(received_signal.noise, dtype=np.float64)
+    own_noise = (
+        None if received_signal.own is None else np.ascontiguousarray(received_signal.own, dtype=np.float64)
+    )
+    shapes = [array.shape for array in (level, noise, own_noise) if array is not None]
     if any(shape != (count,) for shape in shapes):
         raise ValueError(
             f"a plant returned {' and '.join(map(str, shapes))} where {count} samples were requested"
         )
-    return ReceivedSignal(level, noise, received.correlation, own)
+    return ReceivedSignal(level, noise, received_signal.correlation, own_noise)

@@ -150,8 +150,8 @@ class Track:
             return np.full(count, level * gain >> 15)
         sample_numbers = np.arange(first, first + count) - self.starts[i]
         if source == OSCILLATOR:
-            real, _ = self._oscillator(i, sample_numbers)
-            return real * gain >> 15
+            real_part, _ = self._oscillator(i, sample_numbers)
+            return real_part * gain >> 15
         if source not in {PRODUCT, INPUT}:
             return np.zeros(count, np.int64)
         positions = self.waves.address[i] * self._samples_per_tick(i) + sample_numbers % self.periods[i]
@@ -161,8 +161,8 @@ class Track:
 
     def _mix(self, i: int, sample_numbers: Samples, envelope_samples: Samples) -> Samples:
         """Return the real part of envelope samples (n, 2) multiplied by the oscillator."""
-        real, imaginary = self._oscillator(i, sample_numbers)
-        return (real * envelope_samples[:, 0] - imaginary * envelope_samples[:, 1]) >> 16
+        real_part, imaginary_part = self._oscillator(i, sample_numbers)
+        return (real_part * envelope_samples[:, 0] - imaginary_part * envelope_samples[:, 1]) >> 16
 
     def _samples_per_tick(self, i: int) -> int:
         return int(self.periods[i] // max(self.waves.length[i], 1))
@@ -196,12 +196,12 @@ def play(
     `channel_state` is the state after the previous run. With `is_last_kept`, the last word still applies after the run,
     as in a readout.
     """
-    ready = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
+    ready_ticks = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
     if channel_state is not None:
         waves = _join(channel_state.wave, waves)
-        ready = np.concatenate([[_find_earlier_start(channel_state)], ready])
+        ready_ticks = np.concatenate([[_find_earlier_start(channel_state)], ready_ticks])
     lengths = np.maximum(waves.length, 1)
-    starts = _compute_starts(ready, lengths, waves.is_periodic)
+    starts = _compute_starts(ready_ticks, lengths, waves.is_periodic)
     ends = starts + lengths
     next_starts = np.append(starts[1:], FOREVER)
     ends = np.where(waves.is_periodic, next_starts, ends)
@@ -229,30 +229,34 @@ def _join(lengths_before: Waves, next_start: Waves) -> Waves:
 
 
 def _compute_starts(
-    ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
+    ready_ticks: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Return the start of each pulse: when it is ready and the previous pulse has ended.
 
     Without periodic pulses, start[i] = max over j <= i of (ready[j] + sum of the lengths from j to i - 1).
     """
     if is_periodic.any():
-        return _compute_starts_in_order(ready, lengths, is_periodic)
+        return _compute_starts_in_order(ready_ticks, lengths, is_periodic)
     lengths_before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
-    return np.maximum.accumulate(ready - lengths_before) + lengths_before if len(ready) else ready
+    return (
+        np.maximum.accumulate(ready_ticks - lengths_before) + lengths_before
+        if len(ready_ticks)
+        else ready_ticks
+    )
 
 
 def _compute_starts_in_order(
-    ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
+    ready_ticks: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    starts = np.zeros(len(ready), np.int64)
-    free = -FOREVER
-    for i, (ready_tick, length) in enumerate(zip(ready.tolist(), lengths.tolist(), strict=True)):
+    starts = np.zeros(len(ready_ticks), np.int64)
+    free_tick = -FOREVER
+    for i, (ready_tick, length) in enumerate(zip(ready_ticks.tolist(), lengths.tolist(), strict=True)):
         if i and is_periodic[i - 1]:
             period = int(lengths[i - 1])
             start = int(starts[i - 1])
-            free = start + max(-(-(ready_tick - start) // period), 1) * period
-        starts[i] = max(ready_tick, free)
-        free = int(starts[i]) + length
+            free_tick = start + max(-(-(ready_tick - start) // period), 1) * period
+        starts[i] = max(ready_tick, free_tick)
+        free_tick = int(starts[i]) + length
     return starts
 
 
@@ -275,8 +279,8 @@ def whole_ratio(ratio: float) -> tuple[int, int]:
     >>> whole_ratio(9584.64 / 2457.6)
     (39, 10)
     """
-    exact = Fraction(ratio).limit_denominator(1000)
-    return exact.numerator, exact.denominator
+    exact_ratio = Fraction(ratio).limit_denominator(1000)
+    return exact_ratio.numerator, exact_ratio.denominator
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, describe_endless
+from sim.twins.rfsoc.processor import (
+    COUNT_DTYPE,
+    PIN_DTYPE,
+    WRITE_DTYPE,
+    ProgramError,
+    ReadInput,
+    Run,
+    describe_endless,
+)
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
 from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
@@ -62,11 +70,11 @@ class Execution:
 
     def so_far(self) -> Run:
         """Return all events so far, even if they take effect later. `end` is the current tick."""
-        sent = _to_array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
-        stored = _to_array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
+        sent_words = _to_array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
+        stored_words = _to_array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
         return make_run(
-            sent.reshape(-1, machine.SENT_STRIDE),
-            stored.reshape(-1, machine.STORED_STRIDE),
+            sent_words.reshape(-1, machine.SENT_STRIDE),
+            stored_words.reshape(-1, machine.STORED_STRIDE),
             int(self._state[machine.TICK]),
             self._data_ports,
         )
@@ -181,33 +189,36 @@ def _make_first_state(depth: int) -> Array:
 
 
 def make_run(
-    sent: npt.NDArray[np.int64], stored: npt.NDArray[np.int64], end: int, data_ports: Collection[int]
+    sent_words: npt.NDArray[np.int64],
+    stored_words: npt.NDArray[np.int64],
+    end: int,
+    data_ports: Collection[int],
 ) -> Run:
     """Return the run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
 
     Words to `data_ports` are levels of pins. All other words go to generators and readouts. Words that take effect at
     the same tick stay in the order in which the program sent them.
     """
-    in_time = sent[np.argsort(sent[:, 1], kind="stable")]
+    in_time = sent_words[np.argsort(sent_words[:, 1], kind="stable")]
     on_pins = np.isin(in_time[:, 0], list(data_ports))
-    return Run(_make_writes(in_time[~on_pins]), _make_pins(in_time[on_pins]), _make_counts(stored), end)
+    return Run(_make_writes(in_time[~on_pins]), _make_pins(in_time[on_pins]), _make_counts(stored_words), end)
 
 
-def _make_writes(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    writes = np.zeros(len(sent), WRITE)
-    writes["port"], writes["time"] = sent[:, 0], sent[:, 1]
-    writes["words"][:, :5] = sent[:, 2:]
+def _make_writes(sent_words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    writes = np.zeros(len(sent_words), WRITE_DTYPE)
+    writes["port"], writes["time"] = sent_words[:, 0], sent_words[:, 1]
+    writes["words"][:, :5] = sent_words[:, 2:]
     return writes
 
 
-def _make_pins(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    pins = np.zeros(len(sent), PIN)
-    pins["port"], pins["time"], pins["word"] = sent[:, 0], sent[:, 1], sent[:, 2]
+def _make_pins(sent_words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    pins = np.zeros(len(sent_words), PIN_DTYPE)
+    pins["port"], pins["time"], pins["word"] = sent_words[:, 0], sent_words[:, 1], sent_words[:, 2]
     return pins
 
 
-def _make_counts(stored: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    counts = np.zeros(len(stored), COUNT)
-    counts["address"], counts["time"] = stored[:, 0], stored[:, 1]
-    counts["value"] = stored[:, 2].astype(np.uint32).view(np.int32)
+def _make_counts(stored_words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    counts = np.zeros(len(stored_words), COUNT_DTYPE)
+    counts["address"], counts["time"] = stored_words[:, 0], stored_words[:, 1]
+    counts["value"] = stored_words[:, 2].astype(np.uint32).view(np.int32)
     return counts

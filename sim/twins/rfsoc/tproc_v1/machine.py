@@ -120,14 +120,18 @@ def take_word(code: Sequence[int], row: int, regs: Numbers, memory: Numbers) -> 
 
 @compile_function
 def store(
-    code: Sequence[int], row: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
+    code: Sequence[int], row: int, regs: Numbers, memory: Numbers, state: Numbers, stored_words: Numbers
 ) -> None:
     """Store a word in memory. It is readable from the tick at which the next instruction is decoded."""
     address = get_operand(code, row, regs, _B) & (len(memory) - 1)
     word = regs[code[row + _C]]
     memory[address] = word
-    to = state[STORED] * STORED_STRIDE
-    stored[to], stored[to + 1], stored[to + 2] = address, state[TICK], word
+    position = state[STORED] * STORED_STRIDE
+    stored_words[position], stored_words[position + 1], stored_words[position + 2] = (
+        address,
+        state[TICK],
+        word,
+    )
     state[STORED] += 1
 
 
@@ -150,39 +154,39 @@ def use_stack(code: Sequence[int], row: int, regs: Numbers, stack: Numbers, stat
 
 
 @compile_function
-def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
-    """Put a word into a channel's queue at tick `entered`, or later when the queue has space. Return the tick of entry.
+def pass_queue(queues: Numbers, channel: int, entry_tick: int, due_tick: int) -> int:
+    """Put a word into a channel's queue at `entry_tick`, or later when the queue has space. Return the tick of entry.
 
     The word leaves the queue two ticks after it entered, or three ticks after the previous word took effect. It takes
     effect when it is due, or at once if that tick has passed. That tick becomes the channel's `LAST`.
     """
     base = channel * QUEUE_STRIDE
     slot = base + queues[base + COUNT] % QUEUE_SIZE
-    entered = max(entered, queues[slot])
-    out = max(entered + 2, queues[base + LAST] + 3)
+    entry_tick = max(entry_tick, queues[slot])
+    out = max(entry_tick + 2, queues[base + LAST] + 3)
     queues[slot] = out
     queues[base + COUNT] += 1
-    queues[base + LAST] = max(out, due)
-    return entered
+    queues[base + LAST] = max(out, due_tick)
+    return entry_tick
 
 
 @compile_function
 def send(
-    code: Sequence[int], row: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers
+    code: Sequence[int], row: int, regs: Numbers, queues: Numbers, state: Numbers, sent_words: Numbers
 ) -> None:
     """Send a word of 160 or 32 bits to a channel. If the queue is full, the instruction takes longer."""
     channel = code[row + _CHANNEL]
-    due = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
+    due_tick = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
     earliest = state[TICK] - 2
-    state[TICK] += pass_queue(queues, channel, earliest, due) - earliest
-    to = state[SENT] * SENT_STRIDE
-    sent[to], sent[to + 1] = channel, queues[channel * QUEUE_STRIDE + LAST]
-    sent[to + 2] = regs[code[row + _B]]
+    state[TICK] += pass_queue(queues, channel, earliest, due_tick) - earliest
+    position = state[SENT] * SENT_STRIDE
+    sent_words[position], sent_words[position + 1] = channel, queues[channel * QUEUE_STRIDE + LAST]
+    sent_words[position + 2] = regs[code[row + _B]]
     has_160_bits = not code[row + _IMMEDIATE]
-    sent[to + 3] = regs[code[row + _D]] if has_160_bits else 0
-    sent[to + 4] = regs[code[row + _E]] if has_160_bits else 0
-    sent[to + 5] = regs[code[row + _F]] if has_160_bits else 0
-    sent[to + 6] = regs[code[row + _G]] if has_160_bits else 0
+    sent_words[position + 3] = regs[code[row + _D]] if has_160_bits else 0
+    sent_words[position + 4] = regs[code[row + _E]] if has_160_bits else 0
+    sent_words[position + 5] = regs[code[row + _F]] if has_160_bits else 0
+    sent_words[position + 6] = regs[code[row + _G]] if has_160_bits else 0
     state[SENT] += 1
 
 
@@ -190,8 +194,8 @@ def send(
 def wait(code: Sequence[int], row: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
     """Wait until all earlier words of the channel have taken effect, and the time has come."""
     channel = code[row + _CHANNEL]
-    due = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
-    pass_queue(queues, channel, state[TICK] - 5, due)
+    due_tick = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
+    pass_queue(queues, channel, state[TICK] - 5, due_tick)
     state[TICK] = queues[channel * QUEUE_STRIDE + LAST] + 3
 
 
@@ -219,8 +223,8 @@ def step(
     stack: Numbers,
     queues: Numbers,
     state: Numbers,
-    sent: Numbers,
-    stored: Numbers,
+    sent_words: Numbers,
+    stored_words: Numbers,
 ) -> int:
     """Execute one instruction of any kind except `READ`, `END` and `UNKNOWN`. Return the status."""
     kind = code[row + _KIND]
@@ -229,11 +233,11 @@ def step(
     if kind <= _FETCH:
         take_word(code, row, regs, memory)
     elif kind == _SEND:
-        send(code, row, regs, queues, state, sent)
+        send(code, row, regs, queues, state, sent_words)
     elif kind == _SYNC:
         state[OFFSET] = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
     elif kind == _STORE:
-        store(code, row, regs, memory, state, stored)
+        store(code, row, regs, memory, state, stored_words)
     elif kind == _WAIT:
         wait(code, row, regs, queues, state)
     elif kind >= _LOOP:
@@ -261,8 +265,8 @@ def execute(
     stack: Numbers,
     queues: Numbers,
     state: Numbers,
-    sent: Numbers,
-    stored: Numbers,
+    sent_words: Numbers,
+    stored_words: Numbers,
     limit: int,
 ) -> int:
     """Execute instructions until something stops the machine, and return the reason.
@@ -280,8 +284,10 @@ def execute(
             return status
         if state[STEPS] >= limit:
             return LIMIT
-        if (state[SENT] + 1) * SENT_STRIDE > len(sent) or (state[STORED] + 1) * STORED_STRIDE > len(stored):
+        if (state[SENT] + 1) * SENT_STRIDE > len(sent_words) or (state[STORED] + 1) * STORED_STRIDE > len(
+            stored_words
+        ):
             return FULL
         state[STEPS] += 1
-        status = step(code, row, regs, memory, stack, queues, state, sent, stored)
+        status = step(code, row, regs, memory, stack, queues, state, sent_words, stored_words)
     return status

@@ -77,7 +77,7 @@ LONG = (1 << 48) - 1
 WAVE_WORDS = 6
 RECORD = 9
 """Length of a record: kind, port, time, and six words."""
-ROOM = 4096
+MAX_RECORDS = 4096
 """Capacity for records. When it is exhausted, `execute` stops, and its caller collects the records. An instruction
 makes at most two records."""
 DATA_PIN, TRIGGER_PIN, WAVE_OUT, COUNTER = range(4)

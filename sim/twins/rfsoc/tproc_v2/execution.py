@@ -1,4 +1,4 @@
-"""Execution of one program on the machine: its cells (lists or arrays), and its records so far."""
+"""Execution of one program on the machine: the machine's cells, in lists or arrays, and the records so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ReadInput, Run
+from sim.twins.rfsoc.processor import COUNT_DTYPE, PIN_DTYPE, WRITE_DTYPE, ReadInput, Run
 from sim.twins.rfsoc.tproc_v2 import cells, machine
 from sim.twins.rfsoc.tproc_v2.cells import Cells
 from sim.twins.rfsoc.tproc_v2.machine import tick
@@ -31,11 +31,11 @@ class Execution:
         self.dmem: Cells = dmem
         self.wmem: Cells = wmem
         self._ring: Cells = [0] * (cells.QUEUES * self._state[cells.DEPTH])
-        self._pushed: Cells = [0] * cells.QUEUES
-        self._records: Cells = [0] * (cells.ROOM * cells.RECORD)
+        self._pushed_counts: Cells = [0] * cells.QUEUES
+        self._records: Cells = [0] * (cells.MAX_RECORDS * cells.RECORD)
         self._execute: Callable[..., int] = machine.execute
         self._collected_records: list[npt.NDArray[np.int64]] = []
-        self.compiled = False
+        self.is_compiled = False
 
     @property
     def address(self) -> int:
@@ -47,12 +47,12 @@ class Execution:
         """Number of instructions executed so far."""
         return int(self._state[cells.STEPS])
 
-    def compile(self, execute: Callable[..., int]) -> None:
-        """Continue with compiled code, which needs arrays."""
-        for name in ("_code", "_reg", "_state", "dmem", "wmem", "_ring", "_pushed", "_records"):
+    def use_compiled_code(self, execute: Callable[..., int]) -> None:
+        """Continue with `execute`, which is compiled and needs arrays."""
+        for name in ("_code", "_reg", "_state", "dmem", "wmem", "_ring", "_pushed_counts", "_records"):
             setattr(self, name, np.array(getattr(self, name), np.int64))
         self._execute = execute
-        self.compiled = True
+        self.is_compiled = True
 
     def run_until_stop(self, pause_at: int) -> int:
         """Run until the machine stops, at most until `pause_at` instructions in total. Return the stop code."""
@@ -65,29 +65,29 @@ class Execution:
                 self.dmem,
                 self.wmem,
                 self._ring,
-                self._pushed,
+                self._pushed_counts,
                 self._records,
             )
         )
 
     def answer_read(self, read: ReadInput) -> None:
-        """Write both halves of the input port that the program reads into registers of the program."""
+        """Read the input port that the program requests, and put both halves into registers of the program."""
         port, now = int(self._state[cells.INPUT_PORT]), int(tick(self._state))
         for half in (0, 1):
             self._reg[8 + half] = read(port, half, now) & cells.MASK
 
     def collect(self) -> None:
         """Move the records of the machine to the result, and clear them."""
-        used = int(self._state[cells.RECORDS])
-        part = np.array(self._records[: used * cells.RECORD], np.int64)
-        self._collected_records.append(part.reshape(used, cells.RECORD))
+        record_count = int(self._state[cells.RECORDS])
+        records = np.array(self._records[: record_count * cells.RECORD], np.int64)
+        self._collected_records.append(records.reshape(record_count, cells.RECORD))
         self._state[cells.RECORDS] = 0
 
     def registers(self) -> list[int]:
         """Return all registers: special registers, data registers, then wave registers."""
         return [int(value) for value in self._reg]
 
-    def run(self) -> Run:
+    def collect_run(self) -> Run:
         """Return all collected events as a `Run`, each kind in order of time."""
         table = np.concatenate(self._collected_records)
         return Run(
@@ -105,14 +105,14 @@ def _sort_by_time(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def _make_writes(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     table = _sort_by_time(table)
-    writes = np.zeros(len(table), WRITE)
+    writes = np.zeros(len(table), WRITE_DTYPE)
     writes["port"], writes["time"], writes["words"] = table[:, 1], table[:, 2], table[:, 3:9]
     return writes
 
 
 def _make_pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     table = _sort_by_time(table)
-    pins = np.zeros(len(table), PIN)
+    pins = np.zeros(len(table), PIN_DTYPE)
     pins["kind"], pins["port"], pins["time"], pins["word"] = (
         table[:, 0],
         table[:, 1],
@@ -123,6 +123,6 @@ def _make_pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
 
 
 def _make_counts(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    counts = np.zeros(len(table), COUNT)
+    counts = np.zeros(len(table), COUNT_DTYPE)
     counts["address"], counts["time"], counts["value"] = table[:, 1], table[:, 2], table[:, 3]
     return counts

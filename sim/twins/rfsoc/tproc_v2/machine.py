@@ -49,6 +49,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     LOADED,
     LONG,
     MASK,
+    MAX_RECORDS,
     MULTIPLIED_AT,
     NEEDS,
     NOTHING,
@@ -76,7 +77,6 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     RETURN,
     RIGHT,
     RIGHT_LITERAL,
-    ROOM,
     S_ADDRESS,
     S_STATUS,
     S_TIME,
@@ -720,7 +720,7 @@ def execute(
             return OUTSIDE
         if state[STEPS] >= state[PAUSE_AT]:
             return PAUSE
-        if state[RECORDS] + 2 > ROOM:
+        if state[RECORDS] + 2 > MAX_RECORDS:
             return FULL
         state[STEPS] += 1
         stop = step(code, reg, state, dmem, wmem, ring, pushed, records)

@@ -240,7 +240,7 @@ class TprocV2:
             stop = execution.run_until_stop(self._get_pause(execution))
             self._handle_stop(stop, execution, read)
         self._finish(execution)
-        return execution.run()
+        return execution.collect_run()
 
     def _make_execution(self) -> Execution:
         self.reset()
@@ -265,16 +265,18 @@ class TprocV2:
     def _get_pause(self, execution: Execution) -> int:
         """Return the number of instructions after which to compile, or the limit once compilation was tried."""
         limit = self._get_limit(execution)
-        return limit if execution.steps >= COMPILE_AFTER or execution.compiled else min(COMPILE_AFTER, limit)
+        return (
+            limit if execution.steps >= COMPILE_AFTER or execution.is_compiled else min(COMPILE_AFTER, limit)
+        )
 
     def _get_limit(self, execution: Execution) -> int:
         """Return the configured instruction limit, or the default for compiled or uncompiled code."""
-        return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
+        return self._limit or (LIMIT if execution.is_compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
         executor = compiled.get_executor()
         if executor is not None:
-            execution.compile(executor)
+            execution.use_compiled_code(executor)
 
     def _handle_stop(self, stop: int, execution: Execution, read: ReadInput) -> None:
         """Do what the stop code requests, or raise the error that it means."""

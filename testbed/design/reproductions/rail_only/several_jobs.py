@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import rail_only
 from sim.models.network.latency import NO_LATENCY
@@ -90,7 +90,9 @@ def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
         ]
         tasks_of_jobs.append([*tensor_tasks, *data_tasks])
     fabric = rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
-    execution = simulate(builder.build(), fabric, latency=NO_LATENCY, allreduce=over_domains(CLUSTER.rails))
+    execution = simulate(
+        builder.build(), fabric, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
+    )
     return [1e3 * max(float(execution.end_s[task]) for task in tasks) for tasks in tasks_of_jobs]
 
 

@@ -12,8 +12,8 @@ from sim.models.network.allreduce.fluid import (
     circulant_rings,
     fluid,
     fluid_ring,
+    make_stride_rings,
     position_strides,
-    rings_on,
 )
 from sim.models.network.engine.program import FLOWS, fresh_state
 from sim.models.network.execution import Change, simulate
@@ -127,7 +127,7 @@ def test_any_other_group_has_one_ring():
 def test_parallel_links_carry_rings_of_their_own():
     chains = circulant_rings(6, (1, 1, 5))(range(6), 6_000_000)
     assert [phase.targets[0] for (phase,) in chains] == [1, 1, 5]
-    assert len(rings_on(lambda _: (1, 5), exact=True)(range(6), 6)) == 2
+    assert len(make_stride_rings(lambda _: (1, 5), exact=True)(range(6), 6)) == 2
 
 
 def test_rounded_ends_are_late_by_no_more_than_asked():

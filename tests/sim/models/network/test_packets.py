@@ -114,7 +114,7 @@ def test_a_seed_draws_paths_and_the_same_one_the_same():
 
 
 def test_more_trains_than_there_is_room_for_make_room(monkeypatch):
-    monkeypatch.setattr("sim.models.network.execution.packets._TRAINS", -15_000)
+    monkeypatch.setattr("sim.models.network.execution.packets._FIRST_TRAIN_COUNT", -15_000)
     job = TaskGraphBuilder(40)
     for target in range(1, 40):
         job.transfer(0, target, 400 * 8936)

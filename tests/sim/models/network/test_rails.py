@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.models.network.allreduce import ring
-from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
@@ -74,7 +74,7 @@ def test_an_allreduce_takes_twice_the_published_all_gather(build, domain, domain
     job = TaskGraphBuilder(gpus)
     job.allreduce(tuple(range(gpus)), size)
     took_s = seconds(
-        job.build(), build(gpus, domain, RAIL_GBPS, DOMAIN_GBPS), allreduce=form(over_domains(domain))
+        job.build(), build(gpus, domain, RAIL_GBPS, DOMAIN_GBPS), allreduce=form(reduce_over_domains(domain))
     )
 
     on_rail = (domains - 1) / gpus / RAIL_GBPS
@@ -84,7 +84,7 @@ def test_an_allreduce_takes_twice_the_published_all_gather(build, domain, domain
 
 def test_groups_that_are_not_alike_in_their_domains_form_a_ring():
     members = (0, 1, 4, 6, 8)
-    (own,), (plain,) = over_domains(DOMAIN)(members, 1000), ring(members, 1000)
+    (own,), (plain,) = reduce_over_domains(DOMAIN)(members, 1000), ring(members, 1000)
 
     assert (own[0].targets.tolist(), own[0].rounds) == (plain[0].targets.tolist(), plain[0].rounds)
 
@@ -139,7 +139,7 @@ def jobs(draw):
 @given(jobs(), st.sampled_from(sorted(FABRICS)))
 def test_bytes_are_kept_and_no_link_carries_more_than_it_can(graph, name):
     fabric = FABRICS[name]
-    execution = simulate(graph, fabric, allreduce=over_domains(DOMAIN), trace=True)
+    execution = simulate(graph, fabric, allreduce=reduce_over_domains(DOMAIN), trace=True)
 
     assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
     assert execution.bytes_forwarded >= 0
@@ -165,7 +165,7 @@ def test_moving_circuits_keep_bytes_and_count_their_moves(graph, forwarding, dom
         domain=domain,
         domain_gbps=DOMAIN_GBPS,
     )
-    execution = simulate_circuits(graph, switch, allreduce=over_domains(domain))
+    execution = simulate_circuits(graph, switch, allreduce=reduce_over_domains(domain))
 
     assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
     assert execution.outage_s <= min(execution.reconfigurations * 1e-3, execution.iteration_s) + 1e-12
@@ -211,7 +211,7 @@ def test_an_allreduce_over_shared_hosts_takes_that_of_the_hosts_and_of_the_domai
     def rings(members, size):
         return ring(members, size, strides=strides)
 
-    took_s = seconds(job.build(), fabric, allreduce=over_domains(DOMAIN, rings))
+    took_s = seconds(job.build(), fabric, allreduce=reduce_over_domains(DOMAIN, rings))
     between = 2 * 12e6 * 2 / 3 * 8e-9 / 8 / len(strides)
     inside = 2 * 12e6 * 3 / 4 * 8e-9 / 80
     assert took_s == pytest.approx(between + inside, rel=1e-6)

@@ -102,10 +102,12 @@ def test_a_polarisation_walk_has_a_variance_that_grows_with_time():
     normals = np.random.default_rng(32).standard_normal((4, 100_000))
     angles = np.zeros(100_000)
     for row, elapsed_s in zip(normals, (10.0, 30.0, 100.0, 60.0), strict=True):
-        angles = angles + polarisation.step_rad(polariser, 0.0, elapsed_s, 1.0) * row
+        angles = angles + polarisation.turn_polarisation(polariser, 0.0, elapsed_s, 1.0) * row
     assert angles.var() == pytest.approx(1e-4 * 200.0, rel=0.02)
     measured = polarisation.transmission(polariser, 0.4 + angles).mean()
-    assert measured == pytest.approx(polarisation.mean_transmission(polariser, 0.4, 200.0), abs=0.002)
+    assert measured == pytest.approx(
+        polarisation.calculate_mean_transmission(polariser, 0.4, 200.0), abs=0.002
+    )
 
 
 @given(st.floats(-10.0, 10.0), st.floats(0.0, 60.0))

@@ -110,15 +110,17 @@ class Bench:
 
     def _start(self) -> None:
         self._sockets = {role: bind_socket("127.0.0.1", 0) for role in ROLES}
-        serving = threading.Event()
+        serving_event = threading.Event()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(serving)), name=f"bench of {self._serial}", daemon=True
+            target=lambda: asyncio.run(self._serve(serving_event)),
+            name=f"bench of {self._serial}",
+            daemon=True,
         )
         self._thread.start()
-        if not serving.wait(_TIMEOUT_S):
+        if not serving_event.wait(_TIMEOUT_S):
             raise TimeoutError(f"the bench of {self._serial} did not start: is the machine overloaded?")
 
-    async def _serve(self, serving: threading.Event) -> None:
+    async def _serve(self, serving_event: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._listeners = {
             role: Listener(self._sockets[role], self._make_client_handler(role, instrument))
@@ -126,7 +128,7 @@ class Bench:
         }
         for listener in self._listeners.values():
             listener.open()
-        serving.set()
+        serving_event.set()
         await self._stop.wait()
         for listener in self._listeners.values():
             await listener.close()

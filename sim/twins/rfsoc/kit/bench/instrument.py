@@ -11,7 +11,7 @@ from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.knobs import turn
 from sim.twins.rfsoc.kit.state import KitState
 
-_BOOLEANS = {"1": True, "ON": True, "0": False, "OFF": False}
+_BOOLEAN_WORDS = {"1": True, "ON": True, "0": False, "OFF": False}
 
 Schedule = Callable[[float, Callable[[], None]], object]
 """Calls a function after a delay in seconds."""
@@ -40,7 +40,7 @@ def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> f
 def parse_bool(text: str) -> bool:
     """Return True for `1` or `ON`, and False for `0` or `OFF`. Raise `ScpiError` (-224) for any other text."""
     try:
-        return _BOOLEANS[text.upper()]
+        return _BOOLEAN_WORDS[text.upper()]
     except KeyError:
         raise ScpiError(-224, text[:40]) from None
 
@@ -62,10 +62,10 @@ def make_common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler
 class Settling:
     """Settings with a settling time. Queries return new settings at once, but the light changes later, all together."""
 
-    def __init__(self, state: KitState, schedule: Schedule, seconds: float) -> None:
+    def __init__(self, state: KitState, schedule: Schedule, settling_s: float) -> None:
         self._state = state
         self._schedule = schedule
-        self._seconds = seconds
+        self._seconds = settling_s
         self._pending: dict[str, Any] = {}
         self._changes = 0
 

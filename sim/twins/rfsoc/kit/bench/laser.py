@@ -61,8 +61,8 @@ class LaserTwin:
         }
 
     def _describe_alert(self) -> str:
-        dropped = self._state.now.parameters.laser_dropped
-        return "No07.,Inter lock detection" if dropped else "No alerts."
+        is_dropped = self._state.now.parameters.laser_dropped
+        return "No07.,Inter lock detection" if is_dropped else "No alerts."
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
         self._uses_milliwatt = parse_bool(get_single(texts))

@@ -19,7 +19,7 @@ from sim.twins.rfsoc.kit.optics import tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
 WAVELENGTH_NM = (800.0, 1700.0)
-AVERAGES = (1.0, 10_000.0)
+AVERAGES_RANGE = (1.0, 10_000.0)
 READING_NOISE_W = 20e-12
 _NOT_A_NUMBER = "9.91000000E+37"
 """Not a number (SCPI-99 volume 1, 7.2.1.5)."""
@@ -60,7 +60,7 @@ class MeterTwin:
         self._wavelength_nm = parse_number(get_single(texts), *WAVELENGTH_NM)
 
     def _set_averages(self, texts: Sequence[str]) -> None:
-        self._averages = round(parse_number(get_single(texts), *AVERAGES))
+        self._averages = round(parse_number(get_single(texts), *AVERAGES_RANGE))
 
     def _format_reading(self) -> str:
         power_w = self._measure_power_w()

@@ -15,7 +15,7 @@ from sim.twins.rfsoc.kit.bench.instrument import make_common_commands, parse_boo
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
 
-VOLTS = (0.0, 20.4)
+VOLTAGE_RANGE_V = (0.0, 20.4)
 _STEPS_PER_V = 1000
 
 _CHANNEL_LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
@@ -32,12 +32,12 @@ class SupplyTwin:
 
     def table(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
-        volts = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
+        voltage_v = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
             **make_common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
-            volts: lambda _, texts: self._set_voltages(texts),
-            f"{volts}?": lambda _, texts: _read_channels(
+            voltage_v: lambda _, texts: self._set_voltages(texts),
+            f"{voltage_v}?": lambda _, texts: _read_channels(
                 texts, lambda channel: _format_volts(self._stored_v.get(channel, self._read_v(channel)))
             ),
             "OUTPut[:STATe]": lambda _, texts: self._switch_outputs(texts),
@@ -51,12 +51,12 @@ class SupplyTwin:
 
     def _set_voltages(self, texts: Sequence[str]) -> None:
         text, channels = _split_value(texts)
-        volts = round(parse_number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
+        voltage_v = round(parse_number(text, *VOLTAGE_RANGE_V) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
             if channel in self._stored_v:
-                self._stored_v[channel] = volts
+                self._stored_v[channel] = voltage_v
             else:
-                self._apply_v(channel, volts)
+                self._apply_v(channel, voltage_v)
 
     def _switch_outputs(self, texts: Sequence[str]) -> None:
         text, channels = _split_value(texts)
@@ -71,17 +71,17 @@ class SupplyTwin:
     def _read_v(self, channel: int) -> float:
         return self._state.now.parameters.modulators[channel - 1].bias_v
 
-    def _apply_v(self, channel: int, volts: float) -> None:
-        self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=volts))
+    def _apply_v(self, channel: int, voltage_v: float) -> None:
+        self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=voltage_v))
 
 
-def _format_volts(volts: float) -> str:
-    return f"{volts:+.6E}"
+def _format_volts(voltage_v: float) -> str:
+    return f"{voltage_v:+.6E}"
 
 
-def _read_channels(texts: Sequence[str], read: Callable[[int], str]) -> str:
+def _read_channels(texts: Sequence[str], read_channel: Callable[[int], str]) -> str:
     """Return the answer to a query with a channel list, which has one value for each channel."""
-    return ",".join(read(channel) for channel in _parse_channels(",".join(texts)))
+    return ",".join(read_channel(channel) for channel in _parse_channels(",".join(texts)))
 
 
 def _split_value(texts: Sequence[str]) -> tuple[str, list[int]]:
