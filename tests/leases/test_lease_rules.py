@@ -273,7 +273,7 @@ FLOORS = dict.fromkeys(OFTEN, 5) | dict.fromkeys(SELDOM, 1)
 @pytest.mark.slow
 def test_leases_keep_their_rules_whatever_happens():
     SEEN.clear()
-    run_state_machine_as_test(Leases, settings=settings(max_examples=70, stateful_step_count=25))
+    run_state_machine_as_test(Leases, settings=settings(max_examples=90, stateful_step_count=25))
     assert {name: SEEN[name] for name, floor in FLOORS.items() if SEEN[name] < floor} == {}
 
 

@@ -164,7 +164,7 @@ class TestOutcomes:
             trial = Trial(client, 0.05, 2, 30)
             trial.ask(*make_request(7))
 
-        assert (trial.lost, trial.error) == (1, "Connection refused")
+        assert (trial.lost_count, trial.error) == (1, "Connection refused")
 
 
 @pytest.mark.process

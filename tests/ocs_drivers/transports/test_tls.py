@@ -149,7 +149,7 @@ def test_what_has_input_saw_is_not_lost(echo, certificate):
     line.send(b"hello", Deadline(5))
     until = Deadline(5)
     while not line.has_input():
-        assert not until.passed
+        assert not until.is_over
     assert line.has_input()
     assert line.receive(Deadline(0)) == b"hello"
     line.close()

@@ -82,7 +82,7 @@ def test_has_input_tells_what_waits(terminal, line):
     os.write(terminal.master, b"x")
     until = Deadline(5)
     while not line.has_input():
-        assert not until.passed
+        assert not until.is_over
     assert line.receive(Deadline(0)) == b"x"
     assert not line.has_input()
 
