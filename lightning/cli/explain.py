@@ -157,7 +157,7 @@ def _format_row(node: NodeReport) -> list[str]:
         f"{node.macs:,}" if node.macs else "",
         f"{100 * node.zeros:.1f} %" if work is not None else "",
         str(work.passes) if work is not None else "",
-        node.reason,
+        node.why,
     ]
 
 

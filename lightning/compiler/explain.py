@@ -39,7 +39,7 @@ class NodeReport:
     name: str
     operation: str
     photonic: bool
-    reason: str
+    why: str
     shape: tuple[int, ...]
     """Shape of the output, for one image."""
     macs: int

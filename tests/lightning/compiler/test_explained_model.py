@@ -18,9 +18,15 @@ def test_every_node_is_listed_with_where_it_runs(compiled_residual):
         ("stem", True), ("rectify", False), ("wide", True), ("short", True), ("join", False), ("pool", False),
         ("flat", False), ("head", True), ("share", False),
     ]  # fmt: skip
-    assert all(node.reason for node in found.nodes)
+    assert all(node.why for node in found.nodes)
     assert found.notes == ("a note",)
     assert found.sha256 == model_hash(compiled_residual)
+
+
+def test_programs_find_a_node_of_the_json_document_by_these_keys(compiled_residual):
+    nodes = report(compiled_residual).document["nodes"]
+    keys = {"name", "operation", "photonic", "why", "shape", "macs", "work", "cycles", "zeros", "signed"}
+    assert {frozenset(node) for node in nodes} == {frozenset(keys)}
 
 
 def test_multiply_accumulates_and_cycles_add_up(compiled_residual):
@@ -43,7 +49,7 @@ def test_products_of_two_activations_are_digital_and_lower_the_share():
     network = Network("attention", nodes, {"w": np.eye(4, dtype=np.float32)}, "x", "s", shapes)
     found = report(compile_network(network, np.ones((2, 4, 4))))
     assert (found.photonic_macs, found.macs, found.photonic_share) == (64, 128, 0.5)
-    assert "both factors are activations" in found.nodes[1].reason
+    assert "both factors are activations" in found.nodes[1].why
 
 
 def test_a_network_without_products_leaves_none_to_digital_hardware():
