@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import statistics
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -19,7 +18,7 @@ from testbed.design.evaluation.job import build_plan_graph
 from testbed.design.model import Wiring
 from testbed.design.plans.file import Plan
 from testbed.errors import CollectiveError, HostError
-from testbed.lab.hosts.fleet import Fleet, Launch
+from testbed.lab.hosts.fleet import Fleet
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
@@ -191,13 +190,11 @@ def run_on_hosts(
     }
     reports = RankReports()
     with fleet.start(commands) as launch:
-        _read_until(launch, reports, messages="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
+        reports.read_until(launch, reports.ready, len(lab.hosts), deadline_s)
         if len(reports.ready) == len(lab.hosts):
             for host, script in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
                 launch.send(json.dumps(script) + "\n", host)
-            _read_until(
-                launch, reports, messages="done_hosts", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S
-            )
+            reports.read_until(launch, reports.done_hosts, len(lab.hosts), deadline_s + _GRACE_S)
         if len(reports.done_hosts) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
@@ -220,20 +217,6 @@ def _make_command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
         "--",
     ]
     return shlex.join([*guard_command, host.python, "-IS", f"{folder}/iteration.py", str(node)])
-
-
-def _read_until(
-    launch: Launch, reports: RankReports, *, messages: str, hosts: int, deadline_s: float
-) -> None:
-    """Read lines until `messages` of all hosts are in `reports`, a host has failed, or the time is up."""
-    end_s = time.monotonic() + deadline_s
-    while (left_s := end_s - time.monotonic()) > 0 and launch.running and not reports.failed:
-        if len(getattr(reports, messages)) == hosts:
-            return
-        for host, line in launch.lines(min(0.5, left_s)):
-            reports.store_event(host, line)
-            if len(getattr(reports, messages)) == hosts or reports.failed:
-                break
 
 
 def _make_scripts(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.design.model import Nic, Wiring
 from testbed.errors import CollectiveError, CollectiveTimeout
-from testbed.lab.hosts.fleet import CommandResult
+from testbed.lab.hosts.fleet import CommandResult, Launch
 from testbed.lab.model import Lab
 
 MAX_NAMED_HOSTS = 4
@@ -47,7 +48,7 @@ class RankReports:
             case "at":
                 self.last_position[host] = f"{message['configuration']}, {message['size']} B"
             case "row":
-                self.rows.append(message)
+                self.rows.append(message | {"host": host})
             case "done":
                 self.done_hosts.add(host)
                 self.processor_s += message.get("processor_s", 0.0)
@@ -56,6 +57,17 @@ class RankReports:
             case "guard":
                 self.guards[host] = message
         return event
+
+    def read_until(self, launch: Launch, messages: Sized, hosts: int, deadline_s: float) -> None:
+        """Store events until `messages`, a part of these reports, has all hosts, a host failed, or the time is up."""
+        end_s = time.monotonic() + deadline_s
+        while (left_s := end_s - time.monotonic()) > 0 and launch.running and not self.failed:
+            if len(messages) == hosts:
+                return
+            for host, line in launch.lines(min(0.5, left_s)):
+                self.store_event(host, line)
+                if len(messages) == hosts or self.failed:
+                    break
 
     @property
     def failed(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from testbed.design.model import Link, Nic
 from testbed.errors import CollectiveError
-from testbed.lab.hosts.fleet import Fleet, Launch
+from testbed.lab.hosts.fleet import Fleet
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import RankReports
 from testbed.measure.sharing.policies import Conditions, JobLinks, Policy, Schedule, Transport
@@ -68,13 +68,13 @@ def run_agents(
                 json.dumps({"members": _make_members(lab, placed_jobs, host, transport)}) + "\n",
                 lab.hosts[host].name,
             )
-        _read_until(launch, reports, "ready", len(hosts), deadline_s)
+        reports.read_until(launch, reports.ready, len(hosts), deadline_s)
         if len(reports.ready) == len(hosts):
             parts = _make_parts(lab, placed_jobs, reports, policy, schedule, conditions)
             epoch = time.time() + START_DELAY_S
             for name, jobs in parts.items():
                 launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
-            _read_until(launch, reports, "done_hosts", len(hosts), deadline_s)
+            reports.read_until(launch, reports.done_hosts, len(hosts), deadline_s)
         if len(reports.done_hosts) < len(hosts):
             launch.close_input()
             raise _make_error(reports, list(commands), deadline_s)
@@ -187,19 +187,6 @@ def group_jobs_by_nic(placed_jobs: Sequence[JobLinks]) -> dict[Nic, list[str]]:
         for link in placed_job.links:
             jobs_by_nic.setdefault(link.source, []).append(placed_job.job.name)
     return jobs_by_nic
-
-
-def _read_until(launch: Launch, reports: RankReports, messages: str, hosts: int, deadline_s: float) -> None:
-    """Read lines until `messages` of all hosts are in `reports`, a host has failed, or the time is up."""
-    end_s = time.monotonic() + deadline_s
-    while (left_s := end_s - time.monotonic()) > 0 and launch.running and not reports.failed:
-        if len(getattr(reports, messages)) == hosts:
-            return
-        for host, line in launch.lines(min(0.5, left_s)):
-            if reports.store_event(host, line) == "row":
-                reports.rows[-1]["host"] = host
-            if len(getattr(reports, messages)) == hosts or reports.failed:
-                break
 
 
 def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
