@@ -274,7 +274,7 @@ def _start_flows(
 
 @compile_function
 def _limit_wait(state: State, near: Neighbours, capacity: Floats, begin: int) -> None:
-    """Let the flows from index `begin` on wait for their rates, for the share `rounding[1]` of their durations.
+    """Make the flows from index `begin` on wait for their rates, for the share `rounding[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
     """
