@@ -19,7 +19,7 @@ from testbed.design.model import Wiring
 from testbed.design.plans.file import Plan
 from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet
-from testbed.lab.hosts.forwarding import set_addresses
+from testbed.lab.hosts.forwarding import list_set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
@@ -230,7 +230,7 @@ def _make_scripts(
     ready_messages = [reports.ready[host.name] for host in lab.hosts]
     sets = job.routes.sets
     shared = {
-        "addresses": [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts],
+        "addresses": [[str(address) for address in list_set_addresses(host)[:sets]] for host in lab.hosts],
         "ports": [message["port"] for message in ready_messages],
         "barrier": f"{lab.hosts[0].management}:{ready_messages[0]['port']}",
         "nodes": len(lab.hosts),

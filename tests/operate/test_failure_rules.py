@@ -91,7 +91,7 @@ def check_takeover(lab, design, gpus, failed):
     in_rails = {
         gpu
         for gpu in failed
-        if linked & {Nic(gpu.node, i) for i in lab.hosts[gpu.node].nics_beside(gpu.number)}
+        if linked & {Nic(gpu.node, i) for i in lab.hosts[gpu.node].find_nics_beside(gpu.number)}
     }
     assert {one.subject for one in advice} == {f"{lab.hosts[g.node].name}/gpu{g.number}" for g in in_rails}
     kept = {link for link in design.wiring.links if not dead.intersection(link)}
@@ -101,7 +101,7 @@ def check_takeover(lab, design, gpus, failed):
             spare, subject = parse_gpu(lab, one.target), parse_gpu(lab, one.subject)
             assert spare.node == subject.node
             assert spare not in failed
-            ends = {Nic(spare.node, index) for index in lab.hosts[spare.node].nics_beside(spare.number)}
+            ends = {Nic(spare.node, index) for index in lab.hosts[spare.node].find_nics_beside(spare.number)}
             assert not ends & linked
             assert ends & {nic for link in links for nic in link}
         else:
@@ -196,7 +196,7 @@ def test_a_lost_fibre_cuts_a_gpu_off_only_with_its_last_nic(testbed12):
 
 def test_gpus_that_share_a_nic_keep_it(testbed12):
     lab = with_gpus(testbed12, 8)
-    assert lab.hosts[0].nics_beside(3) == (1,)
+    assert lab.hosts[0].find_nics_beside(3) == (1,)
     assert find_nics_lost(lab, {Gpu(0, 2)}) == set()
     assert find_nics_lost(lab, {Gpu(0, 2), Gpu(0, 3)}) == {Nic(0, 1)}
 

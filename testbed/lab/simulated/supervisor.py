@@ -47,7 +47,7 @@ class Supervisor:
         _stop(self.process)
 
 
-def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> Supervisor:
+def start_supervisor(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> Supervisor:
     """Start a supervisor on a wiring document and return when the lab is ready.
 
     Raises `StartRefused` with the supervisor's reason, and `LabStartError` if it ends or is not ready in `timeout_s`.
@@ -108,10 +108,10 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while not received.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-            piece = os.read(descriptor, 65536)
-            if not piece:
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
                 break
-            received += piece
+            received += chunk
     return received.decode(errors="replace")
 
 
@@ -120,18 +120,18 @@ def _stop(process: subprocess.Popen[str]) -> None:
     if process.stdin is not None and not process.stdin.closed:
         with suppress(BrokenPipeError):
             process.stdin.close()
-    for end in (process.terminate, process.kill):
+    for send_signal in (process.terminate, process.kill):
         try:
             process.wait(STOP_TIMEOUT_S)
             break
         except subprocess.TimeoutExpired:
-            end()
+            send_signal()
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
 
 
-def ask(arguments: list[str]) -> Any:
+def ask_sim_lab(arguments: list[str]) -> Any:
     """Run `sim.lab` with `--status` or `--down`, and return its JSON answer.
 
     Raises `LabStartError` with the error and hint of `sim.lab`.
