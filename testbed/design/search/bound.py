@@ -35,7 +35,7 @@ class Bound(NamedTuple):
     by: str
 
 
-def bound_iteration(problem: Problem) -> Bound:
+def compute_bound(problem: Problem) -> Bound:
     """Return the lower bound on an iteration with any strategy on any topology."""
     costs = _ShapeCosts(problem)
     compute_s = sum(min(shape.seconds for shape in shapes) for shapes in costs.shapes) / problem.nodes

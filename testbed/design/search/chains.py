@@ -94,7 +94,7 @@ class Rules:
         return max(1, min(1000, self.steps // 100))
 
 
-def unit_s(objective: Objective, rules: Rules) -> float:
+def compute_unit_s(objective: Objective, rules: Rules) -> float:
     """Return the unit of cost differences for the alphas, in seconds."""
     if rules.per == "ms":
         return 1e-3
@@ -140,7 +140,7 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
-    unit = unit_s(objective, rules) if steps > 0 else 0.0
+    unit = compute_unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
         current, best_visits = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:

@@ -14,7 +14,7 @@ import numpy as np
 from sim.models.network.latency import Latency
 from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.annealing import Annealer, Candidate, polish
-from testbed.design.search.bound import Bound, bound_iteration
+from testbed.design.search.bound import Bound, compute_bound
 from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
 from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
@@ -265,7 +265,7 @@ def _conclude(
             bandwidth_tax=best_strategy.bandwidth_tax,
             mean_hops=mean_hops(best_strategy.finding.topology),
             ideal_switch_s=ideal_s,
-            bound=bound_iteration(problem),
+            bound=compute_bound(problem),
         ),
         reasons=(
             *explain_plan(problem, wired, ideal_s),

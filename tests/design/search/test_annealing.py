@@ -7,7 +7,7 @@ import pytest
 
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
-from testbed.design.search.bound import bound_iteration
+from testbed.design.search.bound import compute_bound
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -141,9 +141,9 @@ def test_no_plan_is_below_the_bound(problem, random_workload):
         job = random_workload(np.random.default_rng([7, number]), layers=2, tables=2)
         one = replace(problem, workload=job)
         found = optimise(job, one.cluster, one.degree, one.rate_gbps, steps=20)
-        bound = bound_iteration(one)
+        bound = compute_bound(one)
         assert bound == found.predicted.bound
         assert 0 < bound.seconds <= found.predicted.iteration_s
         near.append(bound.seconds / found.predicted.iteration_s)
     assert max(near) > 0.3
-    assert bound_iteration(replace(problem, cluster=Cluster(1))).by == "compute"
+    assert compute_bound(replace(problem, cluster=Cluster(1))).by == "compute"

@@ -13,7 +13,7 @@ summed as soon as its last backward pass is done, in parallel with the remaining
 |---|---|---|
 | fat-tree | the bytes into or out of the busiest server, over 8 NICs | 8 NICs |
 | rail-optimised | as fat-tree: switches above the rails do not block, and messages change rails in servers | 8 NICs |
-| MixNet | `region_circuits` with 6 NICs, and packets with 2 | the 2 packet NICs |
+| MixNet | `allocate_region_circuits` with 6 NICs, and packets with 2 | the 2 packet NICs |
 | TopoOpt | static circuits with 6 NICs for the mean traffic; servers forward for pairs without one | 1 NIC each |
 
 MixNet changes its circuits during attention, between the combine of a layer and the dispatch of the next. If the dark
@@ -30,7 +30,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.circuits.regions import exchange_seconds, region_circuits
+from testbed.design.circuits.regions import allocate_region_circuits, compute_exchange_s
 from testbed.design.reproductions.mixnet.models import SERVER_GPUS, MoeJob, Setting
 from testbed.design.workloads.gates import draw_expert_traffic
 
@@ -159,7 +159,7 @@ def _dispatch_s_on_own_circuits(job: MoeJob, setting: Setting, layer: int) -> fl
     """
     matrix = server_traffic(job, setting, layer)
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
-    return exchange_seconds(matrix, region_circuits(matrix, setting.circuit_ports, *rates), *rates)
+    return compute_exchange_s(matrix, allocate_region_circuits(matrix, setting.circuit_ports, *rates), *rates)
 
 
 @lru_cache(maxsize=256)
@@ -167,8 +167,8 @@ def _dispatches_s_on_fixed_circuits(job: MoeJob, setting: Setting) -> float:
     """Return the seconds of all dispatches of a stage at 1 Gbit/s per NIC, on circuits for their mean traffic."""
     traffic = [server_traffic(job, setting, layer) for layer in stage_layers(job)]
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
-    circuits = region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
-    return sum(exchange_seconds(matrix, circuits, *rates) for matrix in traffic)
+    circuits = allocate_region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
+    return sum(compute_exchange_s(matrix, circuits, *rates) for matrix in traffic)
 
 
 def topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:

@@ -32,8 +32,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.circuits.shots import switch_circuits
-from testbed.design.circuits.wavelengths import ring_circuits, solve_bound
+from testbed.design.circuits.shots import allocate_switch_circuits
+from testbed.design.circuits.wavelengths import allocate_ring_circuits, solve_bound
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import A100, Cluster, operator_seconds
 from testbed.errors import OutOfMemory
@@ -186,10 +186,10 @@ def sip_ocs(
     model_bytes, data_bytes = _compute_demands(placement, copies)
     gbps_per_circuit = wavelengths * WAVELENGTH_GBPS / SWITCHES
     if reconfiguration_s is None:
-        model_circuits = data_circuits = switch_circuits(model_bytes + data_bytes, SWITCHES)
+        model_circuits = data_circuits = allocate_switch_circuits(model_bytes + data_bytes, SWITCHES)
     else:
         model_circuits, data_circuits = (
-            switch_circuits(demands, SWITCHES) for demands in (model_bytes, data_bytes)
+            allocate_switch_circuits(demands, SWITCHES) for demands in (model_bytes, data_bytes)
         )
     return Rates(
         _take_first_copy(model_circuits, placement) * gbps_per_circuit,
@@ -222,7 +222,7 @@ def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
     pairs = demands > 0
     if not pairs.any():
         return np.zeros(demands.shape)
-    fixed = np.where(pairs, ring_circuits(demands, wavelengths, REACH), 0).astype(float)
+    fixed = np.where(pairs, allocate_ring_circuits(demands, wavelengths, REACH), 0).astype(float)
     rates_in_turn = solve_bound(demands / demands.max(), wavelengths, REACH).circuits.sum(axis=0)
     rates_in_turn *= 1 - RECONFIGURATION_S / INTERVAL_S
     shares = [(rates_bps[pairs] / demands[pairs]).min() for rates_bps in (fixed, rates_in_turn)]

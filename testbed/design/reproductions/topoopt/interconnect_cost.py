@@ -15,7 +15,7 @@ from sim.models.network.fabrics.cost import (
     ideal_switch_cost,
     patch_panel_cost,
 )
-from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.reproductions.figure import (
     NOTHING,
     Comparison,
@@ -67,7 +67,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows = [
         (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
         for names, reading, nodes, degree, rate in cases
-        for equal_cost_gbps in (equal_cost_fat_tree_gbps(nodes, degree, rate, reading),)
+        for equal_cost_gbps in (compute_equal_cost_gbps(nodes, degree, rate, reading),)
         for name, cost in _compute_costs(nodes, degree, rate, equal_cost_gbps, reading).items()
     ]
     progress(len(cases), len(cases), "costs")

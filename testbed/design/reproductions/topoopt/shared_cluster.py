@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
-from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.reproductions.figure import (
     Cell,
     Comparison,
@@ -50,7 +50,7 @@ def run_alone_s(model: str, fabric: str, nodes: int) -> float:
 @cache
 def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
     if fabric in READINGS:
-        host_gbps = equal_cost_fat_tree_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
+        host_gbps = compute_equal_cost_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
         return fat_tree(nodes, host_gbps, balance="hash", seed=seed)
     return fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
 
