@@ -136,7 +136,7 @@ def _parse_job(document: Document, location: Location, entry: Any, context: JobC
         _check_rates(document, (*location, "bursts"), name, phases, context.rate_gbps)
     job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage_hosts)
     try:
-        job.on(())
+        job.place_on_links(())
     except ValueError as error:
         raise document.make_error(location, str(error), "correct period_ms and bursts") from None
     return job

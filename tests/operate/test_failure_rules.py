@@ -16,7 +16,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 from testbed.errors import LabFileError, TopologyError
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.operate.design import Design
@@ -227,7 +227,7 @@ def test_the_command_puts_an_idle_gpu_into_the_rail(modelled, switches, tmp_path
         LabSession(lab, switches, None, journal).bring_up(design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(lab))
-    strategy = Strategy((data_sharding(range(12)),), 1)
+    strategy = Strategy((make_data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     write_plan(plan, plan_file)
     command = ["repair", str(lab_file), "--plan", str(plan_file), "--runs-dir", str(tmp_path / "runs")]

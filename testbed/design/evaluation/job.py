@@ -31,7 +31,7 @@ from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, sum_graph_traffic, traffic
 from testbed.design.workloads.mig import count_instances, find_device
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.roofline import check_memory, memory_use
+from testbed.design.workloads.roofline import check_memory, compute_memory_use
 from testbed.design.workloads.sharding import Strategy
 from testbed.design.workloads.strategies import check_strategy, is_named, make_named_strategy
 from testbed.errors import PlanFileError, StrategyError, WorkloadError
@@ -230,7 +230,7 @@ def _make_workload_job(
         "strategy": strategy,
         "operators": len(workload.operators),
         "batch": workload.batch,
-        "memory_bytes": int(np.max(memory_use(workload, checked_strategy, cluster))),
+        "memory_bytes": int(np.max(compute_memory_use(workload, checked_strategy, cluster))),
         "memory_limit_bytes": cluster.memory_bytes,
     }
     passes = (

@@ -82,21 +82,21 @@ class Strategy:
 
     def with_sharding(self, op_index: int, sharding: Sharding) -> Strategy:
         """Return the strategy with the sharding of one operator replaced."""
-        changed = (*self.shardings[:op_index], sharding, *self.shardings[op_index + 1 :])
-        return Strategy(changed, self.microbatches)
+        shardings = (*self.shardings[:op_index], sharding, *self.shardings[op_index + 1 :])
+        return Strategy(shardings, self.microbatches)
 
 
-def data_sharding(servers: Sequence[int]) -> Sharding:
+def make_data_sharding(servers: Sequence[int]) -> Sharding:
     """Return the sharding with one replica per server."""
     return Sharding("data", tuple((server,) for server in servers))
 
 
-def place_sharding(servers: Sequence[int]) -> Sharding:
+def make_placed_sharding(servers: Sequence[int]) -> Sharding:
     """Return the sharding with a single copy, and a slice of it on each server."""
     return Sharding("place", (tuple(servers),))
 
 
-def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+def make_spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """Return replicas on k = `shards` evenly spaced servers {s, s + n/k, ...}, which a ring of stride n/k joins.
 
     Raises `StrategyError` unless the number of shards divides the number of servers.
@@ -110,15 +110,15 @@ def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
 
 
-def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+def make_block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """Return replicas on `shards` consecutive servers {s, s + 1, ...}. The copies of each shard are evenly spaced.
 
     Raises `StrategyError` unless the number of shards divides the number of servers.
 
-    >>> block_sharding("tensor", 6, 3).grid
+    >>> make_block_sharding("tensor", 6, 3).grid
     ((0, 1, 2), (3, 4, 5))
     """
-    columns = space_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
+    columns = make_spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
     return Sharding(way, tuple(zip(*columns, strict=True)))
 
 
@@ -145,7 +145,7 @@ def count_row_samples(sharding: Sharding, batch: int) -> Integers:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def forward_resharding(
+def make_forward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of an operator's outputs, `output_bytes` per sample, to the next operator.
@@ -160,7 +160,7 @@ def forward_resharding(
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def backward_resharding(
+def make_backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of the gradients of an operator's outputs, from the consumer to the producer."""
@@ -172,7 +172,7 @@ def backward_resharding(
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def dispatch_resharding(
+def make_dispatch_resharding(
     sharding: Sharding, batch: int, sample_bytes: int, popularity: tuple[float, ...] = ()
 ) -> Resharding:
     """Return the messages to experts: each server sends its samples to the shards of its replica.
@@ -182,17 +182,17 @@ def dispatch_resharding(
     """
     first_samples, end_samples = _list_sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
-    k = sharding.shards
-    totals = (end_samples - first_samples) * sample_bytes
+    shard_count = sharding.shards
+    bytes_by_server = (end_samples - first_samples) * sample_bytes
     if popularity:
-        borders = np.concatenate([[0.0], np.cumsum(compute_shard_shares(popularity, k))])
+        borders = np.concatenate([[0.0], np.cumsum(compute_shard_shares(popularity, shard_count))])
         borders[-1] = 1.0
-        borders_bytes = np.floor(borders * totals[:, None]).astype(np.int64)
+        byte_borders = np.floor(borders * bytes_by_server[:, None]).astype(np.int64)
     else:
-        borders_bytes = np.arange(k + 1) * totals[:, None] // k
-    source = np.repeat(grid.ravel(), k)
-    target = np.repeat(grid, k, axis=0).ravel()
-    return Resharding(source, target, np.diff(borders_bytes, axis=1).ravel())
+        byte_borders = np.arange(shard_count + 1) * bytes_by_server[:, None] // shard_count
+    source = np.repeat(grid.ravel(), shard_count)
+    target = np.repeat(grid, shard_count, axis=0).ravel()
+    return Resharding(source, target, np.diff(byte_borders, axis=1).ravel())
 
 
 def compute_shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:

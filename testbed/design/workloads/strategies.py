@@ -10,14 +10,14 @@ from itertools import chain
 import numpy as np
 
 from testbed.design.workloads.model import SIDES, Operator, Workload
-from testbed.design.workloads.roofline import Cluster, memory_use
+from testbed.design.workloads.roofline import Cluster, compute_memory_use
 from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
-    block_sharding,
-    data_sharding,
-    place_sharding,
-    space_sharding,
+    make_block_sharding,
+    make_data_sharding,
+    make_placed_sharding,
+    make_spaced_sharding,
 )
 from testbed.errors import StrategyError
 
@@ -39,7 +39,7 @@ def data_parallel(workload: Workload, nodes: int) -> Strategy:
     """
     check_copies(workload)
     check_nodes(workload, nodes)
-    return Strategy((data_sharding(range(nodes)),) * len(workload.operators))
+    return Strategy((make_data_sharding(range(nodes)),) * len(workload.operators))
 
 
 def check_copies(workload: Workload) -> None:
@@ -123,7 +123,7 @@ def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None
 
 
 def _fits_in_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
-    return bool(memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes)
+    return bool(compute_memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes)
 
 
 def _fit_together(workload: Workload, cluster: Cluster) -> Strategy:
@@ -161,9 +161,9 @@ def _shard_copies(workload: Workload, default: Strategy, cluster: Cluster, shard
         if current.way == "data" and ways:
             size = _find_max_shards(operator, shards)
             is_inside = cluster.domain % size == 0 and not operator.evenly_spaced
-            return (block_sharding if is_inside else space_sharding)(ways[0], nodes, size)
+            return (make_block_sharding if is_inside else make_spaced_sharding)(ways[0], nodes, size)
         spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
-        return place_sharding(range(nodes)) if spread else current
+        return make_placed_sharding(range(nodes)) if spread else current
 
     pairs = zip(workload.operators, default.shardings, strict=True)
     return Strategy(tuple(sharding(operator, current) for operator, current in pairs), default.microbatches)
@@ -172,10 +172,10 @@ def _shard_copies(workload: Workload, default: Strategy, cluster: Cluster, shard
 def _make_default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding:
     way = operator.ways[0]
     if way == "place":
-        return place_sharding((emptiest,))
+        return make_placed_sharding((emptiest,))
     if way == "data":
-        return data_sharding(range(nodes))
-    return space_sharding(way, nodes, _find_max_shards(operator, nodes))
+        return make_data_sharding(range(nodes))
+    return make_spaced_sharding(way, nodes, _find_max_shards(operator, nodes))
 
 
 def _find_max_shards(operator: Operator, max_shards: int) -> int:
@@ -198,15 +198,15 @@ def list_legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
     for way in operator.ways:
         if way == "data":
-            shardings.append(data_sharding(range(nodes)))
+            shardings.append(make_data_sharding(range(nodes)))
         elif way == "place":
-            shardings.extend(place_sharding((server,)) for server in range(nodes))
-            shardings.append(place_sharding(range(nodes)))
+            shardings.extend(make_placed_sharding((server,)) for server in range(nodes))
+            shardings.append(make_placed_sharding(range(nodes)))
         else:
             allowed = [size for size in sizes if size <= operator.shard_limit]
-            shardings.extend(space_sharding(way, nodes, size) for size in allowed or [1])
+            shardings.extend(make_spaced_sharding(way, nodes, size) for size in allowed or [1])
             blocks = [] if operator.evenly_spaced else allowed
-            shardings.extend(block_sharding(way, nodes, size) for size in blocks if 1 < size < nodes)
+            shardings.extend(make_block_sharding(way, nodes, size) for size in blocks if 1 < size < nodes)
     return tuple(dict.fromkeys(shardings))
 
 
@@ -270,7 +270,7 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
     borders = _find_even_cuts(work, stages)
     shardings = [
-        data_sharding(range(stage, nodes, stages))
+        make_data_sharding(range(stage, nodes, stages))
         for stage in range(stages)
         for _ in range(borders[stage], borders[stage + 1])
     ]
@@ -310,9 +310,9 @@ def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, mi
 def _make_stage_sharding(operator: Operator, nodes: int, shards: int, emptiest: int) -> Sharding:
     """Return the sharding of an operator in a stage of `nodes` nodes, numbered from 0."""
     if "tensor" in operator.ways and shards > 1:
-        return block_sharding("tensor", nodes, _find_max_shards(operator, shards))
+        return make_block_sharding("tensor", nodes, _find_max_shards(operator, shards))
     if operator.ways[0] == "expert":
-        return block_sharding("expert", nodes, _find_max_shards(operator, nodes))
+        return make_block_sharding("expert", nodes, _find_max_shards(operator, nodes))
     return _make_default_sharding(operator, nodes, emptiest)
 
 

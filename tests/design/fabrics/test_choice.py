@@ -23,11 +23,11 @@ from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import sum_graph_traffic
-from testbed.design.workloads.sharding import Strategy, data_sharding, place_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding, make_placed_sharding
 from testbed.errors import OutOfMemory, PlanFileError, TopologyError, WorkloadError
 
 NODES, DEGREE, RATE = 12, 4, 100.0
-COPIED = data_sharding(range(4))
+COPIED = make_data_sharding(range(4))
 
 
 def make_allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
@@ -244,7 +244,7 @@ def test_a_plan_is_for_its_own_job(planned, choice, word):
     ("changed", "word"),
     [
         ({"topology": find_topology(6, 2)}, r"on 6 servers, not for vgg16:fig11 with \d+ on 4"),
-        ({"sharding": place_sharding([0])}, "laid out as place, it can be data"),
+        ({"sharding": make_placed_sharding([0])}, "laid out as place, it can be data"),
     ],
 )
 def test_a_plan_that_does_not_fit_its_workload_is_refused(planned, changed, word):

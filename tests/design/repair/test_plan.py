@@ -260,12 +260,12 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     planes = start_on_first_plane(first)
     ahead = plan_look_ahead(planes, second)
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
-    assert planes.find_lit() == set(first.links)
-    assert ahead.after.find_lit() == set(second.links)
+    assert planes.find_lit_links() == set(first.links)
+    assert ahead.after.find_lit_links() == set(second.links)
     assert ahead.outage_s(0.01) == 0.01
     back = plan_look_ahead(ahead.after, first)  # its circuits are still there
     assert (back.onto_second, back.make, back.remove) == (False, (), ())
-    assert back.after.find_lit() == set(first.links)
+    assert back.after.find_lit_links() == set(first.links)
     assert plan_look_ahead(planes, first).flip == ()
 
 
@@ -283,7 +283,7 @@ def test_jobs_of_other_nodes_stay_lit():
     )
     ahead = plan_look_ahead(planes, turned, nodes=range(6))
     assert {nic.node for nic in ahead.flip} == set(range(6))
-    assert ahead.after.find_lit() == {*turned.links, *other}
+    assert ahead.after.find_lit_links() == {*turned.links, *other}
 
 
 def test_a_job_outside_its_nodes_is_refused():

@@ -105,9 +105,9 @@ def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
         return 2 * (job.tp - 1) / job.tp * tokens * h * size / setting.local_bytes_per_s
 
     return LayerTimes(
-        job.device.pass_seconds(attention_flops, attention_bytes, job.tp),
+        job.device.compute_pass_seconds(attention_flops, attention_bytes, job.tp),
         reduce_s(n),
-        job.device.pass_seconds(expert_flops, expert_bytes, job.tp),
+        job.device.compute_pass_seconds(expert_flops, expert_bytes, job.tp),
         reduce_s(received_tokens),
     )
 

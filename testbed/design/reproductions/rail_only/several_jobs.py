@@ -55,7 +55,8 @@ def _make(_scale: Scale, progress: Progress) -> Table:
     tiling = tile(CLUSTER, JOBS)
     random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
     placed = [
-        (rectangle.tensor_groups(CLUSTER), rectangle.data_groups(CLUSTER)) for rectangle in tiling.rectangles
+        (rectangle.list_tensor_groups(CLUSTER), rectangle.list_data_groups(CLUSTER))
+        for rectangle in tiling.rectangles
     ]
     # The same groups with permuted GPUs.
     scattered = [

@@ -31,7 +31,7 @@ from testbed.design.reproductions.sharing.setup import (
     Policy,
     Scale,
 )
-from testbed.design.sharing.cassini.prediction import predict_under
+from testbed.design.sharing.cassini.prediction import predict_policy
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, place_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
@@ -76,7 +76,7 @@ def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStat
     weights = (FIRST_JOB_WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
-    predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots_ms)
+    predictions = predict_policy(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots_ms)
     return [
         JobStatistics(prediction.job, prediction.mean_ms, prediction.p99_ms, None)
         for prediction in predictions

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from testbed.design.circuits.shots import allocate_switch_circuits
 from testbed.design.circuits.wavelengths import allocate_ring_circuits, solve_bound
 from testbed.design.workloads.model import Operator, Workload
-from testbed.design.workloads.roofline import A100, Cluster, operator_seconds
+from testbed.design.workloads.roofline import A100, Cluster, compute_operator_seconds
 from testbed.errors import OutOfMemory
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ class Placement:
 
     def piece_seconds(self, operator_index: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
-        return operator_seconds(
+        return compute_operator_seconds(
             self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
         )
 
@@ -124,7 +124,7 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
             gpu for gpu in range(width) if all(abs(gpu - input_gpu) <= reach for input_gpu in inputs)
         ]
         ready_s = max((end_times_s[producer] for producer in producers), default=0.0)
-        seconds = operator_seconds(operator, samples, pieces, GPU)[0]
+        seconds = compute_operator_seconds(operator, samples, pieces, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
         held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
         gpus = []

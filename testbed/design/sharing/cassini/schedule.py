@@ -19,12 +19,12 @@ from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, find_best_rota
 from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, place_jobs
 from testbed.errors import WorkloadError
 
-SEARCH_S = 3.0
-"""Time budget for the searches of all links. Once it is spent, each remaining search gets `MIN_S`."""
-MIN_S = 0.005
+SEARCH_TIME_S = 3.0
+"""Time budget for the searches of all links. Once it is spent, each remaining search gets `MIN_SEARCH_TIME_S`."""
+MIN_SEARCH_TIME_S = 0.005
 MIN_LINKS_TO_SHARE_TIME = 8
 """The search of a link gets at most the remaining time divided by this."""
-CYCLIC = "loop in the affinity graph"
+LOOP_REASON = "loop in the affinity graph"
 
 Shifts = Mapping[str, Mapping[str, int]]
 """Shift of each job on each link, by the names of link and job."""
@@ -79,7 +79,7 @@ class Scheduler:
     links: LabLinks
     rounding: Rounding = field(default_factory=Rounding)
     time_limit_s: float = TIME_LIMIT_S
-    search_s: float = SEARCH_S
+    search_s: float = SEARCH_TIME_S
     _cache: dict[tuple[str, ...], LinkSchedule] = field(default_factory=dict)
 
     def schedule(self, placements: Sequence[Placement]) -> Schedule:
@@ -88,48 +88,55 @@ class Scheduler:
         If every candidate has a loop, the best candidate is scheduled by a spanning forest of its graph, and a note
         tells so. Raises `WorkloadError` for periods that do not fit on a circle, and for invalid jobs.
         """
-        scored = [self._score(placement) for placement in placements]
-        without_loop = [entry for entry in scored if not entry.dropped]
-        best_candidate = max(without_loop or scored, key=lambda entry: entry.score)
-        contended = self._find_contended(best_candidate.placement)
-        results = {link: self._solve(jobs) for link, jobs in contended.items()}
+        candidates = [self._score(placement) for placement in placements]
+        loop_free_candidates = [entry for entry in candidates if not entry.dropped]
+        best_candidate = max(loop_free_candidates or candidates, key=lambda entry: entry.score)
+        jobs_by_link = self._find_contended(best_candidate.placement)
+        schedule_by_link = {link: self._solve(jobs) for link, jobs in jobs_by_link.items()}
         notes = []
-        graph = {link: result.shifts for link, result in results.items()}
-        if not without_loop:
+        shifts_by_link = {link: result.shifts for link, result in schedule_by_link.items()}
+        if not loop_free_candidates:
             notes.append(
                 "every candidate has a loop in its affinity graph: shifts follow its best spanning forest, "
                 "and the scores are those of the starts that come out"
             )
-            gains = {
-                link: result.score - self._score_unshifted(result.jobs) for link, result in results.items()
+            gain_by_link = {
+                link: result.score - self._score_unshifted(result.jobs)
+                for link, result in schedule_by_link.items()
             }
-            forest = build_spanning_forest(contended, gains)
-            graph = {link: {job: results[link].shifts[job] for job in jobs} for link, jobs in forest.items()}
-        quanta = compute_starts(
-            graph, {job.name: self.rounding.period(_detach_from_links(job)) for job in self.jobs}
+            forest = build_spanning_forest(jobs_by_link, gain_by_link)
+            shifts_by_link = {
+                link: {job: schedule_by_link[link].shifts[job] for job in jobs}
+                for link, jobs in forest.items()
+            }
+        start_by_job = compute_starts(
+            shifts_by_link,
+            {job.name: self.rounding.count_period_quanta(_detach_from_links(job)) for job in self.jobs},
         )
-        if not without_loop:
+        if not loop_free_candidates:
             # A link outside the forest does not get its best shifts: compute the scores from the starts.
-            results = {link: self._reschedule_at(entry, quanta) for link, entry in results.items()}
-        starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
-        users = self.links.find_jobs_by_link(best_candidate.placement, self.jobs)
-        jobs = place_jobs(self.jobs, users)
+            schedule_by_link = {
+                link: self._reschedule_at(entry, start_by_job) for link, entry in schedule_by_link.items()
+            }
+        starts_ms = {name: count * self.rounding.quantum_ms for name, count in start_by_job.items()}
+        all_jobs_by_link = self.links.find_jobs_by_link(best_candidate.placement, self.jobs)
+        jobs = place_jobs(self.jobs, all_jobs_by_link)
         return Schedule(
             best_candidate.placement,
             starts_ms,
             tuple(
-                self._to_link_schedule(link, jobs, results)
+                self._to_link_schedule(link, jobs, schedule_by_link)
                 for link, jobs in self._find_shared(best_candidate.placement).items()
             ),
-            tuple(scored),
-            tuple(predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)),
+            tuple(candidates),
+            tuple(predict(jobs, [self.links.rate_gbps] * len(all_jobs_by_link), starts_ms)),
             tuple(notes),
         )
 
     def _score(self, placement: Placement) -> Candidate:
         contended = self._find_contended(placement)
         scores = [self._solve(jobs).score for jobs in contended.values()]
-        dropped = CYCLIC if has_loop(contended) else ""
+        dropped = LOOP_REASON if has_loop(contended) else ""
         return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, dropped)
 
     def _find_shared(self, placement: Placement) -> dict[str, tuple[str, ...]]:
@@ -156,23 +163,25 @@ class Scheduler:
         if names not in self._cache:
             circle = self._make_circle(names)
             begin = time.process_time()
-            limit_s = max(min(self.time_limit_s, self.search_s / MIN_LINKS_TO_SHARE_TIME), MIN_S)
+            limit_s = max(min(self.time_limit_s, self.search_s / MIN_LINKS_TO_SHARE_TIME), MIN_SEARCH_TIME_S)
             rotation = find_best_rotation(circle, limit_s, time.process_time)
             self.search_s -= time.process_time() - begin
             shifts = dict(
                 zip(names, (round(shift_ticks * circle.tick) for shift_ticks in rotation.turns), strict=True)
             )
-            score = circle.score(rotation.excess)
+            score = circle.compute_score(rotation.excess)
             self._cache[names] = LinkSchedule("", names, score, rotation.proven, circle.approximate, shifts)
         return self._cache[names]
 
     def _score_unshifted(self, names: Sequence[str]) -> float:
         circle = self._make_circle(names)
-        return circle.score(circle.excess([0] * len(names)))
+        return circle.compute_score(circle.compute_excess([0] * len(names)))
 
     def _reschedule_at(self, entry: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
         circle = self._make_circle(entry.jobs)
-        score = circle.score(circle.excess([round(quanta[name] / circle.tick) for name in entry.jobs]))
+        score = circle.compute_score(
+            circle.compute_excess([round(quanta[name] / circle.tick) for name in entry.jobs])
+        )
         worse = score < entry.score - 1e-9
         shifts = {name: quanta[name] for name in entry.jobs}
         return LinkSchedule(
@@ -186,7 +195,7 @@ def _sort(jobs: Sequence[str]) -> tuple[str, ...]:
 
 def _detach_from_links(job: SharedJob) -> PeriodicJob:
     try:
-        return job.on((0,))
+        return job.place_on_links((0,))
     except ValueError as error:
         raise WorkloadError(str(error)) from error
 

@@ -234,7 +234,7 @@ class _Reader:
                         _read_count(node_id, node, "tensor_size") if "tensor_size" in node.attributes else 0
                     )
                     operations = _read_count(node_id, node, "num_ops")
-                    time_s = self._accelerator.pass_seconds(operations, moved, devices=1)
+                    time_s = self._accelerator.compute_pass_seconds(operations, moved, devices=1)
                 else:
                     time_s = seconds(node)
                 yield _Part((node_id,), 1, partial(add_compute, device=device, time_s=time_s))

@@ -27,12 +27,12 @@ from testbed.design.workloads.sharding import (
     Resharding,
     Sharding,
     Strategy,
-    backward_resharding,
     count_microbatch_samples,
     count_shard_bytes,
-    dispatch_resharding,
-    forward_resharding,
     list_replica_groups,
+    make_backward_resharding,
+    make_dispatch_resharding,
+    make_forward_resharding,
     reverse_resharding,
     split_evenly,
     trainable,
@@ -66,21 +66,21 @@ class Traffic:
         this size then have the largest of their tensors. Raises `DemandError` as `make_matrix_demand` does.
         """
         matrix = self.pairs.copy()
-        spaced: dict[int, dict[int, int]] = {}
+        tensors_by_group_size: dict[int, dict[int, int]] = {}
         for members, size_bytes in self.allreduce.items():
             step = self.nodes // len(members) if len(members) > 1 and self.nodes % len(members) == 0 else 0
             if step and members == tuple(range(members[0], self.nodes, step)):
-                spaced.setdefault(len(members), {})[members[0]] = size_bytes
+                tensors_by_group_size.setdefault(len(members), {})[members[0]] = size_bytes
             else:
                 _add_ring(matrix, members, size_bytes)
         groups = []
-        for size, tensors in spaced.items():
-            if len(tensors) == self.nodes // size:
-                groups.append(AllReduceDemand(size, max(tensors.values())))
+        for group_size, tensors in tensors_by_group_size.items():
+            if len(tensors) == self.nodes // group_size:
+                groups.append(AllReduceDemand(group_size, max(tensors.values())))
                 check_group(self.nodes, groups[-1])
             else:
                 for start, size_bytes in tensors.items():
-                    _add_ring(matrix, tuple(range(start, self.nodes, self.nodes // size)), size_bytes)
+                    _add_ring(matrix, tuple(range(start, self.nodes, self.nodes // group_size)), size_bytes)
         return make_matrix_demand(matrix, groups)
 
     @property
@@ -95,10 +95,10 @@ class Traffic:
 def sum_graph_traffic(graph: TaskGraph) -> Traffic:
     """Return the traffic of a task graph."""
     pairs = np.zeros((graph.nodes, graph.nodes))
-    resharding = graph.kind == Kind.TRANSFER
-    np.add.at(pairs, (graph.source[resharding], graph.target[resharding]), graph.size_bytes[resharding])
-    times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
-    for exchange, count in zip(graph.exchanges, times.tolist(), strict=True):
+    is_transfer = graph.kind == Kind.TRANSFER
+    np.add.at(pairs, (graph.source[is_transfer], graph.target[is_transfer]), graph.size_bytes[is_transfer])
+    exchange_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
+    for exchange, count in zip(graph.exchanges, exchange_counts.tolist(), strict=True):
         np.add.at(pairs, (exchange.source, exchange.target), exchange.size_bytes * count)
     np.fill_diagonal(pairs, 0.0)
     allreduce: dict[Group, int] = {}
@@ -129,7 +129,7 @@ def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic
     return TrafficTotals.from_strategy(workload, strategy, cluster).traffic
 
 
-def edge_pairs(
+def sum_edge_pairs(
     producer: Sharding,
     consumer: Sharding,
     batch: int,
@@ -274,7 +274,11 @@ class _Output(NamedTuple):
 def _compute_edge_pairs(
     producer: Sharding, consumer: Sharding, samples: Samples, output: _Output, nodes: int
 ) -> Pairs:
-    directions = (forward_resharding, backward_resharding) if output.with_gradients else (forward_resharding,)
+    directions = (
+        (make_forward_resharding, make_backward_resharding)
+        if output.with_gradients
+        else (make_forward_resharding,)
+    )
     resharding = (
         (direction(producer, consumer, size, output.size_bytes, output.sliced), times)
         for size, times in samples
@@ -293,7 +297,7 @@ def _compute_expert_pairs(
     popularity: tuple[float, ...],
 ) -> Pairs:
     resharding = [
-        (dispatch_resharding(sharding, size, sample_bytes, popularity), passes * times)
+        (make_dispatch_resharding(sharding, size, sample_bytes, popularity), passes * times)
         for size, times in samples
     ]
     return _sum_reshardings(
