@@ -266,8 +266,8 @@ def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
     """Return a mask (senders, receivers) of the copy for each receiver: its own, otherwise the copies take turns."""
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
     holds_copy = grid[:, :, None] == targets
-    in_turn = np.arange(targets.size) % sender.shards
-    copy_index = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), in_turn)
+    copies_in_turn = np.arange(targets.size) % sender.shards
+    copy_index = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), copies_in_turn)
     copies: NDArray[np.bool_] = np.arange(sender.shards)[None, :, None] == copy_index[:, None, :]
     return copies.reshape(-1, targets.size)
 
@@ -314,7 +314,7 @@ def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: 
     Operators with the same groups share a bucket of up to `bucket_bytes`. A larger operator has its own bucket, and so
     has every operator if `bucket_bytes` is None.
     """
-    limit = 0.0 if bucket_bytes is None else bucket_bytes
+    max_bytes = 0.0 if bucket_bytes is None else bucket_bytes
     open_buckets: dict[Grid, Bucket] = {}
     buckets = []
     for op_index in reversed(range(len(workload.operators))):
@@ -326,7 +326,7 @@ def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: 
         if not any(sizes):
             continue
         bucket = open_buckets.pop(groups, None)
-        if bucket is not None and max(bucket.size_bytes) + max(sizes) > limit:
+        if bucket is not None and max(bucket.size_bytes) + max(sizes) > max_bytes:
             buckets.append(bucket)
             bucket = None
         open_buckets[groups] = _add_to_bucket(bucket, op_index, sizes, groups)
@@ -336,10 +336,10 @@ def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: 
 def _add_to_bucket(bucket: Bucket | None, op_index: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
     if bucket is None:
         return Bucket((op_index,), sizes, groups)
-    total = tuple(
+    total_bytes = tuple(
         old_bytes + added_bytes for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
     )
-    return Bucket((*bucket.operators, op_index), total, groups)
+    return Bucket((*bucket.operators, op_index), total_bytes, groups)
 
 
 def fuse_steps(
@@ -351,7 +351,7 @@ def fuse_steps(
     neighbour. Nothing is sent between them, and at most one bucket holds their gradients. Times differ only if another
     ready task would have run in between.
     """
-    bucket_of = {
+    bucket_by_operator = {
         op_index: bucket_number
         for bucket_number, bucket in enumerate(buckets)
         for op_index in bucket.operators
@@ -369,7 +369,9 @@ def fuse_steps(
             and consumers.count(second_step) == 1
         )
         shared_buckets = {
-            bucket_of[op_index] for op_index in (first_step, second_step) if op_index in bucket_of
+            bucket_by_operator[op_index]
+            for op_index in (first_step, second_step)
+            if op_index in bucket_by_operator
         }
         return (
             is_only_edge

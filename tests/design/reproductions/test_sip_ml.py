@@ -13,16 +13,16 @@ skip_without("scipy")
 from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.sip_ml import MODULES, describe, figure
 from testbed.design.reproductions.sip_ml.fastest import FABRICS, find_fastest
-from testbed.design.reproductions.sip_ml.iteration_times import count_slower, speed_ups
+from testbed.design.reproductions.sip_ml.iteration_times import compute_speed_ups, count_slower
 from testbed.design.reproductions.sip_ml.model import (
     GPU,
     MESSAGE_LATENCY_S,
     RECONFIGURATION_S,
     WAVELENGTH_GBPS,
     compute_iteration,
+    compute_ring_bytes,
     fat_tree,
     place,
-    ring_bytes,
     sip_ocs,
     sip_ring,
 )
@@ -162,7 +162,7 @@ def test_a_pair_without_a_circuit_never_ends():
 
 
 def test_one_copy_sums_nothing():
-    assert ring_bytes(np.array([5e9]), 1).tolist() == [0]
+    assert compute_ring_bytes(np.array([5e9]), 1).tolist() == [0]
     assert compute_iteration(place(chain("a"), 8, 1, 1, 20), 1, fat_tree(100)).data_s == 0
 
 
@@ -181,14 +181,16 @@ def test_an_ideal_fat_tree_of_the_same_rate_is_a_bound(tables):
 @pytest.mark.long
 def test_trends_at_the_sizes_of_the_paper():
     table = figure(1).make(PAPER, ignore_progress)
-    of_scripts = [row[-1] for row in speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400]
+    of_scripts = [
+        row[-1] for row in compute_speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400
+    ]
 
     assert count_slower(table) == 0
     assert 1.2 < min(of_scripts) < 1.5
     assert 8 < max(of_scripts) < 11
-    for model in table.values("model"):
+    for model in table.list_values("model"):
         part = table.select_rows(model=model, wavelengths=320)
-        ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
+        ring, ocs = (part.get_number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
         assert 1 <= ring / ocs <= 2
 
 

@@ -76,7 +76,7 @@ def _draw(table: Table) -> Plot:
             make_series(table.select_rows(gpus=gpus), "design", "radix", name),
             "bars",
         )
-        for gpus in table.values("gpus")
+        for gpus in table.list_values("gpus")
         for name in ("switches", "transceivers")
     )
     return Plot("Parts of a network (domains of 256 GPUs)", panels, wide=2)

@@ -195,11 +195,11 @@ def sip_ocs(
         _take_first_copy(model_circuits, placement) * gbps_per_circuit,
         0.0,
         _find_gradient_rates(data_circuits, placement) * gbps_per_circuit,
-        _outage_s(model_bytes, data_bytes, reconfiguration_s or 0.0),
+        _compute_outage_s(model_bytes, data_bytes, reconfiguration_s or 0.0),
     )
 
 
-def _outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s: float) -> float:
+def _compute_outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s: float) -> float:
     """Return the time of two reconfigurations, or 0 if there is only one kind of traffic."""
     return 2 * reconfiguration_s if model_bytes.any() and data_bytes.any() else 0.0
 
@@ -207,14 +207,14 @@ def _outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s: float)
 def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
     """Return the rates of SiP-Ring, which reconfigures before and after the sum of gradients."""
     model_bytes, data_bytes = _compute_demands(placement, copies)
-    rates = [_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
-    outage_s = _outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
+    rates = [_compute_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
+    outage_s = _compute_outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
     return Rates(
         _take_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
     )
 
 
-def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
+def _compute_ring_rates(demands: Floats, wavelengths: int) -> Floats:
     """Return the rates of pairs in Gbit/s, with fixed circuits or with circuits in turn.
 
     Take those with the larger share, which is the smallest ratio of a pair's circuits to its demand.
@@ -239,7 +239,7 @@ def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]
     model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.traffic()).astype(float)
     data_bytes = np.zeros((nodes, nodes))
     if copies > 1:
-        sent_bytes = np.tile(ring_bytes(placement.gradient_bytes, copies), modelled_copies)
+        sent_bytes = np.tile(compute_ring_bytes(placement.gradient_bytes, copies), modelled_copies)
         for step in (placement.width, -placement.width):
             # Half of the gradients go around the ring in each direction.
             data_bytes[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
@@ -263,10 +263,10 @@ def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Fl
     return lower
 
 
-def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
+def compute_ring_bytes(size_bytes: Floats, copies: int) -> Floats:
     """Return the bytes that each GPU sends to sum `size_bytes` in a ring of `copies` GPUs.
 
-    >>> float(ring_bytes(np.array(1e9), 4))
+    >>> float(compute_ring_bytes(np.array(1e9), 4))
     1500000000.0
     """
     return 2 * (copies - 1) / copies * size_bytes
@@ -274,7 +274,7 @@ def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
 
 def compute_iteration(placement: Placement, copies: int, rates: Rates) -> Iteration:
     """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
-    sent_bytes = ring_bytes(placement.gradient_bytes, copies)
+    sent_bytes = compute_ring_bytes(placement.gradient_bytes, copies)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.data, 0.0)
     data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_LATENCY_S

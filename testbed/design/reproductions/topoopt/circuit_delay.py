@@ -7,7 +7,7 @@ import numpy as np
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import FabricOptions, FabricRequest
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -55,16 +55,16 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
-    for model in table.values("model"):
-        for degree in table.values("degree"):
-            for delay in (min(table.numbers("delay_ms")), max(table.numbers("delay_ms"))):
+    for model in table.list_values("model"):
+        for degree in table.list_values("degree"):
+            for delay in (min(table.get_numbers("delay_ms")), max(table.get_numbers("delay_ms"))):
                 case = table.select_rows(model=model, degree=degree, delay_ms=delay)
-                once = case.number("iteration_ms", fabric=ONE_SHOT)
+                once = case.get_number("iteration_ms", fabric=ONE_SHOT)
                 lines += [
                     Comparison(
                         f"{model}, d = {degree:g}, dark for {delay:g} ms: {label} over patched once",
-                        NOTHING,
-                        case.number("iteration_ms", fabric=label) / once,
+                        UNPUBLISHED,
+                        case.get_number("iteration_ms", fabric=label) / once,
                         "",
                         " x",
                     )
@@ -82,8 +82,8 @@ def _draw(table: Table) -> Plot:
             make_series(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
             logarithmic="xy",
         )
-        for model in table.values("model")
-        for degree in table.values("degree")
+        for model in table.list_values("model")
+        for degree in table.list_values("degree")
     )
     return Plot("Circuits reconfigured within an iteration", panels, wide=2)
 

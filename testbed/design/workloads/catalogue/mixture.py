@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.blocks import MIXED, Assembly, operator
+from testbed.design.workloads.catalogue.blocks import MIXED_PRECISION, Assembly, operator
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head
 from testbed.design.workloads.model import Operator, Workload
@@ -33,7 +33,7 @@ def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
     """Return a mixture of experts: an embedding, layers of attention, router and experts, and a head."""
     p, model = parameters, Assembly()
     check_routing(name, p.experts, p.routed)
-    shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED, plain=True, gated=True)
+    shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED_PRECISION, plain=True, gated=True)
     inputs = model.chain([embedding(shape, p.vocabulary)])
     for i in range(p.layers):
         block = (attention(f"attention{i}", shape), *expert_block(str(i), shape, p.experts, p.routed))

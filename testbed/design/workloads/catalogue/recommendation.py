@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.blocks import SINGLE, Assembly, dense, operator, table
+from testbed.design.workloads.catalogue.blocks import SINGLE_PRECISION, Assembly, dense, operator, table
 from testbed.design.workloads.catalogue.parameters import Parameters, Widths
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -67,7 +67,7 @@ def _make_products(p: Dlrm) -> Operator:
         parameters=0,
         output=products,
         moved=vectors * p.width + 2 * vectors * vectors + products,
-        precision=SINGLE,
+        precision=SINGLE_PRECISION,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from testbed.design.workloads.catalogue.blocks import SERVING, Assembly, operator
+from testbed.design.workloads.catalogue.blocks import SERVING_PRECISION, Assembly, operator
 from testbed.design.workloads.catalogue.mixture import check_routing, expert_block
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head, mlp
@@ -50,7 +50,7 @@ def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
         raise WorkloadError(f"{name}: prefill and decode are both 0; one must be above 0")
     if p.experts:
         check_routing(name, p.experts, p.routed)
-    shape = Shape(p.prompt, p.hidden, p.heads, p.kv_heads, p.inner, SERVING, plain=True, gated=True)
+    shape = Shape(p.prompt, p.hidden, p.heads, p.kv_heads, p.inner, SERVING_PRECISION, plain=True, gated=True)
     caches = _add_side(model, p, "prefill", shape, p.prompt) if p.prefill else ()
     if p.decode:
         _add_side(model, p, "decode", replace(shape, tokens=1), p.prompt + p.history, caches)

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Assembly, Precision, operator
+from testbed.design.workloads.catalogue.blocks import (
+    MIXED_PRECISION,
+    SINGLE_PRECISION,
+    Assembly,
+    Precision,
+    operator,
+)
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -161,7 +167,7 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     Raises `WorkloadError` for sequences longer than the positions.
     """
     p, model = parameters, Assembly()
-    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
+    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE_PRECISION)
     inputs: tuple[int, ...] = ()
     if p.vocabulary:
         if p.sequence > p.positions:
@@ -226,7 +232,7 @@ GPT_SIZES = {
 def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
     """Return GPT: an embedding, layers of attention and MLP, and a head."""
     p, model = parameters, Assembly()
-    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED)
+    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED_PRECISION)
     embedding_index = model.add(embedding(shape, p.vocabulary, p.sequence))
     blocks = (block(f"{block.__name__}{i}", shape) for i in range(p.layers) for block in (attention, mlp))
     model.add(head(shape, p.vocabulary, tied=True), *model.chain(blocks, embedding_index))

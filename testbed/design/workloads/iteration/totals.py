@@ -176,9 +176,9 @@ class TrafficTotals:
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
         terms = _TrafficTerms(workload, strategy, nodes, trainable(workload))
-        _add_pairs(pairs, terms.pairs(range(len(workload.operators)), workload.edges), 1)
+        _add_pairs(pairs, terms.list_pairs(range(len(workload.operators)), workload.edges), 1)
         for op_index in range(len(workload.operators)):
-            _add_allreduces(allreduce, terms.allreduce(op_index), 1)
+            _add_allreduces(allreduce, terms.list_allreduces(op_index), 1)
         return cls(workload, strategy, nodes, pairs, allreduce, terms.trainable)
 
     def with_sharding(self, op_index: int, sharding: Sharding) -> TrafficTotals:
@@ -188,8 +188,8 @@ class TrafficTotals:
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
         for strategy, sign in ((self.strategy, -1), (changed, 1)):
             terms = _TrafficTerms(self.workload, strategy, self.nodes, self._trainable)
-            _add_pairs(pairs, terms.pairs((op_index,), edges), sign)
-            _add_allreduces(allreduce, terms.allreduce(op_index), sign)
+            _add_pairs(pairs, terms.list_pairs((op_index,), edges), sign)
+            _add_allreduces(allreduce, terms.list_allreduces(op_index), sign)
         return TrafficTotals(self.workload, changed, self.nodes, pairs, allreduce, self._trainable)
 
     @property
@@ -202,14 +202,14 @@ class _TrafficTerms:
     """Terms of a strategy's totals: bytes of single operators and edges."""
 
     def __init__(
-        self, workload: Workload, strategy: Strategy, nodes: int, trainable: tuple[bool, ...]
+        self, workload: Workload, strategy: Strategy, nodes: int, has_backward: tuple[bool, ...]
     ) -> None:
         self._workload, self._strategy, self._nodes = workload, strategy, nodes
-        counted = Counter(_split_batch(workload.batch, strategy.microbatches))
-        self._samples: Samples = tuple(sorted(counted.items()))
-        self.trainable = trainable
+        microbatch_counts = Counter(_split_batch(workload.batch, strategy.microbatches))
+        self._samples: Samples = tuple(sorted(microbatch_counts.items()))
+        self.trainable = has_backward
 
-    def pairs(self, op_indices: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
+    def list_pairs(self, op_indices: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
         """Yield the bytes between the experts of these operators, and along these edges."""
         operators, shardings = self._workload.operators, self._strategy.shardings
         for op_index in op_indices:
@@ -234,7 +234,7 @@ class _TrafficTerms:
                 shardings[producer], shardings[consumer], self._samples, output, self._nodes
             )
 
-    def allreduce(self, op_index: int) -> tuple[tuple[Group, int], ...]:
+    def list_allreduces(self, op_index: int) -> tuple[tuple[Group, int], ...]:
         """Return the groups and bytes of an operator's AllReduces."""
         return _list_allreduces(
             self._workload.operators[op_index],
@@ -279,12 +279,12 @@ def _compute_edge_pairs(
         if output.with_gradients
         else (make_forward_resharding,)
     )
-    resharding = (
-        (direction(producer, consumer, size, output.size_bytes, output.sliced), times)
-        for size, times in samples
-        for direction in directions
+    reshardings = (
+        (make_resharding(producer, consumer, sample_count, output.size_bytes, output.sliced), count)
+        for sample_count, count in samples
+        for make_resharding in directions
     )
-    return _sum_reshardings(resharding, nodes)
+    return _sum_reshardings(reshardings, nodes)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -296,36 +296,36 @@ def _compute_expert_pairs(
     nodes: int,
     popularity: tuple[float, ...],
 ) -> Pairs:
-    resharding = [
-        (make_dispatch_resharding(sharding, size, sample_bytes, popularity), passes * times)
-        for size, times in samples
+    reshardings = [
+        (make_dispatch_resharding(sharding, sample_count, sample_bytes, popularity), passes * count)
+        for sample_count, count in samples
     ]
     return _sum_reshardings(
-        resharding + [(reverse_resharding(move), times) for move, times in resharding], nodes
+        reshardings + [(reverse_resharding(resharding), count) for resharding, count in reshardings], nodes
     )
 
 
-def _sum_reshardings(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
-    total = np.zeros(nodes * nodes)
-    for (source, target, size_bytes), times in resharding:
+def _sum_reshardings(reshardings: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
+    bytes_by_key = np.zeros(nodes * nodes)
+    for (source, target, size_bytes), count in reshardings:
         is_remote = source != target
-        np.add.at(total, (source * nodes + target)[is_remote], times * size_bytes[is_remote])
-    key = np.flatnonzero(total)
-    return Pairs(key, total[key])
+        np.add.at(bytes_by_key, (source * nodes + target)[is_remote], count * size_bytes[is_remote])
+    keys = np.flatnonzero(bytes_by_key)
+    return Pairs(keys, bytes_by_key[keys])
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _list_allreduces(
-    operator: Operator, sharding: Sharding, samples: Samples, training: bool, backward: bool
+    operator: Operator, sharding: Sharding, samples: Samples, is_training: bool, has_backward: bool
 ) -> tuple[tuple[Group, int], ...]:
     sums: Counter[Group] = Counter()
-    if training and sharding.replicas > 1:
+    if is_training and sharding.replicas > 1:
         for members, size_bytes in zip(
             list_replica_groups(sharding), count_shard_bytes(operator, sharding), strict=True
         ):
             sums[tuple(sorted(members))] += size_bytes
     if sharding.way == "tensor" and sharding.shards > 1:
-        sample_bytes = operator.forward_reduce_bytes + backward * operator.backward_reduce_bytes
+        sample_bytes = operator.forward_reduce_bytes + has_backward * operator.backward_reduce_bytes
         for size, times in samples:
             counts = np.diff(split_evenly(size, sharding.replicas)).tolist()
             for row, count in zip(sharding.grid, counts, strict=True):
@@ -353,9 +353,9 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         figure = Figure(figsize=(5.6, 4.8), layout="constrained")
         axis = figure.subplots()
         sent_bytes = matrix[matrix > 0]
-        largest = matrix.max(initial=0.0) or 1.0
-        smallest = max(sent_bytes.min(initial=largest), largest / 10**_COLOUR_DECADES)
-        norm = LogNorm(min(smallest, largest / 10), largest)
+        max_bytes = matrix.max(initial=0.0) or 1.0
+        min_bytes = max(sent_bytes.min(initial=max_bytes), max_bytes / 10**_COLOUR_DECADES)
+        norm = LogNorm(min(min_bytes, max_bytes / 10), max_bytes)
         visible_bytes = np.ma.masked_less_equal(matrix, 0.0)
         image = axis.imshow(visible_bytes, norm=norm, cmap="viridis", interpolation="nearest")
         figure.colorbar(image, ax=axis, label="bytes an iteration")
