@@ -63,9 +63,9 @@ def check_machine() -> Iterator[Check]:
     yield Check(
         "python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer"
     )
-    for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
+    for extra_name, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
         is_installed = importlib.util.find_spec(module) is not None
-        yield Check(f"extra {extra}", is_installed, module, describe_extra(extra))
+        yield Check(f"extra {extra_name}", is_installed, module, describe_extra(extra_name))
     is_root = os.geteuid() == 0
     yield Check(
         "root", is_root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"

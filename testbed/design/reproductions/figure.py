@@ -56,12 +56,14 @@ class Plot:
     wide: int = 3
 
 
-def make_series(table: Table, name: str, x: str, y: str) -> tuple[Series, ...]:
-    """Return a series for each value of the column `name`."""
-    parts = [(str(value), table.select_rows(**{name: value})) for value in table.list_values(name)]
+def make_series(table: Table, name_column: str, x_column: str, y_column: str) -> tuple[Series, ...]:
+    """Return a series for each value of the column `name_column`."""
+    tables_by_title = [
+        (str(value), table.select_rows(**{name_column: value})) for value in table.list_values(name_column)
+    ]
     return tuple(
-        Series(title, tuple(record[x] for record in part.records), part.get_numbers(y))
-        for title, part in parts
+        Series(title, tuple(record[x_column] for record in part.records), part.get_numbers(y_column))
+        for title, part in tables_by_title
     )
 
 
@@ -139,17 +141,17 @@ class Table:
         return numbers[0]
 
 
-def make_plot_by_model(table: Table, title: str, label: str, name: str, x: str) -> Plot:
-    """Return one panel per model, with one line per value of the column `name`.
+def make_plot_by_model(table: Table, title: str, x_label: str, name_column: str, x_column: str) -> Plot:
+    """Return one panel per model, with one line per value of the column `name_column`.
 
-    The x axis shows the column `x` and carries `label`; the y axis shows the iteration time in ms.
+    The x axis shows the column `x_column` and carries `x_label`; the y axis shows the iteration time in ms.
     """
     panels = [
         Panel(
             str(model),
-            label,
+            x_label,
             "iteration (ms)",
-            make_series(table.select_rows(model=model), name, x, "iteration_ms"),
+            make_series(table.select_rows(model=model), name_column, x_column, "iteration_ms"),
             logarithmic="xy",
         )
         for model in table.list_values("model")

@@ -147,8 +147,15 @@ def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterat
 def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
     """Yield the links after each swap of the ends of two links: one way to swap if simplex, two if duplex."""
     for first_index, second_index in combinations(range(len(links)), 2):
-        (a, b), (c, d) = links[first_index], links[second_index]
-        exchanges = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
+        (first_source, first_target), (second_source, second_target) = links[first_index], links[second_index]
+        exchanges = (
+            [((first_source, second_target), (second_source, first_target))]
+            if simplex
+            else [
+                ((first_source, second_target), (first_target, second_source)),
+                ((first_source, second_source), (first_target, second_target)),
+            ]
+        )
         remaining = [link for index, link in enumerate(links) if index not in (first_index, second_index)]
         for pair in exchanges:
             if all(source != target for source, target in pair):

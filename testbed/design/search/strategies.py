@@ -109,11 +109,11 @@ class StrategyObjective:
 
     def fits_memory(self, point: Point) -> bool:
         """Return whether the strategy fits into the memory of every server."""
-        rows = np.array(
+        memory_rows = np.array(
             [self._memory(op_index, sharding_index) for op_index, sharding_index in enumerate(point)]
         )
-        used = compute_peak_bytes(self.problem.workload, rows, self.problem.microbatches)
-        return bool(np.max(used) <= self.problem.cluster.memory_bytes)
+        used_bytes = compute_peak_bytes(self.problem.workload, memory_rows, self.problem.microbatches)
+        return bool(np.max(used_bytes) <= self.problem.cluster.memory_bytes)
 
     def make_strategy(self, point: Point) -> Strategy:
         """Return the strategy of a point."""

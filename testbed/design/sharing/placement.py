@@ -142,7 +142,9 @@ def _place_all(request: PlacementRequest, combine_ratios: CombineRatios, first_h
     )
     for job in unplaced_jobs:
         hosts = request.links.hosts
-        job_count_by_host = {host: sum(host in used for used in placement.values()) for host in hosts}
+        job_count_by_host = {
+            host: sum(host in used_hosts for used_hosts in placement.values()) for host in hosts
+        }
         host_rows = (
             tuple(hosts[(first_host + begin + step) % len(hosts)] for step in range(job.workers))
             for begin in range(len(hosts))

@@ -87,28 +87,30 @@ def _compute_member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats
 
 def compute_layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
     """Return the computing times of a layer, on the group member whose experts receive the most tokens."""
-    h, n, size = job.hidden, job.tokens, setting.bytes_per_value
-    projections = h * h * (2 + 2 * job.kv_share)
-    scores = 2.0 * job.sequence * h  # a causal mask halves what each token attends to
-    attention_flops = 2 * n * projections + n * scores
-    attention_bytes = size * (projections + n * h * (4 + 2 * job.kv_share))
+    hidden, tokens, bytes_per_value = job.hidden, job.tokens, setting.bytes_per_value
+    projections = hidden * hidden * (2 + 2 * job.kv_share)
+    scores = 2.0 * job.sequence * hidden  # a causal mask halves what each token attends to
+    attention_flops = 2 * tokens * projections + tokens * scores
+    attention_bytes = bytes_per_value * (projections + tokens * hidden * (4 + 2 * job.kv_share))
     received_tokens = float(_compute_member_traffic(job, setting, layer).sum(axis=0).max())
     members_per_server = -(-job.experts // job.ep)
-    matrices = 3 * h * job.inner
-    expert_flops = 2 * matrices * (received_tokens + n * job.shared)
-    expert_bytes = size * (
+    matrices = 3 * hidden * job.inner
+    expert_flops = 2 * matrices * (received_tokens + tokens * job.shared)
+    expert_bytes = bytes_per_value * (
         matrices * (members_per_server + job.shared)
-        + (received_tokens + n * job.shared) * (2 * h + 3 * job.inner)
+        + (received_tokens + tokens * job.shared) * (2 * hidden + 3 * job.inner)
     )
 
-    def reduce_s(tokens: float) -> float:
-        return 2 * (job.tp - 1) / job.tp * tokens * h * size / setting.local_bytes_per_s
+    def compute_reduce_s(summed_tokens: float) -> float:
+        return (
+            2 * (job.tp - 1) / job.tp * summed_tokens * hidden * bytes_per_value / setting.local_bytes_per_s
+        )
 
     return LayerTimes(
         job.device.compute_pass_seconds(attention_flops, attention_bytes, job.tp),
-        reduce_s(n),
+        compute_reduce_s(tokens),
         job.device.compute_pass_seconds(expert_flops, expert_bytes, job.tp),
-        reduce_s(received_tokens),
+        compute_reduce_s(received_tokens),
     )
 
 
@@ -187,16 +189,16 @@ def allocate_static_circuits(traffic: Floats, degree: int) -> Integers:
 
     The ring stands for TopoOpt's guarantee that every pair has a path.
     """
-    size = len(traffic)
+    server_count = len(traffic)
     demand = traffic + traffic.T - 2 * np.diag(np.diag(traffic))
     circuits = np.zeros(traffic.shape, dtype=np.int64)
-    for server in range(size):
-        if size > 2 or server == 0:
-            circuits[server, (server + 1) % size] += 1
-            circuits[(server + 1) % size, server] += 1
+    for server in range(server_count):
+        if server_count > 2 or server == 0:
+            circuits[server, (server + 1) % server_count] += 1
+            circuits[(server + 1) % server_count, server] += 1
     while True:
-        free = circuits.sum(axis=1) < degree
-        gain = np.where(np.outer(free, free), demand / (circuits + 1), 0)
+        has_free_port = circuits.sum(axis=1) < degree
+        gain = np.where(np.outer(has_free_port, has_free_port), demand / (circuits + 1), 0)
         np.fill_diagonal(gain, 0)
         if gain.max(initial=0) <= 0:
             return circuits
@@ -214,22 +216,22 @@ def compute_forwarded_load(traffic: Floats, circuits: Integers) -> float:
     >>> compute_forwarded_load(np.ones((4, 4)), ring)
     2.0
     """
-    size = len(traffic)
+    server_count = len(traffic)
     hops = np.where(circuits > 0, 1.0, np.inf)
     np.fill_diagonal(hops, 0)
-    for middle in range(size):
+    for middle in range(server_count):
         hops = np.minimum(hops, hops[:, middle, None] + hops[middle])
     load = np.zeros(traffic.shape)
-    for target in range(size):
-        arriving = traffic[:, target].astype(np.float64)
-        arriving[target] = 0
+    for target in range(server_count):
+        arriving_bytes = traffic[:, target].astype(np.float64)
+        arriving_bytes[target] = 0
         for node in np.argsort(-hops[:, target]):
             if node == target:
                 continue
-            nearer = np.where(hops[:, target] == hops[node, target] - 1, circuits[node], 0)
-            part = arriving[node] * nearer / nearer.sum()
-            load[node] += part
-            arriving += part
+            nearer_circuits = np.where(hops[:, target] == hops[node, target] - 1, circuits[node], 0)
+            forwarded_bytes = arriving_bytes[node] * nearer_circuits / nearer_circuits.sum()
+            load[node] += forwarded_bytes
+            arriving_bytes += forwarded_bytes
     return float(np.divide(load, circuits, out=np.zeros(load.shape), where=circuits > 0).max())
 
 

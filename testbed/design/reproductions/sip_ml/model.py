@@ -114,11 +114,11 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
     """
-    free_s, used = np.zeros(width), np.zeros(width)
+    free_s, used_bytes = np.zeros(width), np.zeros(width)
     end_times_s: list[float] = []
     placed_gpus: list[tuple[int, ...]] = []
-    for number, operator in enumerate(workload.operators):
-        producers = [producer for producer, consumer in workload.edges if consumer == number]
+    for op_index, operator in enumerate(workload.operators):
+        producers = [producer for producer, consumer in workload.edges if consumer == op_index]
         inputs = sorted({gpu for producer in producers for gpu in placed_gpus[producer]})
         near_gpus = [
             gpu for gpu in range(width) if all(abs(gpu - input_gpu) <= reach for input_gpu in inputs)
@@ -129,15 +129,17 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
         held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
         gpus = []
         for _ in range(pieces):
-            fits = [gpu for gpu in near_gpus if used[gpu] + held_bytes / pieces <= GPU.memory_bytes]
-            if not fits:
+            fitting_gpus = [
+                gpu for gpu in near_gpus if used_bytes[gpu] + held_bytes / pieces <= GPU.memory_bytes
+            ]
+            if not fitting_gpus:
                 raise OutOfMemory(
                     f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
                     f"{operator.name}: place it on more GPUs"
                 )
-            gpu = min(fits, key=lambda candidate: (max(free_s[candidate], ready_s), candidate))
+            gpu = min(fitting_gpus, key=lambda candidate: (max(free_s[candidate], ready_s), candidate))
             free_s[gpu] = max(free_s[gpu], ready_s) + seconds
-            used[gpu] += held_bytes / pieces
+            used_bytes[gpu] += held_bytes / pieces
             gpus.append(gpu)
         placed_gpus.append(tuple(gpus))
         end_times_s.append(max(float(free_s[gpu]) for gpu in gpus))

@@ -37,7 +37,9 @@ def compute_all_to_all_share(job_traffic: Traffic) -> float:
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(d, b, f) for d in scale.degrees for b in scale.batches for f in _FABRICS]
+    cases = [
+        (degree, batch, name) for degree in scale.degrees for batch in scale.batches for name in _FABRICS
+    ]
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch, name) in enumerate(cases, 1):
         job = make_all_to_all_job(scale.nodes, batch)

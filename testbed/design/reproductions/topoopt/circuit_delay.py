@@ -29,7 +29,9 @@ _COLUMNS = ("model", "degree", "delay_ms", "fabric", "iteration_ms")
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(m, d, s) for m in MODELS for d in scale.degrees for s in scale.delays_s]
+    cases = [
+        (model, degree, delay_s) for model in MODELS for degree in scale.degrees for delay_s in scale.delays_s
+    ]
     rows: list[tuple[Cell, ...]] = []
     for number, (model, degree, delay_s) in enumerate(cases, 1):
         job = make_default_job(model, scale.nodes)

@@ -85,7 +85,12 @@ def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate: float) ->
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(m, d, r) for m in MODELS for d in scale.degrees for r in scale.rates_gbps]
+    cases = [
+        (model, degree, rate_gbps)
+        for model in MODELS
+        for degree in scale.degrees
+        for rate_gbps in scale.rates_gbps
+    ]
     rows: list[tuple[Cell, ...]] = []
     options: tuple[Candidate, ...] = ()
     for number, (model, degree, rate) in enumerate(cases, 1):

@@ -57,12 +57,12 @@ def _compute_costs(
 
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [
-        (names, reading, n, d, r)
+        (names, reading, nodes, degree, rate_gbps)
         for names, reading in READINGS.items()
-        for d in scale.degrees
-        for r in scale.rates_gbps
-        for n in scale.cluster_sizes
-        if r >= reading.least_gbps
+        for degree in scale.degrees
+        for rate_gbps in scale.rates_gbps
+        for nodes in scale.cluster_sizes
+        if rate_gbps >= reading.least_gbps
     ]
     rows = [
         (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)

@@ -183,14 +183,14 @@ class TrafficTotals:
 
     def with_sharding(self, op_index: int, sharding: Sharding) -> TrafficTotals:
         """Return the totals with the sharding of one operator replaced. The sharding is not checked."""
-        changed = self.strategy.with_sharding(op_index, sharding)
+        changed_strategy = self.strategy.with_sharding(op_index, sharding)
         edges = [edge for edge in self.workload.edges if op_index in edge]
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
-        for strategy, sign in ((self.strategy, -1), (changed, 1)):
+        for strategy, sign in ((self.strategy, -1), (changed_strategy, 1)):
             terms = _TrafficTerms(self.workload, strategy, self.nodes, self._trainable)
             _add_pairs(pairs, terms.list_pairs((op_index,), edges), sign)
             _add_allreduces(allreduce, terms.list_allreduces(op_index), sign)
-        return TrafficTotals(self.workload, changed, self.nodes, pairs, allreduce, self._trainable)
+        return TrafficTotals(self.workload, changed_strategy, self.nodes, pairs, allreduce, self._trainable)
 
     @property
     def traffic(self) -> Traffic:
