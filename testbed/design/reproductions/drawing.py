@@ -25,7 +25,7 @@ def draw(plot: Plot, path: Path) -> Path:
         raise ModuleNotFoundError(
             f"drawing needs matplotlib: {describe_extra('testbed')}", name=error.name
         ) from error
-    columns = min(plot.wide, len(plot.panels))
+    columns = min(plot.max_columns, len(plot.panels))
     rows = -(-len(plot.panels) // columns)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 9}):
         figure = Figure(figsize=(3.6 * columns + 0.4, 2.9 * rows + 0.5), layout="constrained")

@@ -49,11 +49,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Panels side by side, at most `wide` per row."""
+    """Panels side by side, at most `max_columns` per row."""
 
     title: str
     panels: tuple[Panel, ...]
-    wide: int = 3
+    max_columns: int = 3
 
 
 def make_series(table: Table, name_column: str, x_column: str, y_column: str) -> tuple[Series, ...]:

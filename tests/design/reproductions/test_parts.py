@@ -84,7 +84,7 @@ def test_plots_are_the_same_file_from_the_same_data(tmp_path):
     lines = Panel("one", "n", "ms", (Series("a", (1.0, 2.0), (3.0, 4.0)),), logarithmic="xy")
     bars = Panel("two", "model", "ms", (Series("a", ("x", "y"), (1.0, 2.0)),), "bars")
     steps = Panel("three", "hops", "share", (Series("b", (0.0, 1.0), (0.5, 1.0)),), "steps")
-    plot = Plot("all kinds", (lines, bars, steps), wide=2)
+    plot = Plot("all kinds", (lines, bars, steps), max_columns=2)
     first, second = draw(plot, tmp_path / "a.svg"), draw(plot, tmp_path / "b.svg")
     assert first.read_bytes() == second.read_bytes()
     assert draw(plot, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"

@@ -22,9 +22,9 @@ from testbed.design.reproductions.sip_ml.model import (
     compute_iteration,
     compute_ring_bytes,
     fat_tree,
+    make_ocs_rates,
+    make_ring_rates,
     place,
-    sip_ocs,
-    sip_ring,
 )
 from testbed.design.reproductions.sip_ml.setup import MODELS, PAPER, QUICK
 from testbed.design.workloads.catalogue import workload
@@ -109,7 +109,7 @@ def test_an_iteration_by_hand():
 def test_gradients_alone_get_every_wavelength():
     placement = place(chain("a"), 8, 1, 1, 20)
 
-    for rates in (sip_ocs(placement, 64, 40), sip_ring(placement, 64, 40)):
+    for rates in (make_ocs_rates(placement, 64, 40), make_ring_rates(placement, 64, 40)):
         assert rates.data.tolist() == [40 * WAVELENGTH_GBPS]
         assert rates.outage_s == 0
 
@@ -118,18 +118,18 @@ def test_arcs_of_gradients_share_segments():
     # Every node of a copy of 4 sends over 4 segments, so each circuit has a fourth of the wavelengths.
     placement = place(chain("a"), 8, 4, 4, 20)
 
-    assert sip_ring(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
-    assert sip_ocs(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
+    assert make_ring_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
+    assert make_ocs_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
 
 
 def test_switches_that_change_have_all_wavelengths_for_each_kind_of_traffic():
     placement = place(TRANSFORMER, 8, 8, 8, 20)
-    once, changing = (sip_ocs(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
+    once, changing = (make_ocs_rates(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
 
     assert (changing.data > once.data).all()
     assert (changing.pair >= once.pair).all()
     assert (once.outage_s, changing.outage_s) == (0, 2e-3)
-    assert sip_ring(placement, 128, 80).outage_s == 2 * RECONFIGURATION_S
+    assert make_ring_rates(placement, 128, 80).outage_s == 2 * RECONFIGURATION_S
 
 
 def test_fast_switches_gain_and_slow_ones_lose(tables):
@@ -139,7 +139,7 @@ def test_fast_switches_gain_and_slow_ones_lose(tables):
 
 def test_switches_are_divided_between_all_traffic():
     placement = place(TRANSFORMER, 8, 8, 8, 20)
-    rates = sip_ocs(placement, 128, 80)
+    rates = make_ocs_rates(placement, 128, 80)
 
     assert (rates.pair[~np.eye(8, dtype=bool)] > 0).all()
     assert (rates.pair.sum(axis=1) + rates.data <= 80 * WAVELENGTH_GBPS + 1e-6).all()
@@ -148,7 +148,7 @@ def test_switches_are_divided_between_all_traffic():
 def test_pairs_take_turns_if_wavelengths_do_not_suffice():
     # 16 pairs cross the middle of a copy of 8, with 10 wavelengths in each direction.
     placement = place(TRANSFORMER, 8, 8, 8, 16)
-    rates = sip_ring(placement, 128, 20)
+    rates = make_ring_rates(placement, 128, 20)
 
     assert rates.pair[0, 7] == pytest.approx(0.8 * 10 / 16 * WAVELENGTH_GBPS, rel=0.01)
 

@@ -160,7 +160,7 @@ def _draw(table: Table) -> Plot:
                     "bars",
                 )
             )
-    return Plot("Iteration times of mixtures of experts on 1,024 GPUs", tuple(panels), wide=4)
+    return Plot("Iteration times of mixtures of experts on 1,024 GPUs", tuple(panels), max_columns=4)
 
 
 FIGURE = Figure(1, "Iteration times", _make, _compare, _draw)

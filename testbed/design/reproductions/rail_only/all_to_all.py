@@ -140,7 +140,7 @@ def _draw(table: Table) -> Plot:
         )
         for name in table.list_values("platform")
     )
-    return Plot("All-to-all without a spine", panels, wide=2)
+    return Plot("All-to-all without a spine", panels, max_columns=2)
 
 
 FIGURE = Figure(2, "All-to-all without a spine", _make, _compare, _draw)

@@ -79,7 +79,7 @@ def _draw(table: Table) -> Plot:
         for gpus in table.list_values("gpus")
         for name in ("switches", "transceivers")
     )
-    return Plot("Parts of a network (domains of 256 GPUs)", panels, wide=2)
+    return Plot("Parts of a network (domains of 256 GPUs)", panels, max_columns=2)
 
 
 FIGURE = Figure(1, "Switches and transceivers", _make, _compare, _draw)

@@ -165,7 +165,7 @@ def _draw(table: Table) -> Plot:
             Panel("rectangles, numbered by job", "rail", "domain", tiles, "tiles"),
             Panel("all together, over alone in a rectangle", "job", "ratio", bars, "bars"),
         ),
-        wide=2,
+        max_columns=2,
     )
 
 

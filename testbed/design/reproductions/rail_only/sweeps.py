@@ -116,7 +116,7 @@ def _draw(table: Table) -> Plot:
             logarithmic="x",
         )
     )
-    return Plot("Iteration of a GPT with 1T parameters, by the model", tuple(panels), wide=2)
+    return Plot("Iteration of a GPT with 1T parameters, by the model", tuple(panels), max_columns=2)
 
 
 FIGURE = Figure(5, "Sweeps of domain size, bandwidth and batch", _make, _compare, _draw)

@@ -104,7 +104,7 @@ def _draw(table: Table) -> Plot:
         Series(kind, names, table.select_rows(kind=kind).get_numbers("gb_per_gpu")) for kind in KINDS
     )
     bars = Panel("by kind of parallelism", "parameters", "GB sent by a GPU", series, "bars", logarithmic="y")
-    return Plot("Traffic of GPT jobs, by the model", (bars, _make_heat_map()), wide=2)
+    return Plot("Traffic of GPT jobs, by the model", (bars, _make_heat_map()), max_columns=2)
 
 
 def _make_heat_map() -> Panel:

@@ -164,7 +164,7 @@ def _draw(table: Table) -> Plot:
         Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _make_bars(table, jobs), "bars")
         for jobs in JOB_SETS
     )
-    return Plot("SIMULATED: jobs on one link under four policies", panels, wide=2)
+    return Plot("SIMULATED: jobs on one link under four policies", panels, max_columns=2)
 
 
 def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:

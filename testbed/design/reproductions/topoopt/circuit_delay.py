@@ -87,7 +87,7 @@ def _draw(table: Table) -> Plot:
         for model in table.list_values("model")
         for degree in table.list_values("degree")
     )
-    return Plot("Circuits reconfigured within an iteration", panels, wide=2)
+    return Plot("Circuits reconfigured within an iteration", panels, max_columns=2)
 
 
 FIGURE = Figure(17, "Circuits reconfigured within an iteration", _make, _compare, _draw)

@@ -72,7 +72,7 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
 
 def _draw(table: Table) -> Plot:
     panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in ROWS)
-    return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, wide=2)
+    return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, max_columns=2)
 
 
 def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:

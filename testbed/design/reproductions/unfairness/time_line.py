@@ -73,7 +73,7 @@ def _draw(table: Table) -> Plot:
         )
         for shares in SHARES
     )
-    return Plot("SIMULATED: two DLRM jobs on one link", panels, wide=1)
+    return Plot("SIMULATED: two DLRM jobs on one link", panels, max_columns=1)
 
 
 FIGURE = Figure(2, "Two jobs at 50/50 and 60/40", _make, _compare, _draw)

@@ -127,19 +127,19 @@ def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None
     normalisation. In a pipeline, the last server's copy of the word vectors is not counted. If split over words, two
     sums per token are reduced.
     """
-    h, s = shape.hidden, shape.tokens if tokens is None else tokens
-    weights = vocabulary * h
+    hidden, token_count = shape.hidden, shape.tokens if tokens is None else tokens
+    weights = vocabulary * hidden
     return operator(
         "head",
         "head",
-        flops=2.0 * s * weights,
-        parameters=(0 if tied else weights) + (h if shape.plain else 2 * h),
-        output=s,
-        moved=s * (h + 3 * vocabulary),
+        flops=2.0 * token_count * weights,
+        parameters=(0 if tied else weights) + (hidden if shape.plain else 2 * hidden),
+        output=token_count,
+        moved=token_count * (hidden + 3 * vocabulary),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=2 * s,
-        backward_reduce=s * h,
+        forward_reduce=2 * token_count,
+        backward_reduce=token_count * hidden,
         shared=weights if tied else 0,
         most_shards=vocabulary,
     )
