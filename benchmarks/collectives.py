@@ -111,7 +111,7 @@ def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object
         "processor_s_all_runs": round(sum(result.processor_s for result in results), 2),
         "copy_mbps": round(machine.copy_mbps),
         "copy_over_carried": round(machine.copy_mbps / carried, 2),
-        "rate_now": asdict(fit_rate(rate_mbps, machine, nics=48)),
+        "rate_now": asdict(fit_rate(rate_mbps, machine, nic_count=48)),
     }
 
 

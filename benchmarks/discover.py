@@ -36,7 +36,7 @@ def main() -> int:
     lab = load_lab(LAB)
     python = str(Path(sys.executable).resolve())
     lab = replace(lab, hosts=tuple(replace(host, python=python) for host in lab.hosts))
-    drawn = draw_fibres(lab, options.seed, crossed=5, dead=3)
+    drawn = draw_fibres(lab, options.seed, crossed_count=5, dead_count=3)
     with start_lab(drawn.lab, hosts="kernel", move=True) as up, tempfile.TemporaryDirectory() as folder:
         for fibre in drawn.dead:
             send_request(up.control["plant"], {"do": "cut", "fibre": fibre})

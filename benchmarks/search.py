@@ -31,15 +31,19 @@ from witnesses.exhaustive import all_graphs, optimum, simulated_optimum
 from witnesses.instances import INSTANCES as NAMED
 
 from testbed.design.model import Topology
-from testbed.design.plans.planning import default_walk
+from testbed.design.plans.planning import get_default_walk
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
-from testbed.design.search.chains import Point, Rules, Stop, advance, begin
-from testbed.design.search.finalists import rank, rank_wirings
+from testbed.design.search.chains import Point, Rules, Stop, make_first_state, run_steps
+from testbed.design.search.finalists import rank_strategies, rank_wirings
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import build_routed_fabric, install, simulate_on_quick_routes
+from testbed.design.search.simulator import (
+    build_routed_fabric,
+    simulate_on_quick_routes,
+    simulate_plan_routes,
+)
 from testbed.design.search.strategies import StrategyObjective
-from testbed.design.search.worker_pool import worker_pool
+from testbed.design.search.worker_pool import open_worker_pool
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.model import Operator, Workload
@@ -71,16 +75,18 @@ def problem_of(name: str, nodes: int, degree: int) -> Problem:
 def speed() -> dict[str, Any]:
     """Measure 4,000 compiled steps with TopologyFinder in the loop, then the simulation of the best 20."""
     small = StrategyObjective(problem_of("dlrm", 16, 4))
-    advance(small, Rules(steps=200), begin(small, 0, 0), 200)
+    run_steps(small, Rules(steps=200), make_first_state(small, 0, 0), 200)
     rows = {}
     for degree in (4, 8):
         problem, rules = problem_of("dlrm", 128, degree), Rules(steps=4000)
         clock = time.process_time()
         objective = StrategyObjective(problem)
-        first = begin(objective, 0, 0)
-        state = advance(objective, rules, first, rules.steps)
+        first = make_first_state(objective, 0, 0)
+        state = run_steps(objective, rules, first, rules.steps)
         chain_s = time.process_time() - clock
-        ranking = rank(problem, [objective.proposal(visit) for visit in state.best], executor())
+        ranking = rank_strategies(
+            problem, [objective.make_proposal(visit) for visit in state.best], executor()
+        )
         rows[f"dlrm n=128,d={degree}"] = {
             "chain_s": round(chain_s, 1), "asked_chain_s": 60, "accepted": state.accepted,
             "finalists": len(ranking), "finalists_s": round(time.process_time() - clock - chain_s, 1),
@@ -123,7 +129,7 @@ def random_points(objective: StrategyObjective, draw: Draw) -> list[Point]:
     chance, points = np.random.default_rng(0), {objective.start(): None}
     while len(points) < STRATEGIES:
         point = draw(objective, chance)
-        if objective.fits(point):
+        if objective.fits_memory(point):
             points[point] = None
     return list(points)
 
@@ -132,7 +138,7 @@ def some_changed(objective: StrategyObjective, chance: np.random.Generator) -> P
     """Return the start after a random number of changes, up to one per operator."""
     point = objective.start()
     for _ in range(int(chance.integers(1 + len(point)))):
-        point = objective.neighbour(point, chance)
+        point = objective.draw_neighbour(point, chance)
     return point
 
 
@@ -143,9 +149,11 @@ def all_drawn(objective: StrategyObjective, chance: np.random.Generator) -> Poin
 
 def iteration_times(objective: StrategyObjective, point: tuple[int, ...]) -> tuple[float, float]:
     """Return the iteration time by the closed form and by the simulator, in s."""
-    topology = objective.finding(point).topology
-    execution = simulate_on_quick_routes(objective.problem, objective.strategy(point), topology).execution
-    return objective.cost_s(point, point), execution.iteration_s
+    topology = objective.get_finding(point).topology
+    execution = simulate_on_quick_routes(
+        objective.problem, objective.make_strategy(point), topology
+    ).execution
+    return objective.compute_cost_s(point, point), execution.iteration_s
 
 
 def gap() -> dict[str, Any]:
@@ -172,7 +180,8 @@ def gap() -> dict[str, Any]:
             ]
             closed.append(min(closed_form_times) / best.cost_s - 1)
             least_s = min(
-                install(problem, plan.strategy, graph.topology).execution.iteration_s for graph in graphs
+                simulate_plan_routes(problem, plan.strategy, graph.topology).execution.iteration_s
+                for graph in graphs
             )
             timed.append(plan.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
@@ -193,7 +202,7 @@ def gaps_summary(gaps: list[float]) -> dict[str, Any]:
 def seeds() -> dict[str, Any]:
     """Plan DLRM on 12 hosts, the job of the how-to, from five seeds: in one long chain, and as the command does."""
     job, rows = workload("dlrm", 12, preset="testbed"), {}
-    for steps, chains in ((4000, 1), default_walk(12)):
+    for steps, chains in ((4000, 1), get_default_walk(12)):
         clock, times = time.process_time(), []
         for seed in range(5):
             plan = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
@@ -240,7 +249,7 @@ def baselines(seeds: int = 10) -> dict[str, Any]:
     The same simulator evaluates all three, on the routes of a plan.
     """
     problem = Problem(workload("dlrm", 12, preset="testbed"), Cluster(12), 4, 25)
-    steps, chains = default_walk(12)
+    steps, chains = get_default_walk(12)
     times: dict[str, list[float]] = {"search": [], "hill climbing": [], "annealing": []}
     cpu_s = []
     for seed in range(seeds):
@@ -257,7 +266,9 @@ def baselines(seeds: int = 10) -> dict[str, Any]:
 def planned_s(problem: Problem, best: Candidate) -> float:
     """Return the iteration time of a candidate on the routes of a plan, in s."""
     objective = StrategyObjective(replace(problem, microbatches=best.microbatches))
-    return install(problem, objective.strategy(best.point), best.finding.topology).execution.iteration_s
+    return simulate_plan_routes(
+        problem, objective.make_strategy(best.point), best.finding.topology
+    ).execution.iteration_s
 
 
 def finalists(seeds: int = 3) -> dict[str, Any]:
@@ -273,8 +284,8 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
     rows: dict[str, Any] = {"asked_spearman": 0.9}
     for seed in range(seeds):
         annealer = Annealer(problem)
-        objective = annealer.objective(1)
-        start = Candidate(objective.start(), 1, objective.finding(objective.start()))
+        objective = annealer.get_objective(1)
+        start = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
         polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
         known = annealer.simulator.select_fastest(0.25)
         selection = spread_by_time(known, FINALISTS)
@@ -304,7 +315,7 @@ def spread_by_time(
 
 def simulate_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
     """Return the iteration time on the routes of a plan in s, with fluid rings and with rings in rounds."""
-    routes, execution = install(problem, strategy, topology)
+    routes, execution = simulate_plan_routes(problem, strategy, topology)
     rounds = build_routed_fabric(problem, topology, routes).run(execution.graph, latency=problem.latency)
     return execution.iteration_s, rounds.iteration_s
 
@@ -334,15 +345,15 @@ def summary_of(times: list[float]) -> dict[str, float]:
 def hill_climbing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
     """Return the best of hill climbing with random restarts, each after 150 useless changes in a row."""
     end_s, chance = time.process_time() + cpu_s, np.random.default_rng(seed)
-    objective = annealer.objective(1)
-    at = candidate = Candidate(objective.start(), 1, objective.finding(objective.start()))
-    best, best_s = at, annealer.seconds(at)
+    objective = annealer.get_objective(1)
+    at = candidate = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
+    best, best_s = at, annealer.simulate_s(at)
     now_s, useless = best_s, 0
     while time.process_time() < end_s:
         if useless == 150:
             at, now_s, useless = shuffled(annealer, candidate, chance), math.inf, 0
         other = changed(annealer, at, chance)
-        other_s = annealer.seconds(other, now_s) if annealer.fits(other) else math.inf
+        other_s = annealer.simulate_s(other, now_s) if annealer.fits_memory(other) else math.inf
         useless = useless + 1 if other_s >= now_s else 0
         if other_s < now_s:
             at, now_s = other, other_s
@@ -354,34 +365,34 @@ def shuffled(annealer: Annealer, start: Candidate, chance: np.random.Generator) 
     """Return the start after up to twenty random changes."""
     for _ in range(20):
         other = changed(annealer, start, chance)
-        start = other if annealer.fits(other) else start
+        start = other if annealer.fits_memory(other) else start
     return start
 
 
 def changed(annealer: Annealer, at: Candidate, chance: np.random.Generator) -> Candidate:
     """Return a candidate with one operator sharded differently; sometimes with other microbatches, or new links."""
-    objective, drawn = annealer.objective(at.microbatches), chance.random()
+    objective, drawn = annealer.get_objective(at.microbatches), chance.random()
     if drawn < 0.05:
-        return at._replace(finding=objective.finding(at.point))
+        return at._replace(finding=objective.get_finding(at.point))
     if drawn < 0.1:
         return at._replace(microbatches=int(chance.choice([1, 2, 4, 8, 16])))
-    return at._replace(point=objective.neighbour(at.point, chance))
+    return at._replace(point=objective.draw_neighbour(at.point, chance))
 
 
 def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
     """Return the best of annealing with class moves; every step is simulated, and it cools from 5 % to 0.05 %."""
     begin_s, chance = time.process_time(), np.random.default_rng(seed)
-    objective = annealer.objective(1)
-    at = Candidate(objective.start(), 1, objective.finding(objective.start()))
-    best, scale_s = at, annealer.seconds(at)
+    objective = annealer.get_objective(1)
+    at = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
+    best, scale_s = at, annealer.simulate_s(at)
     best_s = now_s = scale_s
     cooling = Cooling(first=0.05, last=0.0005)
     while (spent := (time.process_time() - begin_s) / cpu_s) < 1:
         other = annealer.propose(at, chance)
-        if other == at or not annealer.fits(other):
+        if other == at or not annealer.fits_memory(other):
             continue
         bar_s = now_s - scale_s * cooling.temperature_at(spent) * math.log1p(-chance.random())
-        other_s = annealer.seconds(other, bar_s)
+        other_s = annealer.simulate_s(other, bar_s)
         if math.isfinite(other_s):
             at, now_s = other, other_s
             best, best_s = (at, now_s) if now_s < best_s else (best, best_s)
@@ -398,8 +409,8 @@ def matchings() -> dict[str, Any]:
         problem = Problem(Workload("mixed", (table, pooled, top), ((0, 1), (1, 2)), 96), Cluster(12), 4, 25)
         objective = StrategyObjective(problem)
         start = objective.start()
-        visit = begin(objective, 0, 0).at
-        best = rank(problem, [objective.proposal(visit)], executor())[0]
+        visit = make_first_state(objective, 0, 0).at
+        best = rank_strategies(problem, [objective.make_proposal(visit)], executor())[0]
         ranking = rank_wirings(objective, best)
         rows[f"pair MB {(1 << exponent) * 96 * 2 / 1e6:.1f}"] = {
             "bought": ranking[0].finding.matching_degree,
@@ -411,7 +422,7 @@ def matchings() -> dict[str, Any]:
 
 def executor() -> Executor:
     """Return the executor that works in this process."""
-    with worker_pool() as pool:
+    with open_worker_pool() as pool:
         return pool
 
 

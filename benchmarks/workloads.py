@@ -17,7 +17,7 @@ import numpy as np
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
 from testbed.design.workloads.iteration.totals import TrafficTotals
-from testbed.design.workloads.roofline import Cluster, memory_use
+from testbed.design.workloads.roofline import Cluster, compute_memory_use
 from testbed.design.workloads.strategies import default_strategy, list_legal_shardings
 
 NODES = 128
@@ -35,7 +35,7 @@ def main() -> None:
         "traffic_ms": best_ms(lambda: traffic(job, strategy, cluster)),
         "asked_traffic_ms": 2.0,
         "change_of_one_operator_us": changes_us(TrafficTotals.from_strategy(job, strategy, cluster)),
-        "memory_ms": best_ms(lambda: memory_use(job, strategy, cluster)),
+        "memory_ms": best_ms(lambda: compute_memory_use(job, strategy, cluster)),
         "task_graph_ms": best_ms(lambda: iteration(job, strategy, cluster)),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }

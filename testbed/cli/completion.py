@@ -47,9 +47,9 @@ def _find_yaml_files(folder: Path, prefix: str) -> Iterator[str]:
 
 def lab_ids(incomplete: str) -> list[str]:
     """Return the ids of simulated labs of this machine that begin with `incomplete`."""
-    from testbed.lab.simulated.lifecycle import lab_status
+    from testbed.lab.simulated.lifecycle import list_simulated_labs
 
-    return [name for entry in lab_status() if (name := str(entry["lab_id"])).startswith(incomplete)]
+    return [name for entry in list_simulated_labs() if (name := str(entry["lab_id"])).startswith(incomplete)]
 
 
 def shutter_states() -> list[str]:

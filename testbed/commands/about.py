@@ -68,7 +68,7 @@ def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> lis
 
     lab, topology = choice.lab, topology_json(choice.design.topology)
     kind = "one-way link" if topology["simplex"] else "link"
-    hosts_text = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
+    hosts_text = f", only {', '.join(host.name for host in lab.hosts)}" if lab.other_hosts else ""
     title = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{hosts_text}: strides "
         f"{', '.join(map(str, topology['strides']))}, {format_count(len(topology['links']), kind)}, "

@@ -51,9 +51,9 @@ class CommandContext:
     @cached_property
     def running_lab(self) -> Lab:
         """The lab with the addresses at which it runs. Raises `LabFileError`, `LabStartError`."""
-        from testbed.lab.simulated.lifecycle import find_running
+        from testbed.lab.simulated.lifecycle import find_running_lab
 
-        return find_running(self.lab)
+        return find_running_lab(self.lab)
 
     def say(self, *lines: str) -> None:
         """Print and record lines for people."""

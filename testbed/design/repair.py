@@ -31,7 +31,7 @@ __all__ = ["Detour", "Repair", "plan_repair"]
 _MAX_TRIALS = 2000
 
 Pair = tuple[Nic, Nic]
-Edge = tuple[int, int]
+NodePair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class CurrentLinks:
 def plan_repair(
     wiring: Wiring,
     dead_nics: Collection[Nic],
-    spare_pairs: Sequence[Edge] = (),
+    spare_pairs: Sequence[NodePair] = (),
     *,
     planes: int = 1,
     failed_links: Collection[Link] | None = None,
@@ -81,53 +81,56 @@ def plan_repair(
 
     - `spare_pairs`: pairs of nodes whose links may be removed, see `find_bought_pairs`; the least useful pair first.
     - `planes`: above 1, interface i is connected to switch i only. The lost link is then restored in another plane, by
-    swapping the ends of removable links. - `failed_links`: links that do not work, by default all links of the dead
-    NICs. If only a transmit fibre is cut, the receiver at its other end is dark, so that NIC does not send; the dead
-    NIC itself still receives. - `current`: links for detours, by default the wiring without the lost links.
+      swapping the ends of removable links.
+    - `failed_links`: links that do not work, by default all links of the dead NICs. If only a transmit fibre is cut,
+      the receiver at its other end is dark, so that NIC does not send; the dead NIC itself still receives.
+    - `current`: links for detours, by default the wiring without the lost links.
 
     Raises `TopologyError` if a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
     lost_links = frozenset(_find_links(wiring, dead_nics) if failed_links is None else failed_links)
     current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - lost_links)
-    rank = {
+    rank_by_edge = {
         edge: position
         for position, pair in enumerate(spare_pairs)
         for edge in ((pair,) if wiring.simplex else (pair, pair[::-1]))
     }
-    losses = Losses(frozenset(dead_nics), lost_links, rank, planes)
+    losses = Losses(frozenset(dead_nics), lost_links, rank_by_edge, planes)
     running = _replace_links(wiring, current.carrying_links)
-    links = swap_edges(wiring, losses)
-    if links is not None and _drops_ring_links(wiring, losses, current, links):
-        links = None
-    repatched = running if links is None else _replace_links(wiring, links)
+    repaired_links = swap_edges(wiring, losses)
+    if repaired_links is not None and _drops_ring_links(wiring, losses, current, repaired_links):
+        repaired_links = None
+    repatched = running if repaired_links is None else _replace_links(wiring, repaired_links)
     detours = tuple(
-        _make_detour(link, running, repatched, rank)
+        _make_detour(link, running, repatched, rank_by_edge)
         for link in wiring.links
         if link not in current.carrying_links
     )
-    if links is None:
+    if repaired_links is None:
         return Repair(detours, running, running, (), (), False, _explain_not_restored(losses))
-    remove = tuple(link for link in running.links if link not in links)
-    make = tuple(link for link in links if link not in current.held_links)
-    explanation = _explain_restored(losses.ring_links.total(), count_restored(wiring, losses, links).total())
-    return Repair(detours, running, repatched, remove, make, True, explanation)
+    removed_links = tuple(link for link in running.links if link not in repaired_links)
+    new_links = tuple(link for link in repaired_links if link not in current.held_links)
+    reason = _explain_restored(
+        losses.ring_links.total(), count_restored(wiring, losses, repaired_links).total()
+    )
+    return Repair(detours, running, repatched, removed_links, new_links, True, reason)
 
 
 def find_bought_pairs(
     topology: Topology, traffic_bytes: NDArray[np.float64] | None = None
-) -> tuple[Edge, ...]:
+) -> tuple[NodePair, ...]:
     """Return the pairs with links outside the rings, which a repair may remove.
 
-    They are in ascending order of the bytes `sent[source, target]`, summed over both directions if duplex. Pairs with
+    They are in ascending order of `traffic_bytes[source, target]`, summed over both directions if duplex. Pairs with
     equal bytes, and all pairs without `traffic_bytes`, are in the order of their nodes.
     """
-    steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    rings = set(list_circulant_edges(topology.nodes, steps))
-    pairs = dict.fromkeys(pair for pair in topology.links if pair not in rings)
+    direct_strides = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    ring_edges = set(list_circulant_edges(topology.nodes, direct_strides))
+    pairs = dict.fromkeys(pair for pair in topology.links if pair not in ring_edges)
     if traffic_bytes is None:
         return tuple(pairs)
-    missing_links = traffic_bytes if topology.simplex else traffic_bytes + traffic_bytes.T
-    return tuple(sorted(pairs, key=lambda pair: (float(missing_links[pair]), pair)))
+    bytes_by_pair = traffic_bytes if topology.simplex else traffic_bytes + traffic_bytes.T
+    return tuple(sorted(pairs, key=lambda pair: (float(bytes_by_pair[pair]), pair)))
 
 
 def apply_detours(routes: Routes, detours: Iterable[Detour]) -> Routes:
@@ -154,9 +157,9 @@ def _find_links(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
 
 def _drops_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
     """Return whether the new links lack ring links that carry data now; possible after an earlier repair."""
-    rings = Counter(get_end_nodes(link) for link in wiring.links if not losses.is_removable(link))
-    working = rings & Counter(map(get_end_nodes, current.carrying_links))
-    return not working <= Counter(map(get_end_nodes, links))
+    ring_edges = Counter(get_end_nodes(link) for link in wiring.links if not losses.is_removable(link))
+    carrying_edges = ring_edges & Counter(map(get_end_nodes, current.carrying_links))
+    return not carrying_edges <= Counter(map(get_end_nodes, links))
 
 
 def _replace_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
@@ -176,13 +179,15 @@ def _explain_not_restored(losses: Losses) -> str:
     return f"node {nodes} has no other NIC to give: the detour stays until the fibre or GPU is replaced"
 
 
-def _make_detour(lost_link: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
+def _make_detour(
+    lost_link: Link, running: Wiring, repatched: Wiring, removable_edges: Collection[NodePair]
+) -> Detour:
     """Return the detour over the running links, with an empty path if only the re-patch joins the nodes.
 
     Raises `TopologyError` if the re-patch does not join them either.
     """
-    path = _find_shortest_path(running, lost_link, spare)
-    if path is None and _find_shortest_path(repatched, lost_link, spare) is None:
+    path = _find_shortest_path(running, lost_link, removable_edges)
+    if path is None and _find_shortest_path(repatched, lost_link, removable_edges) is None:
         raise TopologyError(
             f"without the lost link, node {lost_link.source.node} has no path to node {lost_link.target.node}: "
             "replace the fibre or GPU, or give every node a second link"
@@ -190,23 +195,28 @@ def _make_detour(lost_link: Link, running: Wiring, repatched: Wiring, spare: Col
     return Detour(lost_link, path or ())
 
 
-def _find_shortest_path(wiring: Wiring, lost_link: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
+def _find_shortest_path(
+    wiring: Wiring, lost_link: Link, removable_edges: Collection[NodePair]
+) -> tuple[Link, ...] | None:
     """Return the path with the fewest hops, then the fewest ring links, then the smallest links, or None."""
-    outgoing: dict[int, list[Link]] = defaultdict(list)
+    links_by_source: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
-        outgoing[link.source.node].append(link)
+        links_by_source[link.source.node].append(link)
     queue: list[tuple[int, int, tuple[Link, ...]]] = [(0, 0, ())]
     visited: set[int] = set()
     while queue:
-        hops, ring_hops, path = heappop(queue)
+        hop_count, ring_hop_count, path = heappop(queue)
         node = path[-1].target.node if path else lost_link.source.node
         if node == lost_link.target.node:
             return path
         if node in visited:
             continue
         visited.add(node)
-        for link in outgoing[node]:
-            heappush(queue, (hops + 1, ring_hops + (get_end_nodes(link) not in spare), (*path, link)))
+        for link in links_by_source[node]:
+            heappush(
+                queue,
+                (hop_count + 1, ring_hop_count + (get_end_nodes(link) not in removable_edges), (*path, link)),
+            )
     return None
 
 
@@ -214,27 +224,27 @@ def _find_shortest_path(wiring: Wiring, lost_link: Link, spare: Collection[Edge]
 class Losses:
     """Losses, and the links that a repair may remove.
 
-    `dead_nics` must not be used, and `lost_links` carry no data. `rank` holds the edges whose links may be removed, in
-    both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i is
-    connected to switch i only.
+    `dead_nics` must not be used, and `lost_links` carry no data. `rank_by_edge` holds the edges whose links may be
+    removed, in both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i
+    is connected to switch i only.
     """
 
     dead_nics: frozenset[Nic]
     lost_links: frozenset[Link]
-    rank: Mapping[Edge, int]
+    rank_by_edge: Mapping[NodePair, int]
     planes: int
 
     def is_removable(self, link: Link) -> bool:
         """Return whether a repair may remove a link."""
-        return get_end_nodes(link) in self.rank
+        return get_end_nodes(link) in self.rank_by_edge
 
     @property
-    def ring_links(self) -> Counter[Edge]:
+    def ring_links(self) -> Counter[NodePair]:
         """Edges of the lost ring links, which a repair should restore."""
         return Counter(get_end_nodes(link) for link in self.lost_links if not self.is_removable(link))
 
 
-def get_end_nodes(link: Link) -> Edge:
+def get_end_nodes(link: Link) -> NodePair:
     """Return the two nodes of a link, sender first."""
     return link.source.node, link.target.node
 
@@ -253,89 +263,94 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
         if not losses.is_removable(link) and (wiring.simplex or link.source < link.target)
     ]
     lit_nics = frozenset(wiring.link_into)
-    for board in _restore_links(
+    for state in _restore_links(
         _PatchState.from_wiring(wiring, losses, dead_links), missing_links, losses, iter(range(_MAX_TRIALS))
     ):
-        joined_board = board.join_loose(losses.planes)
-        if not joined_board.silences_any(lit_nics) and count_restored(wiring, losses, joined_board.links):
-            return joined_board.links
+        joined_state = state.join_loose(losses.planes)
+        if not joined_state.silences_any(lit_nics) and count_restored(wiring, losses, joined_state.links):
+            return joined_state.links
     return None
 
 
-def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
+def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[NodePair]:
     """Return the lost ring links that `links` restore; links that still worked do not count."""
-    remaining = Counter(get_end_nodes(link) for link in wiring.links if link not in losses.lost_links)
-    return losses.ring_links & (Counter(map(get_end_nodes, links)) - remaining)
+    working_edges = Counter(get_end_nodes(link) for link in wiring.links if link not in losses.lost_links)
+    return losses.ring_links & (Counter(map(get_end_nodes, links)) - working_edges)
 
 
 def _restore_links(
-    board: _PatchState, links_to_restore: Sequence[Link], losses: Losses, trials: Iterator[int]
+    state: _PatchState, links_to_restore: Sequence[Link], losses: Losses, trial_numbers: Iterator[int]
 ) -> Iterator[_PatchState]:
-    """Yield states in which the wanted links are restored, cheapest choice first; states without some come last."""
+    """Yield states in which the links are restored, cheapest choice first; states that lack some links come last."""
     if not links_to_restore:
-        yield board
+        yield state
         return
     link, *later_links = links_to_restore
-    for (sender, receiver), _ in zip(board.candidates(link, losses), trials, strict=False):
-        yield from _restore_links(board.add_link(sender, receiver), later_links, losses, trials)
+    for (sender, receiver), _ in zip(state.list_nic_pairs(link, losses), trial_numbers, strict=False):
+        yield from _restore_links(state.add_link(sender, receiver), later_links, losses, trial_numbers)
     if link in losses.lost_links:
-        yield from _restore_links(board, later_links, losses, trials)
+        yield from _restore_links(state, later_links, losses, trial_numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class _PatchState:
-    """Links by transmitter (`targets`) and by receiver (`sources`), and the loose transmitters and receivers.
+    """The ends of links, in both directions, and the loose transmitters and receivers.
 
     With duplex links, a loose NIC is in both sets.
     """
 
-    duplex: bool
+    is_duplex: bool
     degree: int
-    targets: Mapping[Nic, Nic]
-    sources: Mapping[Nic, Nic]
-    loose_out: frozenset[Nic]
-    loose_into: frozenset[Nic]
+    receiver_by_sender: Mapping[Nic, Nic]
+    sender_by_receiver: Mapping[Nic, Nic]
+    loose_senders: frozenset[Nic]
+    loose_receivers: frozenset[Nic]
 
     @classmethod
     def from_wiring(cls, wiring: Wiring, losses: Losses, cut_links: Collection[Link]) -> _PatchState:
         """Return the state of a wiring without the cut links. Their ends are loose, except at dead NICs."""
-        remaining = [link for link in wiring.links if link not in cut_links]
+        remaining_links = [link for link in wiring.links if link not in cut_links]
         return cls(
-            duplex=not wiring.simplex,
+            is_duplex=not wiring.simplex,
             degree=wiring.degree,
-            targets={link.source: link.target for link in remaining},
-            sources={link.target: link.source for link in remaining},
-            loose_out=frozenset(link.source for link in cut_links) - losses.dead_nics,
-            loose_into=frozenset(link.target for link in cut_links) - losses.dead_nics,
+            receiver_by_sender={link.source: link.target for link in remaining_links},
+            sender_by_receiver={link.target: link.source for link in remaining_links},
+            loose_senders=frozenset(link.source for link in cut_links) - losses.dead_nics,
+            loose_receivers=frozenset(link.target for link in cut_links) - losses.dead_nics,
         )
 
     @property
     def links(self) -> tuple[Link, ...]:
-        return tuple(sorted(Link(*pair) for pair in self.targets.items()))
+        return tuple(sorted(Link(*pair) for pair in self.receiver_by_sender.items()))
 
     def find_displaced(self, sender: Nic, receiver: Nic) -> list[Link]:
         """Return the links that a new link from `sender` to `receiver` would replace, one of each duplex pair."""
-        lost_links = {Link(sender, self.targets[sender])} if sender in self.targets else set()
-        if receiver in self.sources:
-            lost_links.add(Link(self.sources[receiver], receiver))
-        return sorted(lost_links)
+        displaced_links = (
+            {Link(sender, self.receiver_by_sender[sender])} if sender in self.receiver_by_sender else set()
+        )
+        if receiver in self.sender_by_receiver:
+            displaced_links.add(Link(self.sender_by_receiver[receiver], receiver))
+        return sorted(displaced_links)
 
-    def candidates(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
+    def list_nic_pairs(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
         """Return the pairs of NICs that can carry a lost link; pairs that displace the fewest links come first."""
-        costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
-        for sender, receiver in self._list_places(link, losses):
-            lost_links = self.find_displaced(sender, receiver)
-            if not losses.dead_nics & {sender, receiver} and all(map(losses.is_removable, lost_links)):
-                costs.append(
+        ranked_pairs: list[tuple[int, int, tuple[Nic, Nic]]] = []
+        for sender, receiver in self._list_possible_pairs(link, losses):
+            displaced_links = self.find_displaced(sender, receiver)
+            if not losses.dead_nics & {sender, receiver} and all(map(losses.is_removable, displaced_links)):
+                ranked_pairs.append(
                     (
-                        len(lost_links),
-                        sum(losses.rank[get_end_nodes(lost_link)] for lost_link in lost_links),
+                        len(displaced_links),
+                        sum(
+                            losses.rank_by_edge[get_end_nodes(displaced_link)]
+                            for displaced_link in displaced_links
+                        ),
                         (sender, receiver),
                     )
                 )
-        return [pair for _, _, pair in sorted(costs)]
+        return [pair for _, _, pair in sorted(ranked_pairs)]
 
-    def _list_places(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:
+    def _list_possible_pairs(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:
         """Return the pairs of NICs to consider for a link.
 
         On one switch, an end keeps its NIC unless it is dead. With one switch per interface, both ends must be in the
@@ -347,8 +362,8 @@ class _PatchState:
         if losses.planes > 1:
             return zip(source_nics, target_nics, strict=True)
         return product(
-            [link.source] if link.source in self.loose_out else source_nics,
-            [link.target] if link.target in self.loose_into else target_nics,
+            [link.source] if link.source in self.loose_senders else source_nics,
+            [link.target] if link.target in self.loose_receivers else target_nics,
         )
 
     def add_link(self, new_sender: Nic, new_receiver: Nic) -> _PatchState:
@@ -356,68 +371,75 @@ class _PatchState:
 
         The other ends of replaced links become loose.
         """
-        targets, sources = dict(self.targets), dict(self.sources)
-        loose_out, loose_into = set(self.loose_out), set(self.loose_into)
+        receiver_by_sender, sender_by_receiver = dict(self.receiver_by_sender), dict(self.sender_by_receiver)
+        loose_senders, loose_receivers = set(self.loose_senders), set(self.loose_receivers)
         link_directions = (
             [(new_sender, new_receiver), (new_receiver, new_sender)]
-            if self.duplex
+            if self.is_duplex
             else [(new_sender, new_receiver)]
         )
         for sender, receiver in link_directions:
-            if sender in targets:
-                loose_into.add(targets[sender])
-                del sources[targets.pop(sender)]
-            if receiver in sources:
-                loose_out.add(sources[receiver])
-                del targets[sources.pop(receiver)]
+            if sender in receiver_by_sender:
+                loose_receivers.add(receiver_by_sender[sender])
+                del sender_by_receiver[receiver_by_sender.pop(sender)]
+            if receiver in sender_by_receiver:
+                loose_senders.add(sender_by_receiver[receiver])
+                del receiver_by_sender[sender_by_receiver.pop(receiver)]
         for sender, receiver in link_directions:
-            targets[sender], sources[receiver] = receiver, sender
-        if new_sender not in sources:  # a NIC sends only if its receiver is lit
-            loose_into.add(new_sender)
-        free = frozenset(loose_out - targets.keys()), frozenset(loose_into - sources.keys())
-        return _PatchState(self.duplex, self.degree, targets, sources, *free)
+            receiver_by_sender[sender], sender_by_receiver[receiver] = receiver, sender
+        if new_sender not in sender_by_receiver:  # a NIC sends only if its receiver is lit
+            loose_receivers.add(new_sender)
+        loose_nics = (
+            frozenset(loose_senders - receiver_by_sender.keys()),
+            frozenset(loose_receivers - sender_by_receiver.keys()),
+        )
+        return _PatchState(self.is_duplex, self.degree, receiver_by_sender, sender_by_receiver, *loose_nics)
 
     def join_loose(self, planes: int) -> _PatchState:
         """Return the state with as many loose ends joined as possible; NICs that send get light first."""
-        if self.duplex:
-            pairs = pair_up(self.loose_into, planes)
+        if self.is_duplex:
+            nic_pairs = pair_nics(self.loose_receivers, planes)
         else:
-            sending = self.targets.keys() | self.loose_out
-            pairs = match(self.loose_out, self.loose_into, planes, preferred=sending)
-        board = self
-        for sender, receiver in pairs:
-            board = board.add_link(sender, receiver)
-        return board
+            sending_nics = self.receiver_by_sender.keys() | self.loose_senders
+            nic_pairs = match_nics(self.loose_senders, self.loose_receivers, planes, preferred=sending_nics)
+        state = self
+        for sender, receiver in nic_pairs:
+            state = state.add_link(sender, receiver)
+        return state
 
-    def silences_any(self, lit: Collection[Nic]) -> bool:
-        """Return whether a NIC that sends, and received light before (`lit`), receives no light in this state."""
-        return any(nic in lit and nic not in self.sources for nic in self.targets)
+    def silences_any(self, lit_nics: Collection[Nic]) -> bool:
+        """Return whether a NIC that sends, and received light before (`lit_nics`), receives no light in this state."""
+        return any(nic in lit_nics and nic not in self.sender_by_receiver for nic in self.receiver_by_sender)
 
 
-def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
+def pair_nics(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
     """Return duplex links among these NICs, each used at most once, and only within a plane if `planes` is above 1.
 
     Each link joins the two nodes with the most free NICs, so that at the end only NICs of one node are free.
     """
 
-    def plane(nic: Nic) -> int:
+    def find_plane(nic: Nic) -> int:
         return nic.index if planes > 1 else 0
 
-    in_order = sorted(nics, key=lambda nic: (plane(nic), nic))
-    return [pair for _, group in groupby(in_order, plane) for pair in _pair_fullest_nodes(list(group))]
+    sorted_nics = sorted(nics, key=lambda nic: (find_plane(nic), nic))
+    return [
+        pair
+        for _, plane_nics in groupby(sorted_nics, find_plane)
+        for pair in _pair_fullest_nodes(list(plane_nics))
+    ]
 
 
 def _pair_fullest_nodes(nics: list[Nic]) -> Iterator[Pair]:
-    free: dict[int, list[Nic]] = {}
+    nics_by_node: dict[int, list[Nic]] = {}
     for nic in nics:
-        free.setdefault(nic.node, []).append(nic)
-    while len(free) > 1:
-        fullest_node, second_node = sorted(free, key=lambda node: -len(free[node]))[:2]
-        yield free[fullest_node].pop(0), free[second_node].pop(0)
-        free = {node: later_links for node, later_links in free.items() if later_links}
+        nics_by_node.setdefault(nic.node, []).append(nic)
+    while len(nics_by_node) > 1:
+        fullest_node, second_node = sorted(nics_by_node, key=lambda node: -len(nics_by_node[node]))[:2]
+        yield nics_by_node[fullest_node].pop(0), nics_by_node[second_node].pop(0)
+        nics_by_node = {node: free_nics for node, free_nics in nics_by_node.items() if free_nics}
 
 
-def match(
+def match_nics(
     senders: Collection[Nic],
     receivers: Collection[Nic],
     planes: int = 1,
@@ -427,18 +449,18 @@ def match(
 
     Receivers in `preferred` come first, since a receiver that once has a sender keeps one.
     """
-    receiver_of: dict[Nic, Nic] = {}
+    receiver_by_sender: dict[Nic, Nic] = {}
 
     def find_sender(receiver: Nic, visited: set[Nic]) -> bool:
         for sender in sorted(senders):
-            fits = sender.node != receiver.node and (planes == 1 or sender.index == receiver.index)
-            if fits and sender not in visited:
+            can_link = sender.node != receiver.node and (planes == 1 or sender.index == receiver.index)
+            if can_link and sender not in visited:
                 visited.add(sender)
-                if sender not in receiver_of or find_sender(receiver_of[sender], visited):
-                    receiver_of[sender] = receiver
+                if sender not in receiver_by_sender or find_sender(receiver_by_sender[sender], visited):
+                    receiver_by_sender[sender] = receiver
                     return True
         return False
 
     for receiver in sorted(receivers, key=lambda nic: (nic not in preferred, nic)):
         find_sender(receiver, set())
-    return sorted(receiver_of.items())
+    return sorted(receiver_by_sender.items())

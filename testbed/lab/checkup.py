@@ -16,14 +16,14 @@ from uuid import uuid4
 from lightbed.children import child_environment
 from lightbed.wording import describe_extra
 from testbed.lab.model import Lab, LabBoard
-from testbed.lab.simulated.lifecycle import lab_status
+from testbed.lab.simulated.lifecycle import list_simulated_labs
 
-_PROGRAMS = {
+_INSTALL_HINT_BY_PROGRAM = {
     "ip": "apt-get install iproute2",
     "tc": "apt-get install iproute2",
     "sshd": "apt-get install openssh-server (its service need not run)",
 }
-_KERNEL_SCRIPT = """
+_VETH_SCRIPT = """
 link add name p0 mtu 9000 type veth peer name p1
 link set p0 up
 link set p1 up
@@ -34,15 +34,15 @@ qdisc add dev p0 parent 1:1 handle 2: htb default 2
 qdisc add dev p1 clsact
 filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
 """
-_OPEN_BUS = "import sys; from fpga.bus.address import open_bus; open_bus(sys.argv[1])"
-_LOAD_PROGRAM = """
+_OPEN_BUS_SCRIPT = "import sys; from fpga.bus.address import open_bus; open_bus(sys.argv[1])"
+_LOAD_PROGRAM_SCRIPT = """
 import pathlib, sys
 from lightning.cli.serve import name_files
 from lightning.serving.nic import load_program
 load_program(name_files([pathlib.Path(file) for file in sys.argv[1:]]))
 """
 _BOARD_TIMEOUT_S = 30.0
-_HOST_PYTHON = (
+_HOST_PYTHON_HINT = (
     "in a checkout make install; elsewhere name a Python with torch as `ssh.python` of the lab file"
 )
 
@@ -63,17 +63,17 @@ def check_machine() -> Iterator[Check]:
     yield Check(
         "python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer"
     )
-    for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
+    for extra_name, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
         is_installed = importlib.util.find_spec(module) is not None
-        yield Check(f"extra {extra}", is_installed, module, describe_extra(extra))
-    root = os.geteuid() == 0
+        yield Check(f"extra {extra_name}", is_installed, module, describe_extra(extra_name))
+    is_root = os.geteuid() == 0
     yield Check(
-        "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
+        "root", is_root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
     )
-    for program, hint in _PROGRAMS.items():
+    for program, hint in _INSTALL_HINT_BY_PROGRAM.items():
         path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
         yield Check(f"program {program}", path is not None, path or "not found", hint)
-    if root and shutil.which("ip"):
+    if is_root and shutil.which("ip"):
         yield _check_kernel()
     yield from _check_labs()
 
@@ -82,11 +82,13 @@ def _check_kernel() -> Check:
     """Check that `ip` and `tc` can create a namespace with a veth pair, token buckets and a redirect."""
     hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_SCH_HTB, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
     namespace = f"lbdoctor-{uuid4().hex[:6]}"
-    creation = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
-    if creation.returncode:
-        return Check("kernel", ok=False, found=creation.stderr.strip(), hint=hint)
+    creation_result = subprocess.run(
+        ["ip", "netns", "add", namespace], capture_output=True, text=True, check=False
+    )
+    if creation_result.returncode:
+        return Check("kernel", ok=False, found=creation_result.stderr.strip(), hint=hint)
     try:
-        for tool, script in (("ip", _KERNEL_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
+        for tool, script in (("ip", _VETH_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
             command = [tool, "-n", namespace, "-batch", "-"]
             result = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
             if result.returncode:
@@ -97,11 +99,11 @@ def _check_kernel() -> Check:
 
 
 def _check_labs() -> Iterator[Check]:
-    for entry in lab_status():
-        live = bool(entry.get("live", True))
+    for entry in list_simulated_labs():
+        is_live = bool(entry.get("live", True))
         yield Check(
             f"lab {entry['lab_id']}",
-            live,
+            is_live,
             json.dumps(entry),
             "its supervisor has ended: run `testbed sim down`",
         )
@@ -117,15 +119,15 @@ def check_lab(lab: Lab) -> Iterator[Check]:
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
-        startup = _check_interpreter(python, "", _HOST_PYTHON)
+        startup = _check_interpreter(python, "", _HOST_PYTHON_HINT)
         if not startup.ok:
             yield startup
             continue
-        yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", _HOST_PYTHON)
+        yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", _HOST_PYTHON_HINT)
         yield _check_interpreter(
             python,
             "import importlib.util as u; assert not u.find_spec('testbed'); print('no lightbed, as it should be')",
-            f"the hosts' interpreter must not contain lightbed: remove it; then {_HOST_PYTHON}",
+            f"the hosts' interpreter must not contain lightbed: remove it; then {_HOST_PYTHON_HINT}",
         )
 
 
@@ -144,18 +146,18 @@ def _check_simulated_board(board: LabBoard) -> Check:
         if shutil.which(tool) is None:
             hint = f"its simulator is compiled: apt-get install {tool}"
             return Check(name, ok=False, found=f"{tool} is not installed", hint=hint)
-    names = ", ".join(file.name for file in board.program)
+    file_names = ", ".join(file.name for file in board.program)
     hint = "compile it again with `lightning compile`, or correct `program` in the lab file"
-    problem = _find_problem(_LOAD_PROGRAM, [str(file) for file in board.program])
+    problem = _find_problem(_LOAD_PROGRAM_SCRIPT, [str(file) for file in board.program])
     if problem:
-        return Check(name, ok=False, found=f"{names} does not load: {problem}", hint=hint)
-    return Check(name, ok=True, found=f"simulated, with {names}")
+        return Check(name, ok=False, found=f"{file_names} does not load: {problem}", hint=hint)
+    return Check(name, ok=True, found=f"simulated, with {file_names}")
 
 
 def _check_board(board: LabBoard) -> Check:
     """Check that the bus of a board opens."""
     hint = f"check its power, its network and `address` of board '{board.name}' in the lab file"
-    problem = _find_problem(_OPEN_BUS, [board.address])
+    problem = _find_problem(_OPEN_BUS_SCRIPT, [board.address])
     return Check(f"board {board.name}", ok=not problem, found=problem or f"{board.address} opens", hint=hint)
 
 
@@ -177,9 +179,11 @@ def _find_problem(script: str, arguments: Sequence[str]) -> str:
 
 
 def _check_interpreter(python: str, program: str, hint: str) -> Check:
-    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
+    run_process: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
     try:
-        result = run([python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/")
+        result = run_process(
+            [python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/"
+        )
     except OSError as error:
         return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", hint=hint)
     lines = (result.stdout if not result.returncode else result.stderr).strip().splitlines()

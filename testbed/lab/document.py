@@ -18,7 +18,7 @@ import yaml
 from testbed.errors import LabFileError
 
 Location = tuple[str | int, ...]
-MAX_ALIASED = 20_000
+MAX_ALIASED_VALUES = 20_000
 """Largest number of values that the aliases of a file may add when they are expanded."""
 
 
@@ -28,18 +28,18 @@ class Document:
 
     path: Path
     data: Mapping[str, Any]
-    lines: Mapping[Location, int]
+    line_by_location: Mapping[Location, int]
     revision: str
 
-    def line(self, location: Location) -> int:
+    def find_line(self, location: Location) -> int:
         """Return the line of a location, or of the nearest enclosing location in the file."""
-        while location and location not in self.lines:
+        while location and location not in self.line_by_location:
             location = location[:-1]
-        return self.lines.get(location, 1)
+        return self.line_by_location.get(location, 1)
 
-    def error(self, location: Location, problem: str, hint: str) -> LabFileError:
+    def make_error(self, location: Location, problem: str, hint: str) -> LabFileError:
         """Return the error `file:line: what; hint`."""
-        return LabFileError(f"{self.path}:{self.line(location)}: {problem}; {hint}")
+        return LabFileError(f"{self.path}:{self.find_line(location)}: {problem}; {hint}")
 
 
 def read_document(path: Path) -> Document:
@@ -60,7 +60,7 @@ def parse_document(path: Path, text: str) -> Document:
         loader, node = _compose(text)
         if node:
             _check_aliases(path, node)
-        lines = dict(_index_lines(path, node, ())) if node else {}
+        line_by_location = dict(_index_lines(path, node, ())) if node else {}
         data = loader.construct_document(node) if node else None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -72,7 +72,7 @@ def parse_document(path: Path, text: str) -> Document:
         raise LabFileError(f"{path}:1: not YAML ({error}); correct it") from None
     if not isinstance(data, dict):
         raise LabFileError(f"{path}:1: not a mapping of keys to values; begin with 'name: ...'")
-    return Document(path, data, lines, sha256(text.encode("utf-8", "replace")).hexdigest()[:16])
+    return Document(path, data, line_by_location, sha256(text.encode("utf-8", "replace")).hexdigest()[:16])
 
 
 def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
@@ -85,7 +85,7 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     - texts that libyaml refuses, because its errors say less
     - all texts, if PyYAML was built without libyaml
     """
-    if not _AMBIGUOUS.search(text) and sum(map(text.count, _NESTING_TOKENS)) < _MAX_NESTING_TOKENS:
+    if not _AMBIGUOUS_SYNTAX.search(text) and sum(map(text.count, _NESTING_TOKENS)) < _MAX_NESTING_TOKENS:
         with suppress(AttributeError, yaml.YAMLError, ValueError, RecursionError):
             loader = yaml.CSafeLoader(text)
             return loader, loader.get_single_node()
@@ -93,11 +93,11 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     return loader, loader.get_single_node()
 
 
-_AMBIGUOUS = re.compile(r"[\t?]|[|>][-+\d]*#")
+_AMBIGUOUS_SYNTAX = re.compile(r"[\t?]|[|>][-+\d]*#")
 _NESTING_TOKENS = ("[", "{", "- -")
 _MAX_NESTING_TOKENS = 5000
 """Limit for libyaml, which recurses on the C stack: that holds some ten thousand levels."""
-_YAML_HINTS = {
+_HINT_BY_PROBLEM = {
     "'\\t'": "indent with spaces, not with tabs",
     "cannot start any token": "put the value in quotes",
     "another document": "remove the line '---': a lab is one document",
@@ -115,30 +115,32 @@ def _make_yaml_error(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
     mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
     problem = error.problem or error.context or ""
-    hint = next((hint for part, hint in _YAML_HINTS.items() if part in problem), "correct the punctuation")
+    hint = next(
+        (hint for part, hint in _HINT_BY_PROBLEM.items() if part in problem), "correct the punctuation"
+    )
     return LabFileError(f"{path}:{line}: not YAML ({problem}); {hint}")
 
 
 def _check_aliases(path: Path, root: yaml.Node) -> None:
-    """Raise `LabFileError` if an alias contains itself, or if aliases add more than `MAX_ALIASED` values.
+    """Raise `LabFileError` if an alias contains itself, or if aliases add more than `MAX_ALIASED_VALUES` values.
 
     Each node is visited once: with aliases, a file of ten lines can stand for billions of values.
     """
-    sizes: dict[int, int] = {}
+    value_count_by_node: dict[int, int] = {}
     ancestors: set[int] = set()
 
     def count_values(node: yaml.Node) -> int:
         line = node.start_mark.line + 1
         if id(node) in ancestors:
             raise LabFileError(f"{path}:{line}: an alias that contains itself; write the value out")
-        if id(node) not in sizes:
+        if id(node) not in value_count_by_node:
             ancestors.add(id(node))
-            sizes[id(node)] = 1 + sum(map(count_values, _iterate_children(node)))
+            value_count_by_node[id(node)] = 1 + sum(map(count_values, _iterate_children(node)))
             ancestors.remove(id(node))
-            if sizes[id(node)] - len(sizes) > MAX_ALIASED:
-                problem = f"aliases that stand for more than {MAX_ALIASED} values"
+            if value_count_by_node[id(node)] - len(value_count_by_node) > MAX_ALIASED_VALUES:
+                problem = f"aliases that stand for more than {MAX_ALIASED_VALUES} values"
                 raise LabFileError(f"{path}:{line}: {problem}; write them out")
-        return sizes[id(node)]
+        return value_count_by_node[id(node)]
 
     count_values(root)
 
@@ -169,13 +171,13 @@ def _read_entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, y
 
     Raises `LabFileError` for a key that is not a scalar, and for a repeated key, because YAML would drop a value.
     """
-    first_lines: dict[str, int] = {}
+    line_by_key: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             raise LabFileError(f"{path}:{line}: a key that is not a plain word; write 'key: value'")
-        if key.value in first_lines:
-            first_location = f"already on line {first_lines[key.value]}"
-            raise LabFileError(f"{path}:{line}: key '{key.value}' appears twice ({first_location}); keep one")
-        first_lines[key.value] = line
+        if key.value in line_by_key:
+            location_text = f"already on line {line_by_key[key.value]}"
+            raise LabFileError(f"{path}:{line}: key '{key.value}' appears twice ({location_text}); keep one")
+        line_by_key[key.value] = line
     return list(node.value)

@@ -32,16 +32,16 @@ from testbed.lab.schema import BoardSchema, FibreSchema, HostSchema, LabSchema, 
 DEFAULT_PYTHON = "python3"
 
 
-def state_directory() -> Path:
+def get_state_directory() -> Path:
     """Return the directory of this user's state: `$XDG_STATE_HOME/lightbed`, by default `~/.local/state/lightbed`."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     base = Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state"
     return base / "lightbed"
 
 
-def default_key() -> Path:
+def get_default_key_path() -> Path:
     """Return the path of the SSH client key for lab files that name none."""
-    return state_directory() / "id_ed25519"
+    return get_state_directory() / "id_ed25519"
 
 
 def load_lab(path: str | Path) -> Lab:
@@ -51,7 +51,7 @@ def load_lab(path: str | Path) -> Lab:
 
 def load_bare_lab(path: str | Path) -> Lab:
     """Read a lab file. Missing fibres become `UNKNOWN_FIBRE`, and unused NICs are listed like others."""
-    return _make_lab(read_document(Path(path)), bare=True)
+    return _make_lab(read_document(Path(path)), is_bare=True)
 
 
 def parse_lab(text: str, path: str | Path) -> Lab:
@@ -59,12 +59,11 @@ def parse_lab(text: str, path: str | Path) -> Lab:
     return _make_lab(parse_document(Path(path), text))
 
 
-def _make_lab(document: Document, *, bare: bool = False) -> Lab:
+def _make_lab(document: Document, *, is_bare: bool = False) -> Lab:
     schema = read_schema(document)
     check(document, schema)
-    if not bare:
+    if not is_bare:
         check_wired(document, schema)
-    key = schema.ssh.key
     link = schema.link
     represents_gbps = link.represents_gbps or link.rate_mbps / 1000
     return Lab(
@@ -72,7 +71,7 @@ def _make_lab(document: Document, *, bare: bool = False) -> Lab:
         path=document.path,
         simulated=schema.simulated,
         management=schema.management,
-        hosts=tuple(_make_host(schema, host, document.path, bare=bare) for host in schema.hosts),
+        hosts=tuple(_make_host(schema, host, document.path, is_bare=is_bare) for host in schema.hosts),
         switches=tuple(
             LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
             for switch in schema.switches
@@ -83,27 +82,34 @@ def _make_lab(document: Document, *, bare: bool = False) -> Lab:
             if schema.simulated
         },
         link=LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate),
-        ssh_key=Path(_anchor(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
+        ssh_key=_find_key_path(schema, document.path),
         boards=tuple(_make_board(board, document.path) for board in schema.boards),
         revision=document.revision,
     )
 
 
-def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
+def _find_key_path(schema: LabSchema, path: Path) -> Path:
+    key = schema.ssh.key
+    if not key:
+        return get_default_key_path()
+    return Path(_anchor_program(os.path.expanduser(key), path))  # noqa: PTH111
+
+
+def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, is_bare: bool) -> LabHost:
     nics = [
         LabNic(nic.name, nic.address, _make_fibre_end(nic.transmit), _make_fibre_end(nic.receive), gpu)
         for nic, gpu in zip(host.nics, assign_gpus(host), strict=True)
     ]
-    is_unused = [nic.unused is not None and not bare for nic in host.nics]
+    unused_flags = [nic.unused is not None and not is_bare for nic in host.nics]
     return LabHost(
         name=host.name,
         management=host.management,
         address=host.address,
-        nics=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if not unused),
-        python=_anchor(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
+        nics=tuple(nic for nic, unused in zip(nics, unused_flags, strict=True) if not unused),
+        python=_anchor_program(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
         user=host.ssh.user or schema.ssh.user or "root",
         ssh_port=host.ssh.port or schema.ssh.port or 22,
-        unused=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if unused),
+        unused_nics=tuple(nic for nic, unused in zip(nics, unused_flags, strict=True) if unused),
         server=host.server or "",
         gpus=host.gpus,
     )
@@ -137,7 +143,7 @@ def _make_fibre_end(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
 
 
-def _anchor(program: str, path: Path) -> str:
+def _anchor_program(program: str, path: Path) -> str:
     """Return a program as an absolute path, resolved from the folder of the lab file; a bare name is unchanged.
 
     Symbolic links stay, because Python recognises a virtual environment by the path of its interpreter.
@@ -159,24 +165,28 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
     return replace(
         lab,
         management=subnet,
-        hosts=tuple(replace(host, management=_move(lab, host.management, subnet)) for host in lab.hosts),
-        switches=tuple(replace(switch, address=_move_switch(lab, switch, subnet)) for switch in lab.switches),
+        hosts=tuple(
+            replace(host, management=_move_address(lab, host.management, subnet)) for host in lab.hosts
+        ),
+        switches=tuple(
+            replace(switch, address=_move_switch_address(lab, switch, subnet)) for switch in lab.switches
+        ),
     )
 
 
-def with_rate(lab: Lab, rate_mbps: float) -> Lab:
+def fix_link_rate(lab: Lab, rate_mbps: float) -> Lab:
     """Return the lab with links of a fixed rate; the rate that they represent is unchanged."""
     return replace(lab, link=replace(lab.link, rate_mbps=rate_mbps, fit_rate=False))
 
 
-def _move(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
+def _move_address(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
     return subnet.network_address + (int(address) - int(lab.management.network_address))
 
 
-def _move_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
+def _move_switch_address(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
     endpoint = parse_endpoint(switch.address)
     assert endpoint is not None  # checked when the lab was loaded
-    moved_address = _move(lab, IPv4Address(endpoint.host), subnet)
+    moved_address = _move_address(lab, IPv4Address(endpoint.host), subnet)
     return switch.address.replace(endpoint.host, str(moved_address), 1)
 
 
@@ -203,7 +213,7 @@ def render_lab(lab: Lab) -> str:
 
 
 def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
-    keys: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": switch.name,
         "address": switch.address,
         "inputs": switch.inputs,
@@ -212,7 +222,7 @@ def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     }
     if switch.name in lab.twins:
         twin = lab.twins[switch.name]
-        keys["twin"] = {
+        entry["twin"] = {
             "tl1_port": twin.tl1_port,
             "control_port": twin.control_port,
             **({} if twin.switch_time_s is None else {"switch_time_s": twin.switch_time_s}),
@@ -220,60 +230,64 @@ def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
             **({"options": dict(twin.options)} if twin.options else {}),
             "boot_mode": twin.boot_mode,
         }
-    return keys
+    return entry
 
 
 def _render_ssh(lab: Lab) -> dict[str, Any]:
     first_host = lab.hosts[0]
-    keys: dict[str, Any] = {"user": first_host.user, "port": first_host.ssh_port, "python": first_host.python}
-    if lab.ssh_key != default_key():
-        keys["key"] = str(lab.ssh_key)
-    return keys
+    entry: dict[str, Any] = {
+        "user": first_host.user,
+        "port": first_host.ssh_port,
+        "python": first_host.python,
+    }
+    if lab.ssh_key != get_default_key_path():
+        entry["key"] = str(lab.ssh_key)
+    return entry
 
 
 def _render_host(lab: Lab, host: LabHost) -> dict[str, Any]:
-    keys: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": host.name,
         "management": str(host.management),
         "address": str(host.address),
         "nics": [
             *(_render_nic(nic) for nic in host.nics),
-            *(_render_nic(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
+            *(_render_nic(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused_nics),
         ],
     }
     if host.server:
-        keys["server"] = host.server
+        entry["server"] = host.server
     if host.gpus is not None:
-        keys["gpus"] = host.gpus
-        for nic_keys, nic in zip(keys["nics"], (*host.nics, *host.unused), strict=True):
-            nic_keys["gpu"] = nic.gpu
-    host_keys = {"user": host.user, "port": host.ssh_port, "python": host.python}
-    common_keys = _render_ssh(lab)
-    differing_keys = {key: value for key, value in host_keys.items() if value != common_keys[key]}
-    return keys | ({"ssh": differing_keys} if differing_keys else {})
+        entry["gpus"] = host.gpus
+        for nic_entry, nic in zip(entry["nics"], (*host.nics, *host.unused_nics), strict=True):
+            nic_entry["gpu"] = nic.gpu
+    host_access = {"user": host.user, "port": host.ssh_port, "python": host.python}
+    common_access = _render_ssh(lab)
+    differing_access = {key: value for key, value in host_access.items() if value != common_access[key]}
+    return entry | ({"ssh": differing_access} if differing_access else {})
 
 
 def _render_nic(nic: LabNic) -> dict[str, Any]:
     return {"name": nic.name, "address": str(nic.address), **_render_fibres(nic)}
 
 
-def _render_fibres(end: LabNic | LabBoardPort) -> dict[str, Any]:
+def _render_fibres(nic: LabNic | LabBoardPort) -> dict[str, Any]:
     return {
         direction: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
-        for direction, fibre in (("transmit", end.transmit), ("receive", end.receive))
+        for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
         if fibre != UNKNOWN_FIBRE
     }
 
 
 def _render_board(board: LabBoard) -> dict[str, Any]:
-    keys: dict[str, Any] = {"name": board.name}
+    entry: dict[str, Any] = {"name": board.name}
     if board.address:
-        keys["address"] = board.address
+        entry["address"] = board.address
     if board.program:
-        keys["program"] = [str(file) for file in board.program]
+        entry["program"] = [str(file) for file in board.program]
     if board.bitstream:
-        keys["bitstream"] = str(board.bitstream)
-    keys["ports"] = [
+        entry["bitstream"] = str(board.bitstream)
+    entry["ports"] = [
         {
             "name": port.name,
             "address": str(port.address),
@@ -283,4 +297,4 @@ def _render_board(board: LabBoard) -> dict[str, Any]:
         }
         for port in board.ports
     ]
-    return keys
+    return entry

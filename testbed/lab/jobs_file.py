@@ -38,10 +38,10 @@ _PHASE_KEYS = {"period_ms", "bursts"}
 _WORKLOAD_KEYS = {"workload", "preset", "settings", "device", "strategy"}
 _CHECKPOINT_KEYS = {"bytes", "every_s", "gbps"}
 _BURST_KEYS = ("start_ms", "length_ms", "gbps")
-EXAMPLE = (
+JOBS_EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
 )
-MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
+ReadMeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 """Function that returns the measured period (ms) and bursts of a run and job, or raises `WorkloadError`."""
 
 
@@ -49,12 +49,12 @@ MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 class JobContext:
     """Facts that the file lacks: the rate of a link, which no burst may exceed, and the number of NICs of a host.
 
-    `measured` returns the phases of stored runs. It is None if no runs are available.
+    `read_measured_phases` returns the phases of stored runs. It is None if no runs are available.
     """
 
     rate_gbps: float = 25.0
-    measured: MeasuredPhases | None = None
-    nics: int = 1
+    read_measured_phases: ReadMeasuredPhases | None = None
+    nics_per_host: int = 1
 
 
 def read_jobs(path: Path, context: JobContext | None = None) -> tuple[SharedJob, ...]:
@@ -63,7 +63,7 @@ def read_jobs(path: Path, context: JobContext | None = None) -> tuple[SharedJob,
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise WorkloadError(f"{path}:1: cannot be read ({reason}); give a file with {EXAMPLE}") from None
+        raise WorkloadError(f"{path}:1: cannot be read ({reason}); give a file with {JOBS_EXAMPLE}") from None
     return parse_jobs(path, text, context)
 
 
@@ -77,72 +77,79 @@ def parse_jobs(path: Path, text: str, context: JobContext | None = None) -> tupl
 
 
 def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...]:
-    rows = document.data.get("jobs")
-    if not isinstance(rows, list) or not rows:
-        raise document.error((), "the list of jobs is missing", f"write {EXAMPLE}")
+    entries = document.data.get("jobs")
+    if not isinstance(entries, list) or not entries:
+        raise document.make_error((), "the list of jobs is missing", f"write {JOBS_EXAMPLE}")
     jobs: list[SharedJob] = []
-    for number, row in enumerate(rows):
-        job = _parse_job(document, ("jobs", number), row, context)
+    for job_index, entry in enumerate(entries):
+        job = _parse_job(document, ("jobs", job_index), entry, context)
         if job.name in {earlier_job.name for earlier_job in jobs}:
-            raise document.error(("jobs", number), f"job {job.name!r} appears twice", "give it another name")
+            raise document.make_error(
+                ("jobs", job_index), f"job {job.name!r} appears twice", "give it another name"
+            )
         jobs.append(job)
     return tuple(jobs)
 
 
-def _parse_job(document: Document, location: Location, row: Any, context: JobContext) -> SharedJob:
+def _parse_job(document: Document, location: Location, entry: Any, context: JobContext) -> SharedJob:
     source = next(
-        (key for key in ("workload", "run", "checkpoint") if isinstance(row, Mapping) and key in row), ""
+        (key for key in ("workload", "run", "checkpoint") if isinstance(entry, Mapping) and key in entry), ""
     )
-    keys = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}, "checkpoint": {"checkpoint", "storage"}}
-    source_keys = keys.get(source, _PHASE_KEYS)
+    keys_by_source = {
+        "workload": _WORKLOAD_KEYS,
+        "run": {"run", "job"},
+        "checkpoint": {"checkpoint", "storage"},
+    }
+    source_keys = keys_by_source.get(source, _PHASE_KEYS)
     common_keys = _COMMON_KEYS - {"traffic"} if source == "checkpoint" else _COMMON_KEYS
-    _check_keys(document, location, row, common_keys | source_keys)
-    name = row.get("name")
+    _check_keys(document, location, entry, common_keys | source_keys)
+    name = entry.get("name")
     if not isinstance(name, str) or not name:
-        raise document.error(location, "a job has no name", "add 'name: NAME'")
-    hosts, workers = _parse_hosts(document, location, row, name)
-    traffic = row.get("traffic", "")
+        raise document.make_error(location, "a job has no name", "add 'name: NAME'")
+    hosts, workers = _parse_hosts(document, location, entry, name)
+    traffic = entry.get("traffic", "")
     if traffic not in ("", "bulk", "allreduce"):
-        raise document.error(
+        raise document.make_error(
             (*location, "traffic"),
             f"traffic of job {name!r} is {traffic!r}",
             "give traffic: bulk or traffic: allreduce",
         )
-    storage: tuple[str, ...] = ()
+    storage_hosts: tuple[str, ...] = ()
     if source == "checkpoint":
-        storage = _parse_storage(document, location, row, name)
-        period_ms, phases = _parse_checkpoint(document, location, row, workers, len(storage), context)
+        storage_hosts = _parse_storage(document, location, entry, name)
+        period_ms, phases = _parse_checkpoint(document, location, entry, workers, len(storage_hosts), context)
     elif source:
-        period_ms, phases = _read_source_phases(document, location, row, source, workers, context)
+        period_ms, phases = _read_source_phases(document, location, entry, source, workers, context)
     else:
-        bursts = row.get("bursts")
+        bursts = entry.get("bursts")
         period_ms = _parse_number(
-            document, (*location, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}"
+            document, (*location, "period_ms"), entry.get("period_ms"), f"period_ms of job {name!r}"
         )
         if not isinstance(bursts, list):
-            raise document.error(
-                (*location, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
+            raise document.make_error(
+                (*location, "bursts"), f"job {name!r} has no list of bursts", f"write {JOBS_EXAMPLE}"
             )
         phases = tuple(
-            _parse_burst(document, (*location, "bursts", n), burst, name) for n, burst in enumerate(bursts)
+            _parse_burst(document, (*location, "bursts", burst_index), burst, name)
+            for burst_index, burst in enumerate(bursts)
         )
         _check_rates(document, (*location, "bursts"), name, phases, context.rate_gbps)
-    job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage)
+    job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage_hosts)
     try:
-        job.on(())
+        job.place_on_links(())
     except ValueError as error:
-        raise document.error(location, str(error), "correct period_ms and bursts") from None
+        raise document.make_error(location, str(error), "correct period_ms and bursts") from None
     return job
 
 
 def _check_rates(
     document: Document, location: Location, name: str, bursts: Sequence[Burst], rate_gbps: float
 ) -> None:
-    for number, burst in enumerate(bursts):
+    for burst_index, burst in enumerate(bursts):
         if burst.gbps > rate_gbps:
             length_ms = burst.length_ms * burst.gbps / rate_gbps
-            raise document.error(
-                (*location, number),
+            raise document.make_error(
+                (*location, burst_index),
                 (
                     f"a burst of job {name!r} has {burst.gbps:g} Gb/s, but a link of the lab carries only "
                     f"{rate_gbps:g}"
@@ -154,43 +161,45 @@ def _check_rates(
 def _read_source_phases(
     document: Document,
     location: Location,
-    row: Mapping[str, Any],
+    entry: Mapping[str, Any],
     source: str,
-    workers: int,
+    worker_count: int,
     context: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
     """Return the period (ms) and bursts of a workload or of a measured run."""
     try:
         if source == "run":
-            if context.measured is None:
+            if context.read_measured_phases is None:
                 raise WorkloadError("no stored runs are available here")
-            return context.measured(str(row["run"]), str(row.get("job", row["name"])))
+            return context.read_measured_phases(str(entry["run"]), str(entry.get("job", entry["name"])))
         from testbed.design.sharing.workload_phases import simulate_phases
         from testbed.design.workloads.choice import WorkloadChoice
 
-        settings = row.get("settings") or {}
+        settings = entry.get("settings") or {}
         if not isinstance(settings, Mapping):
             raise WorkloadError(f"settings are {settings!r}, not a mapping: write settings: {{batch: 64}}")
         choice = WorkloadChoice(
-            str(row["workload"]),
-            str(row.get("preset", "")),
+            str(entry["workload"]),
+            str(entry.get("preset", "")),
             {str(key): str(value) for key, value in settings.items()},
-            str(row.get("device", "")),
+            str(entry.get("device", "")),
         )
-        phases = simulate_phases(choice, workers, context.rate_gbps, str(row.get("strategy", "default")))
+        phases = simulate_phases(
+            choice, worker_count, context.rate_gbps, str(entry.get("strategy", "default"))
+        )
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
-        raise document.error(
-            (*location, source), str(error), f"correct {source}, or write {EXAMPLE}"
+        raise document.make_error(
+            (*location, source), str(error), f"correct {source}, or write {JOBS_EXAMPLE}"
         ) from None
 
 
 def _parse_checkpoint(
     document: Document,
     location: Location,
-    row: Mapping[str, Any],
-    workers: int,
-    storage: int,
+    entry: Mapping[str, Any],
+    worker_count: int,
+    storage_count: int,
     context: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
     """Return the period (ms) and burst of a checkpoint. Each host writes an equal part to a storage host.
@@ -198,31 +207,31 @@ def _parse_checkpoint(
     The write is at the end of the period, because a training job computes first. A host writes at the rate of one
     link, or less if a storage host has more writers than NICs.
     """
-    checkpoint_location, checkpoint = (*location, "checkpoint"), row["checkpoint"]
-    subject = f"of the checkpoint of job {row['name']!r}"
+    checkpoint_location, checkpoint = (*location, "checkpoint"), entry["checkpoint"]
+    subject = f"of the checkpoint of job {entry['name']!r}"
     _check_keys(document, checkpoint_location, checkpoint, _CHECKPOINT_KEYS)
     size_bytes, every_s = (
         _parse_number(document, (*checkpoint_location, key), checkpoint.get(key), f"{key} {subject}")
         for key in ("bytes", "every_s")
     )
-    max_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
+    max_gbps = context.rate_gbps * min(1.0, context.nics_per_host / -(-worker_count // storage_count))
     gbps = _parse_number(
         document, (*checkpoint_location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {subject}"
     )
     for key, value in (("bytes", size_bytes), ("every_s", every_s), ("gbps", gbps)):
         if not (isfinite(value) and value > 0):
-            raise document.error(
+            raise document.make_error(
                 (*checkpoint_location, key), f"{key} {subject} is {value:g}", "give a number above 0"
             )
     if gbps > max_gbps:
-        raise document.error(
+        raise document.make_error(
             (*checkpoint_location, "gbps"),
             f"gbps {subject} is {gbps:g}, but a host can write at {max_gbps:g}",
             "give less",
         )
-    write_s = size_bytes * 8e-9 / workers / gbps
+    write_s = size_bytes * 8e-9 / worker_count / gbps
     if write_s > every_s:
-        raise document.error(
+        raise document.make_error(
             checkpoint_location,
             f"a write {subject} takes {write_s:.3g} s at {gbps:g} Gb/s from each host, more than every_s",
             f"give every_s: {ceil(write_s)} or more",
@@ -231,40 +240,42 @@ def _parse_checkpoint(
 
 
 def _parse_storage(
-    document: Document, location: Location, row: Mapping[str, Any], name: str
+    document: Document, location: Location, entry: Mapping[str, Any], name: str
 ) -> tuple[str, ...]:
-    storage, hosts = row.get("storage"), row.get("hosts") or []
+    storage_hosts, job_hosts = entry.get("storage"), entry.get("hosts") or []
     if (
-        not isinstance(storage, list)
-        or not storage
-        or not all(isinstance(host, str) for host in storage)
-        or len(set(storage)) < len(storage)
-        or set(storage) & set(hosts)
+        not isinstance(storage_hosts, list)
+        or not storage_hosts
+        or not all(isinstance(host, str) for host in storage_hosts)
+        or len(set(storage_hosts)) < len(storage_hosts)
+        or set(storage_hosts) & set(job_hosts)
     ):
         hint = "name storage hosts of the lab, each once, and none of the job's hosts: storage: [d]"
-        raise document.error((*location, "storage"), f"storage of job {name!r} is {storage!r}", hint)
-    return tuple(storage)
+        raise document.make_error(
+            (*location, "storage"), f"storage of job {name!r} is {storage_hosts!r}", hint
+        )
+    return tuple(storage_hosts)
 
 
-def _parse_burst(document: Document, location: Location, row: Any, name: str) -> Burst:
-    _check_keys(document, location, row, set(_BURST_KEYS))
+def _parse_burst(document: Document, location: Location, entry: Any, name: str) -> Burst:
+    _check_keys(document, location, entry, set(_BURST_KEYS))
     values = (
-        _parse_number(document, (*location, key), row.get(key), f"{key} of a burst of job {name!r}")
+        _parse_number(document, (*location, key), entry.get(key), f"{key} of a burst of job {name!r}")
         for key in _BURST_KEYS
     )
     return Burst(*values)
 
 
 def _parse_hosts(
-    document: Document, location: Location, row: Mapping[str, Any], name: str
+    document: Document, location: Location, entry: Mapping[str, Any], name: str
 ) -> tuple[tuple[str, ...], int]:
-    hosts, workers = row.get("hosts"), row.get("workers")
+    hosts, workers = entry.get("hosts"), entry.get("workers")
     if (hosts is None) == (workers is None):
         hint = "give hosts: [a, b] to fix the placement, or workers: 2 to leave it open"
-        raise document.error(location, f"job {name!r} needs either hosts or workers", hint)
+        raise document.make_error(location, f"job {name!r} needs either hosts or workers", hint)
     if workers is not None:
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-            raise document.error(
+            raise document.make_error(
                 (*location, "workers"), f"workers of job {name!r} is {workers!r}", "give 1 or more"
             )
         return (), workers
@@ -275,22 +286,24 @@ def _parse_hosts(
         or len(set(hosts)) < len(hosts)
     ):
         hint = "name hosts of the lab, each only once"
-        raise document.error((*location, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
+        raise document.make_error((*location, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
     return tuple(hosts), len(hosts)
 
 
 def _parse_number(document: Document, location: Location, value: Any, subject: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise document.error(location, f"{subject} is {value!r}", "give a number")
+        raise document.make_error(location, f"{subject} is {value!r}", "give a number")
     return float(value)
 
 
-def _check_keys(document: Document, location: Location, row: Any, known_keys: set[str]) -> None:
-    if not isinstance(row, Mapping):
-        raise document.error(location, f"{row!r} is not a mapping of keys to values", f"write {EXAMPLE}")
-    unknown_keys = sorted(str(key) for key in row if key not in known_keys)
+def _check_keys(document: Document, location: Location, entry: Any, known_keys: set[str]) -> None:
+    if not isinstance(entry, Mapping):
+        raise document.make_error(
+            location, f"{entry!r} is not a mapping of keys to values", f"write {JOBS_EXAMPLE}"
+        )
+    unknown_keys = sorted(str(key) for key in entry if key not in known_keys)
     if unknown_keys:
-        raise document.error(
+        raise document.make_error(
             (*location, unknown_keys[0]),
             f"unknown key {unknown_keys[0]!r}",
             f"keys are {', '.join(sorted(known_keys))}",

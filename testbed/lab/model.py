@@ -46,9 +46,9 @@ class LabNic:
 class LabHost:
     """A host. `management` is its address for SSH. `address` is its node address, which belongs to none of its links.
 
-    `unused` holds NICs that the lab file excludes from every topology, for instance because a fibre is dead. `server`
-    is the machine of a logical server, and empty for a host that is a whole machine. `gpus` is the number of its GPUs,
-    or None if the lab file does not give it.
+    `unused_nics` holds NICs that the lab file excludes from every topology, for instance because a fibre is dead.
+    `server` is the machine of a logical server, and empty for a host that is a whole machine. `gpus` is the number of
+    its GPUs, or None if the lab file does not give it.
     """
 
     name: str
@@ -58,14 +58,14 @@ class LabHost:
     python: str
     user: str = "root"
     ssh_port: int = 22
-    unused: tuple[LabNic, ...] = ()
+    unused_nics: tuple[LabNic, ...] = ()
     server: str = ""
     gpus: int | None = None
 
-    def nics_beside(self, gpu: int) -> tuple[int, ...]:
+    def find_nics_beside(self, gpu: int) -> tuple[int, ...]:
         """Return the indices in `nics` of the NICs that serve a GPU, given by its number."""
-        gpu_of_nics = max((nic.gpu for nic in (*self.nics, *self.unused) if nic.gpu <= gpu), default=0)
-        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == gpu_of_nics)
+        nearest_gpu = max((nic.gpu for nic in (*self.nics, *self.unused_nics) if nic.gpu <= gpu), default=0)
+        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == nearest_gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class LinkClass:
 class Lab:
     """A validated lab file.
 
-    In a shard (`make_shard`), `hosts` holds the hosts of one job, and `others` the hosts that this job may not change.
+    In a shard (`make_shard`), `hosts` holds the hosts of one job, and `other_hosts` those that this job may not change.
     `revision` is a hash of the file's text. Comparisons ignore it, so labs with the same content are equal.
     """
 
@@ -160,20 +160,20 @@ class Lab:
     twins: dict[str, SwitchTwin]
     link: LinkClass
     ssh_key: Path
-    others: tuple[LabHost, ...] = ()
+    other_hosts: tuple[LabHost, ...] = ()
     boards: tuple[LabBoard, ...] = ()
     revision: str = field(default="", compare=False)
 
     @property
     def gpus_per_host(self) -> int | None:
         """Number of GPUs of each host, or None if unknown. Raises `TopologyError` if hosts differ."""
-        counts = {host.gpus for host in self.hosts}
-        if len(counts) > 1:
-            gpu_counts = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
+        distinct_counts = {host.gpus for host in self.hosts}
+        if len(distinct_counts) > 1:
+            counts_text = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
             raise TopologyError(
-                f"{self.path}: hosts have different numbers of GPUs ({gpu_counts}): use equal hosts"
+                f"{self.path}: hosts have different numbers of GPUs ({counts_text}): use equal hosts"
             )
-        return counts.pop()
+        return distinct_counts.pop()
 
     def nic(self, nic: Nic) -> LabNic:
         """Return the interface of a NIC that a topology gives by node and index."""
@@ -187,15 +187,21 @@ class Lab:
         """Return the label of a link, `a/nic1 -> b/nic1`."""
         return f"{self.nic_label(link.source)} -> {self.nic_label(link.target)}"
 
-    def board_port(self, board: str, port: str) -> LabBoardPort:
+    def find_board_port(self, board: str, port: str) -> LabBoardPort:
         """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
-        ports = {
-            f"{owner.name}/{candidate.name}": candidate for owner in self.boards for candidate in owner.ports
+        port_by_label = {
+            f"{lab_board.name}/{lab_port.name}": lab_port
+            for lab_board in self.boards
+            for lab_port in lab_board.ports
         }
-        if f"{board}/{port}" not in ports:
-            port_names = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
-            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {port_names}")
-        return ports[f"{board}/{port}"]
+        if f"{board}/{port}" not in port_by_label:
+            hint = (
+                f"ports of boards are {', '.join(port_by_label)}"
+                if port_by_label
+                else "the lab file has no boards"
+            )
+            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {hint}")
+        return port_by_label[f"{board}/{port}"]
 
     def switch(self, name: str) -> LabSwitch:
         """Return the switch of this name. Raises `StopIteration` for an unknown name."""
@@ -203,18 +209,18 @@ class Lab:
 
 
 def make_shard(lab: Lab, names: Sequence[str]) -> Lab:
-    """Return the shard of one job: its hosts in the given order, node 0 first, and all other hosts as `others`.
+    """Return the shard of one job: its hosts in the given order, node 0 first, and all other hosts as `other_hosts`.
 
     Raises `TopologyError` for a host that the lab does not have or that is named twice, and for an empty list.
     """
-    hosts_by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
-    unknown_names = [name for name in names if name not in hosts_by_name]
+    host_by_name = {host.name: host for host in (*lab.hosts, *lab.other_hosts)}
+    unknown_names = [name for name in names if name not in host_by_name]
     if unknown_names:
-        raise TopologyError(f"{lab.path}: no host {unknown_names[0]!r}; hosts are {', '.join(hosts_by_name)}")
+        raise TopologyError(f"{lab.path}: no host {unknown_names[0]!r}; hosts are {', '.join(host_by_name)}")
     if len(set(names)) != len(names) or not names:
         raise TopologyError(f"hosts {', '.join(names) or '(none)'}: name each host of the job once")
-    others = tuple(host for name, host in hosts_by_name.items() if name not in names)
-    return replace(lab, hosts=tuple(hosts_by_name[name] for name in names), others=others)
+    other_hosts = tuple(host for name, host in host_by_name.items() if name not in names)
+    return replace(lab, hosts=tuple(host_by_name[name] for name in names), other_hosts=other_hosts)
 
 
 def count_logical_servers(lab: Lab) -> int:
@@ -223,11 +229,15 @@ def count_logical_servers(lab: Lab) -> int:
     Logical servers of other jobs count too. Raises `TopologyError` if the servers of the job differ in this number,
     because the devices of a job must be alike.
     """
-    hosts_per_server = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
-    counts = {host.name: hosts_per_server[host.server] if host.server else 1 for host in lab.hosts}
-    if len(set(counts.values())) > 1:
-        upper, lower = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-        problem = f"the server of host {upper!r} is {counts[upper]} logical servers, that of {lower!r} {counts[lower]}"
+    host_count_by_server = Counter(host.server for host in (*lab.hosts, *lab.other_hosts) if host.server)
+    count_by_host = {host.name: host_count_by_server[host.server] if host.server else 1 for host in lab.hosts}
+    if len(set(count_by_host.values())) > 1:
+        max_host = max(count_by_host, key=count_by_host.__getitem__)
+        min_host = min(count_by_host, key=count_by_host.__getitem__)
+        problem = (
+            f"the server of host {max_host!r} is {count_by_host[max_host]} logical servers, "
+            f"that of {min_host!r} {count_by_host[min_host]}"
+        )
         hint = "with --hosts-of, choose hosts whose servers have the same number of logical servers"
         raise TopologyError(f"{lab.path}: {problem}: {hint}")
-    return next(iter(counts.values()), 1)
+    return next(iter(count_by_host.values()), 1)

@@ -227,7 +227,7 @@ class LabSchema(Schema):
     boards: list[BoardSchema] = []
 
 
-_SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
+_SCHEMA_BY_LOCATION: dict[tuple[str, ...], type[Schema]] = {
     (): LabSchema,
     ("link",): LinkSchema,
     ("switches",): SwitchSchema,
@@ -253,25 +253,25 @@ def read_schema(document: Document) -> LabSchema:
         # Report an unknown key first, because a misspelt key is also a missing one. Otherwise, go from top to bottom.
         details = min(
             error.errors(),
-            key=lambda detail: (detail["type"] != "extra_forbidden", document.line(detail["loc"])),
+            key=lambda detail: (detail["type"] != "extra_forbidden", document.find_line(detail["loc"])),
         )
-        raise _explain(document, details) from None
+        raise _make_schema_error(document, details) from None
 
 
-def _explain(document: Document, details: ErrorDetails) -> LabFileError:
+def _make_schema_error(document: Document, details: ErrorDetails) -> LabFileError:
     location, kind = details["loc"], details["type"]
     key = location[-1] if location else ""
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(str(location[-1]), _list_keys(location), n=1, cutoff=0.5)
-        suggestion = f", did you mean '{near[0]}'?" if near else ""
-        return document.error(
+        similar_keys = difflib.get_close_matches(str(location[-1]), _list_keys(location), n=1, cutoff=0.5)
+        suggestion = f", did you mean '{similar_keys[0]}'?" if similar_keys else ""
+        return document.make_error(
             location, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_list_keys(location))}"
         )
     if kind == "missing":
-        part = f" in '{_join_dots(location[:-1])}'" if location[:-1] else ""
-        return document.error(location, f"'{key}' is missing{part}", f"add '{key}: ...'")
+        parent_text = f" in '{_join_dots(location[:-1])}'" if location[:-1] else ""
+        return document.make_error(location, f"'{key}' is missing{parent_text}", f"add '{key}: ...'")
     problem = _describe_error(details)
-    return document.error(location, f"'{_join_dots(location)}': {problem}", _make_hint(details))
+    return document.make_error(location, f"'{_join_dots(location)}': {problem}", _make_hint(details))
 
 
 def _describe_error(details: ErrorDetails) -> str:
@@ -294,7 +294,7 @@ def _describe_error(details: ErrorDetails) -> str:
 
 
 _MAPPING_TYPES = ("model_type", "model_attributes_type", "dict_type")
-_HINTS = {
+_HINT_BY_ERROR_TYPE = {
     "bool_type": "write true or false, without quotes",
     "float_type": "write a number like 0.3, without quotes and without a unit",
     "finite_number": "write a number like 0.3",
@@ -306,7 +306,7 @@ _HINTS = {
     "too_short": "list at least one",
     **dict.fromkeys(_MAPPING_TYPES, "write 'key: value' lines under it, or {key: value}"),
 }
-_HINTS_BY_KEY = {
+_HINT_BY_KEY = {
     "address": "write four numbers like 10.100.1.1",
     "mac": "write six pairs of digits in quotes: '02:00:0a:64:14:01'",
     "management": "write four numbers like 10.99.0.11",
@@ -322,13 +322,13 @@ def _make_hint(details: ErrorDetails) -> str:
         return "write a value after the key, or remove the key"
     if details["loc"] == ("management",):
         return "write a network like 10.99.0.0/24"
-    if kind == "value_error" or (kind in _MAPPING_TYPES and key in _HINTS_BY_KEY):
-        return _HINTS_BY_KEY.get(key, "correct the value")
-    return _HINTS.get(kind, "choose a value in this range")
+    if kind == "value_error" or (kind in _MAPPING_TYPES and key in _HINT_BY_KEY):
+        return _HINT_BY_KEY.get(key, "correct the value")
+    return _HINT_BY_ERROR_TYPE.get(kind, "choose a value in this range")
 
 
 def _list_keys(location: Location) -> list[str]:
-    schema = _SCHEMAS.get(tuple(part for part in location[:-1] if isinstance(part, str)))
+    schema = _SCHEMA_BY_LOCATION.get(tuple(part for part in location[:-1] if isinstance(part, str)))
     return list(schema.model_fields) if schema else []
 
 

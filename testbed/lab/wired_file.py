@@ -11,7 +11,7 @@ import yaml
 from lightbed.output_file import check_output, write_output
 from testbed.errors import LabFileError
 
-_KEYS = ("transmit", "receive", "unused")
+_WIRING_KEYS = ("transmit", "receive", "unused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class WiredRow:
     unused: str | None = None
 
 
-def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
-    r"""Return the text of a lab file with the keys of `rows`, by host and NIC, in place of its own keys.
+def write_wired_text(text: str, row_by_nic: Mapping[tuple[str, str], WiredRow]) -> str:
+    r"""Return the text of a lab file with the keys of `row_by_nic`, by host and NIC, in place of its own keys.
 
     >>> print(
     ...     write_wired_text(
@@ -38,12 +38,12 @@ def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str
     """
     edits = [
         edit
-        for key, node in _find_nic_nodes(text)
-        if key in rows
-        for edit in _make_edits(text, node, rows[key])
+        for nic_label, node in _find_nic_nodes(text)
+        if nic_label in row_by_nic
+        for edit in _make_edits(text, node, row_by_nic[nic_label])
     ]
-    for start, end, new_text in sorted(edits, reverse=True):
-        text = text[:start] + new_text + text[end:]
+    for start_offset, end_offset, new_text in sorted(edits, reverse=True):
+        text = text[:start_offset] + new_text + text[end_offset:]
     return text
 
 
@@ -94,14 +94,16 @@ def _make_edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tu
     """Yield edits (start, end, new text) that remove the existing keys, then append the keys of the row."""
     pairs = node.value
     for position, (key, value) in enumerate(pairs):
-        if key.value in _KEYS and position:
+        if key.value in _WIRING_KEYS and position:
             yield _find_end(text, pairs[position - 1][1]), _find_end(text, value), ""
-        elif key.value in _KEYS:
+        elif key.value in _WIRING_KEYS:
             next_offset = pairs[1][0].start_mark.index if len(pairs) > 1 else _find_end(text, value)
             yield key.start_mark.index, next_offset, ""
-    keys = ((name, getattr(row, name)) for name in _KEYS)
+    value_by_key = ((name, getattr(row, name)) for name in _WIRING_KEYS)
     new_keys = [
-        f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None
+        f"{name}: '{value.replace(chr(39), chr(39) * 2)}'"
+        for name, value in value_by_key
+        if value is not None
     ]
     end_offset = max(_find_end(text, value) for _, value in pairs)
     separator = ", " if node.flow_style else "\n" + " " * node.start_mark.column

@@ -93,9 +93,10 @@ def list_lab_parts(lab: Lab) -> dict[str, frozenset[str]]:
     for switch in lab.switches:
         for number in range(1, switch.inputs + switch.outputs + 1):
             resources[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
-    for host in (*lab.hosts, *lab.others):
+    for host in (*lab.hosts, *lab.other_hosts):
         nics = {
-            f"nic:{host.name}/{nic.name}": _find_nic_parts(host, nic) for nic in (*host.nics, *host.unused)
+            f"nic:{host.name}/{nic.name}": _find_nic_parts(host, nic)
+            for nic in (*host.nics, *host.unused_nics)
         }
         resources |= nics
         resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())

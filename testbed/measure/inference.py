@@ -135,7 +135,7 @@ def measure_inference(
     attachment = choose_attachment(lab)
     host = next(candidate for candidate in lab.hosts if candidate.name == attachment.host)
     attach(session, attachment, add_note)
-    port = lab.board_port(attachment.board, attachment.port)
+    port = lab.find_board_port(attachment.board, attachment.port)
     result = send_requests(session.fleet, host, port, trial.requests, deadline_s)
     write_output(run.directory / RESULT, json.dumps(result) + "\n")
     if trial.picture:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from lightbed.wording import format_count
-from testbed.design.evaluation.host_job import HostJob, make_host_job, scripts
+from testbed.design.evaluation.host_job import HostJob, make_host_job, make_host_scripts
 from testbed.design.evaluation.job import build_plan_graph
 from testbed.design.model import Wiring
 from testbed.design.plans.file import Plan
 from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet
-from testbed.lab.hosts.forwarding import set_addresses
+from testbed.lab.hosts.forwarding import list_set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
@@ -154,7 +154,7 @@ def run_plan(
         design.sets,
         link.rate_mbps,
         stretch=plan.rate_gbps * 1000 / link.rate_mbps,
-        lasts_s=lasts_s,
+        target_s=lasts_s,
         factor=factor,
         mtu_bytes=link.mtu,
     )
@@ -230,7 +230,7 @@ def _make_scripts(
     ready_messages = [reports.ready[host.name] for host in lab.hosts]
     sets = job.routes.sets
     shared = {
-        "addresses": [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts],
+        "addresses": [[str(address) for address in list_set_addresses(host)[:sets]] for host in lab.hosts],
         "ports": [message["port"] for message in ready_messages],
         "barrier": f"{lab.hosts[0].management}:{ready_messages[0]['port']}",
         "nodes": len(lab.hosts),
@@ -242,7 +242,7 @@ def _make_scripts(
         "checkpoint_every": checkpoint.every if checkpoint else 1,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
     }
-    scripts_by_node = scripts(job)
+    scripts_by_node = make_host_scripts(job)
     return {
         host.name: {**shared, **scripts_by_node[node], "nics": [nic.name for nic in host.nics]}
         for node, host in enumerate(lab.hosts)

@@ -76,7 +76,7 @@ def attach(
 
     lab, journal = session.lab, session.writable_journal
     attachment_lab = make_attachment_lab(lab, attachment)
-    port = lab.board_port(attachment.board, attachment.port)
+    port = lab.find_board_port(attachment.board, attachment.port)
     check_none_pending(journal.directory, lab.name)
     plan = plan_lab(attachment_lab, _WIRING, session.switches, take_over=True)
     to_board, to_host = plan.circuits
@@ -111,8 +111,8 @@ def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:
 
     Raises `TopologyError` for names that the lab does not have.
     """
-    port = lab.board_port(attachment.board, attachment.port)
-    hosts = {host.name: host for host in (*lab.hosts, *lab.others)}
+    port = lab.find_board_port(attachment.board, attachment.port)
+    hosts = {host.name: host for host in (*lab.hosts, *lab.other_hosts)}
     host = hosts.get(attachment.host)
     if host is None:
         raise TopologyError(f"{lab.path}: no host {attachment.host!r}; hosts are {', '.join(hosts)}")
@@ -138,7 +138,9 @@ def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:
         (LabNic(port.name, port.address, port.transmit, port.receive),),
         "",
     )
-    return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(other_nodes))
+    return replace(
+        lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), other_hosts=tuple(other_nodes)
+    )
 
 
 def _make_board_host(board: LabBoard, template: LabHost, *, omitted_port: str) -> LabHost:

@@ -334,7 +334,7 @@ class LabState:
 
 
 def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
-    whole_lab = make_shard(lab, [host.name for host in (*lab.hosts, *lab.others)])
+    whole_lab = make_shard(lab, [host.name for host in (*lab.hosts, *lab.other_hosts)])
     epoch_lab, design = build_intent_design(whole_lab, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
     with reopen(epoch_lab) as session:

@@ -12,7 +12,7 @@ from testbed.design.topology.strides import Method
 from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab, make_shard
-from testbed.lab.simulated.lifecycle import find_running
+from testbed.lab.simulated.lifecycle import find_running_lab
 from testbed.operate.design import Design, build_design, build_intent_design, build_plan_design, find_plan_lab
 from testbed.operate.intent import Intent, TopologySource, load_intents, select_in_force
 from testbed.operate.named_topology import NamedTopology
@@ -200,7 +200,7 @@ def find_running_design(
     lab_file: Path, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> DesignChoice:
     """Load a lab file, find its running lab, and return `choose_design` for it. Raises also `LabFileError`."""
-    return choose_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
+    return choose_design(find_running_lab(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
 
 
 def choose_apply_design(lab_file: Path, named: NamedTopology, runs_dir: Path) -> DesignChoice:
@@ -208,7 +208,7 @@ def choose_apply_design(lab_file: Path, named: NamedTopology, runs_dir: Path) ->
 
     Raises what `choose_design` raises, and `JournalError` even if a topology is named.
     """
-    lab = find_running(load_lab(lab_file))
+    lab = find_running_lab(load_lab(lab_file))
     load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
     if named.epoch is None and named.has_topology:
         job_lab, design, topology_source = state_design(lab, named)

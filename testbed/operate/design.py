@@ -58,7 +58,7 @@ def count_usable_nics(lab: Lab) -> int:
 
     Raises `TopologyError` if hosts have different numbers of NICs in the lab file.
     """
-    degrees = {len(host.nics) + len(host.unused) for host in lab.hosts}
+    degrees = {len(host.nics) + len(host.unused_nics) for host in lab.hosts}
     if len(degrees) != 1:
         raise TopologyError(
             f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "

@@ -87,7 +87,7 @@ def find_nics_lost(lab: Lab, failed: Collection[Gpu]) -> frozenset[Nic]:
     gpus_by_nic: dict[Nic, set[Gpu]] = {}
     for node, host in enumerate(lab.hosts):
         for number in range(count_gpus(host)):
-            for index in host.nics_beside(number):
+            for index in host.find_nics_beside(number):
                 gpus_by_nic.setdefault(Nic(node, index), set()).add(Gpu(node, number))
     return frozenset(nic for nic, gpus in gpus_by_nic.items() if gpus <= set(failed))
 
@@ -98,7 +98,7 @@ def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
         node, index = loss.nic
         if loss.fibre == "gpu":
             for number in range(count_gpus(lab.hosts[node])):
-                if index in lab.hosts[node].nics_beside(number):
+                if index in lab.hosts[node].find_nics_beside(number):
                     yield Gpu(node, number)
 
 
@@ -180,7 +180,7 @@ def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvic
         host = lab.hosts[nic.node]
         if count_gpus(host) == 1:
             continue
-        gpus = [Gpu(nic.node, n) for n in range(count_gpus(host)) if nic.index in host.nics_beside(n)]
+        gpus = [Gpu(nic.node, n) for n in range(count_gpus(host)) if nic.index in host.find_nics_beside(n)]
         labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead_nics.keys())
         gpu_names = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
         effect = (
@@ -209,7 +209,7 @@ def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
 def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _IdleHosts) -> FailureAdvice:
     label, host = label_gpu(lab, gpu), lab.hosts[gpu.node]
     if spare is not None:
-        nic_labels = [lab.nic_label(Nic(gpu.node, index)) for index in host.nics_beside(spare.number)]
+        nic_labels = [lab.nic_label(Nic(gpu.node, index)) for index in host.find_nics_beside(spare.number)]
         name = label_gpu(lab, spare)
         text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(nic_labels)}"
         return _make_advice(3, label, (label,), "move", name, text)
@@ -258,7 +258,7 @@ def _find_spares(
 
 
 def _find_nics(lab: Lab, gpu: Gpu) -> frozenset[Nic]:
-    return frozenset(Nic(gpu.node, index) for index in lab.hosts[gpu.node].nics_beside(gpu.number))
+    return frozenset(Nic(gpu.node, index) for index in lab.hosts[gpu.node].find_nics_beside(gpu.number))
 
 
 def _list_idle_hosts(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> Iterator[LabHost]:
@@ -271,7 +271,7 @@ def _list_idle_hosts(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
         for port in pair
     }
     candidates = [host for node, host in enumerate(lab.hosts) if node not in linked_nodes]
-    for host in sorted((*candidates, *lab.others), key=lambda candidate: candidate.name):
+    for host in sorted((*candidates, *lab.other_hosts), key=lambda candidate: candidate.name):
         fibre_ends = [fibre_end for nic in host.nics for fibre_end in (nic.transmit, nic.receive)]
         if all(
             fibre_end.switch in snapshots and (fibre_end.switch, fibre_end.port) not in used_ports

@@ -105,7 +105,7 @@ class Intent:
 
     def check_fits(self, lab: Lab) -> None:
         """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
-        hosts = {host.name: host for host in (*lab.hosts, *lab.others)}
+        hosts = {host.name: host for host in (*lab.hosts, *lab.other_hosts)}
         for name in self.hosts:
             current_nics = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
             stored_nics = self.nics.get(name, current_nics)[: self.wiring.degree]

@@ -131,7 +131,7 @@ def _scale_estimates(
 
 def _find_foreign_inputs(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
     """Return inputs of hosts outside the shard that light receivers of the shard."""
-    other_ports, lab_ports = (_find_ports(hosts, switch) for hosts in (lab.others, lab.hosts))
+    other_ports, lab_ports = (_find_ports(hosts, switch) for hosts in (lab.other_hosts, lab.hosts))
     return frozenset(
         source for source, output in connections.pairs if source in other_ports and output in lab_ports
     )
@@ -168,7 +168,7 @@ def list_lab_ports(lab: Lab) -> frozenset[tuple[str, int]]:
 
 def find_port_owners(lab: Lab) -> dict[tuple[str, int], str]:
     """Return the NIC (`a/nic1`) or board port at every switch port of the lab, including hosts outside a shard."""
-    labelled_ends = (*_list_fibre_ends((*lab.hosts, *lab.others)), *_list_board_ends(lab))
+    labelled_ends = (*_list_fibre_ends((*lab.hosts, *lab.other_hosts)), *_list_board_ends(lab))
     return {(fibre_end.switch, fibre_end.port): label for fibre_end, label in labelled_ends}
 
 

@@ -17,7 +17,7 @@ from lightbed.wording import format_count
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated.lifecycle import find_running
+from testbed.lab.simulated.lifecycle import find_running_lab
 from testbed.leases.listing import read_leases
 from testbed.leases.model import find_parts
 from testbed.operate.change_file import (
@@ -280,7 +280,7 @@ class ChangeRequest:
                 "--hosts-of, --plan, --epoch and --take-over"
             )
         change = read_change(change_file)
-        lab = find_running(load_lab(lab_file))
+        lab = find_running_lab(load_lab(lab_file))
         if change.intent.lab != lab.name:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
         job_lab, design = build_intent_design(lab, change.intent)

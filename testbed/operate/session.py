@@ -23,7 +23,7 @@ from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
 from testbed.design.model import Routes
 from testbed.errors import JournalError, LabStartError
-from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
+from testbed.lab.hosts.forwarding import plan_forwarding, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import is_up
 from testbed.leases.model import find_parts, list_lab_parts
@@ -281,7 +281,7 @@ class LabSession:
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
-        forwarding = forwarding_plan(
+        forwarding = plan_forwarding(
             self.lab, design.wiring, design.routes, self._macs, design.further_routes
         )
         install_hosts(

@@ -107,7 +107,7 @@ class _Journal:
 
     def __init__(self, runs_dir: str | Path, lab: Lab) -> None:
         self._runs_dir, self._lab = runs_dir, lab.name
-        self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
+        self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.other_hosts))
         self.intents = load_intents(runs_dir, lab.name)
         self.operations = self._load_operations()
         self.discoveries = self.rows(_DISCOVERY_QUERY)

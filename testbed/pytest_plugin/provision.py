@@ -10,7 +10,7 @@ import pytest
 
 from testbed.lab.inventory import load_lab, parse_lab, render_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated.lifecycle import find_running, is_up, start_lab
+from testbed.lab.simulated.lifecycle import find_running_lab, is_up, start_lab
 from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
@@ -37,7 +37,7 @@ def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[
     if options.file is None:
         return _start_own_lab(_generate_lab(needs, scratch_dir), needs, options, scratch_dir, item.nodeid)
     lab = load_lab(options.file)
-    running_lab = find_running(lab)
+    running_lab = find_running_lab(lab)
     if lab.simulated and not is_up(running_lab):
         return _start_own_lab(lab, needs, options, scratch_dir, item.nodeid)
     from testbed.pytest_plugin.standing import lease_running_lab

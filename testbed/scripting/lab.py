@@ -118,13 +118,13 @@ def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
 
 def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:
     from testbed.lab.inventory import load_lab, render_lab
-    from testbed.lab.simulated.lifecycle import find_running, is_up, start_lab
+    from testbed.lab.simulated.lifecycle import find_running_lab, is_up, start_lab
 
     lab = load_lab(lab_file)
     if not start or not lab.simulated:
         return LocalCarrier(lab_file, runs_dir)
     with suppress(LabStartError):  # several running labs have this name, so start another lab
-        if is_up(find_running(lab)):
+        if is_up(find_running_lab(lab)):
             return LocalCarrier(lab_file, runs_dir)
     with ExitStack() as stack:
         simulated = start_lab(lab, hosts=hosts, move=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from testbed.errors import TestbedError
 from testbed.lab.model import FibreEnd, Lab, LabNic
-from testbed.lab.simulated.lifecycle import lab_status
+from testbed.lab.simulated.lifecycle import list_simulated_labs
 from testbed.leases.listing import describe_leases, read_maintenance
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.intent import Intent, load_intents, select_in_force
@@ -302,7 +302,7 @@ def _describe_end(fibre_end: FibreEnd) -> dict[str, Any]:
 def _find_outage(lab: Lab) -> str:
     if lab.simulated:
         try:
-            is_live = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
+            is_live = any(entry["live"] and entry["lab"] == lab.name for entry in list_simulated_labs())
         except TestbedError as error:
             return str(error)
         return "" if is_live else f"no simulated lab '{lab.name}' is up: `testbed sim up`"

@@ -11,7 +11,7 @@ from threading import Lock
 
 from ocs_drivers.errors import OcsError
 from testbed.errors import TestbedError
-from testbed.lab.simulated.lifecycle import find_running
+from testbed.lab.simulated.lifecycle import find_running_lab
 from testbed.observe.device_metrics import read_device_samples
 from testbed.observe.exposition import Sample
 from testbed.service.labs import LabView
@@ -57,7 +57,7 @@ def _read_switches(view: LabView) -> Collection[Sample]:
     reason = view.explain_outage() if view.lab.simulated else ""
     if not reason:
         try:
-            return read_device_samples(find_running(view.lab))
+            return read_device_samples(find_running_lab(view.lab))
         except (TestbedError, OcsError) as error:
             log.warning("no metrics of the switches of lab %s: %s", view.lab.name, error)
     return [Sample("testbed_switch_up", (view.lab.name, switch.name), 0.0) for switch in view.lab.switches]

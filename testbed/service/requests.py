@@ -142,9 +142,9 @@ class SwitchRequest(Request):
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins, with the current address of the switch."""
         from testbed.lab.inventory import load_lab
-        from testbed.lab.simulated.lifecycle import find_running
+        from testbed.lab.simulated.lifecycle import find_running_lab
 
-        lab = find_running(load_lab(lab_files[self.lab]))
+        lab = find_running_lab(load_lab(lab_files[self.lab]))
         group, command = super().words(lab_files)
         return [group, lab.switch(self.switch).address, command]
 

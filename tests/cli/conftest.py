@@ -21,7 +21,7 @@ from needs import needs
 
 from sim.lab.inventory import find_labs
 from testbed.cli.app import run_app
-from testbed.lab.simulated.supervisor import ask
+from testbed.lab.simulated.supervisor import ask_sim_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -121,7 +121,7 @@ def runs(tmp_path):
 def _ask_about_labs(arguments: list[str]) -> Any:
     """Answer `--status` in this process: every command asks twice, each time with a process of half a second."""
     if arguments != ["--status"]:
-        return ask(arguments)
+        return ask_sim_lab(arguments)
     return [lab.as_json() for lab in find_labs()]
 
 
@@ -145,7 +145,7 @@ def _own_state(runs: Path, folder: Path) -> Iterator[None]:
             pytest.MonkeyPatch.context() as patch,
         ):
             patch.setattr(sys, "stdin", nothing)
-            patch.setattr("testbed.lab.simulated.lifecycle.ask", _ask_about_labs)
+            patch.setattr("testbed.lab.simulated.lifecycle.ask_sim_lab", _ask_about_labs)
             yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -19,7 +19,7 @@ from nccl_reader import read_graphs, read_topology
 from testbed.errors import HostError
 from testbed.lab.hosts import fleet
 from testbed.lab.hosts.fleet import CommandResult
-from testbed.lab.hosts.launch import make_unfinished
+from testbed.lab.hosts.launch import make_unfinished_error
 from testbed.lab.inventory import render_lab
 
 RINGS = ["ring-1.xml", "ring-5.xml", "ring-7.xml", "ring-11.xml"]
@@ -129,7 +129,7 @@ class SlowHostFleet:
 
     def run(self, commands, *, stdin=None, timeout_s=30.0):
         if "b" in commands:
-            raise make_unfinished({"b": TimeoutError()}, timeout_s)
+            raise make_unfinished_error({"b": TimeoutError()}, timeout_s)
         document = {"arch": "x86_64", "affinity": {}, "gpus": []}
         document["processor"] = {"vendor": "AuthenticAMD", "family": "25", "model": "1"}
         document["nics"] = {f"nic{n}": {"index": n, "path": []} for n in (1, 2, 3, 4)}

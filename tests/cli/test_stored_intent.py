@@ -14,14 +14,14 @@ skip_without("sqlalchemy")
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 
 
 @pytest.fixture
 def plan_file(tmp_path):
     """Provide a plan for the first six hosts."""
     topology, path = find_topology(6, 4), tmp_path / "job.json"
-    strategy = Strategy((data_sharding(range(6)),), 1)
+    strategy = Strategy((make_data_sharding(range(6)),), 1)
     plan = Plan(WorkloadChoice("job"), topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     write_plan(plan, path)
     text = path.read_text().replace('"hosts": []', '"hosts": ["a", "b", "c", "d", "e", "f"]')

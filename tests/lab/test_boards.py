@@ -127,11 +127,11 @@ def test_a_wrong_board_is_refused_with_its_line(text, before, after, message):
 
 def test_unknown_ports_are_refused_with_those_that_exist(text):
     lab = parse_lab(text, "labs/x.yaml")
-    assert lab.board_port("board1", "port2").port == 9000
+    assert lab.find_board_port("board1", "port2").port == 9000
     with pytest.raises(TopologyError, match="ports of boards are board1/port1, board1/port2"):
-        lab.board_port("board1", "port3")
+        lab.find_board_port("board1", "port3")
     with pytest.raises(TopologyError, match="the lab file has no boards"):
-        replace(lab, boards=()).board_port("board1", "port1")
+        replace(lab, boards=()).find_board_port("board1", "port1")
 
 
 def test_the_lease_of_a_board_holds_its_ports(text):

@@ -16,7 +16,7 @@ skip_without("pydantic")
 skip_without("yaml")
 
 from testbed.errors import LabFileError
-from testbed.lab.inventory import default_key, load_lab, parse_lab, relocate, render_lab
+from testbed.lab.inventory import get_default_key_path, load_lab, parse_lab, relocate, render_lab
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
@@ -32,7 +32,7 @@ def test_the_shipped_lab_is_twelve_hosts_on_one_switch():
     )
     assert lab.link.scale == 250
     assert lab.twins == {"ocs1": SwitchTwin(3082, 7025, 0.02, "DARK")}
-    assert lab.ssh_key == default_key()
+    assert lab.ssh_key == get_default_key_path()
 
 
 def test_the_interpreter_is_relative_to_the_file_and_links_are_not_followed():
@@ -153,7 +153,7 @@ def labs(draw) -> Lab:
             draw(st.integers(576, 9216)),
             draw(st.floats(-20, 10)),
         ),
-        draw(st.sampled_from([default_key(), Path("/keys/lab")])),
+        draw(st.sampled_from([get_default_key_path(), Path("/keys/lab")])),
     )
 
 

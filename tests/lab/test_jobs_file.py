@@ -53,7 +53,7 @@ def test_a_run_gives_period_and_bursts():
         return 100.0, (Burst(70.0, 30.0, 25.0),)
 
     rows = "jobs:\n  - {name: x, run: r1, workers: 2}\n  - {name: y, run: r1, job: z, hosts: [a, b]}\n"
-    x, y = parse_jobs(Path("jobs.yaml"), rows, JobContext(measured=measured))
+    x, y = parse_jobs(Path("jobs.yaml"), rows, JobContext(read_measured_phases=measured))
 
     assert asked == [("r1", "x"), ("r1", "z")]
     assert (x.period_ms, y.bursts) == (100.0, (Burst(70.0, 30.0, 25.0),))
@@ -70,7 +70,7 @@ jobs:
 
 @pytest.mark.parametrize(("nics", "gbps"), [(1, 25 / 3), (2, 50 / 3), (3, 25.0), (8, 25.0)])
 def test_a_checkpoint_is_one_burst_of_all_hosts_at_the_rate_of_the_storage_hosts_links(nics, gbps):
-    (job,) = parse_jobs(Path("jobs.yaml"), SAVE, JobContext(25.0, nics=nics))
+    (job,) = parse_jobs(Path("jobs.yaml"), SAVE, JobContext(25.0, nics_per_host=nics))
 
     assert (job.period_ms, job.hosts, job.workers, job.storage) == (30_000, ("a", "b", "c"), 3, ("d",))
     (burst,) = job.bursts
@@ -80,7 +80,7 @@ def test_a_checkpoint_is_one_burst_of_all_hosts_at_the_rate_of_the_storage_hosts
 
 def test_a_checkpoint_may_be_slower_than_its_links():
     text = SAVE.replace("every_s: 30", "every_s: 30, gbps: 4")
-    (job,) = parse_jobs(Path("jobs.yaml"), text, JobContext(25.0, nics=4))
+    (job,) = parse_jobs(Path("jobs.yaml"), text, JobContext(25.0, nics_per_host=4))
 
     assert job.bursts == (Burst(22_000.0, 8000.0, 4.0),)
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_may_be_slower_than_its_links():
 )
 def test_a_mistake_in_a_checkpoint_is_told_with_its_line(before, after, line, words):
     with pytest.raises(WorkloadError) as caught:
-        parse_jobs(Path("jobs.yaml"), SAVE.replace(before, after, 1), JobContext(25.0, nics=1))
+        parse_jobs(Path("jobs.yaml"), SAVE.replace(before, after, 1), JobContext(25.0, nics_per_host=1))
 
     assert str(caught.value).startswith(f"jobs.yaml:{line}:")
     assert words in str(caught.value)

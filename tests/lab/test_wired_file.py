@@ -116,7 +116,7 @@ def test_unused_nics_stay_out_of_topologies(bare):
     }
     lab = parse_lab(write_wired_text(BARE, rows), bare)
     assert [nic.name for nic in lab.hosts[2].nics] == ["nic1", "nic3", "nic4"]
-    assert [nic.name for nic in lab.hosts[2].unused] == ["nic2"]
+    assert [nic.name for nic in lab.hosts[2].unused_nics] == ["nic2"]
     assert count_usable_nics(lab) == 3
     assert count_usable_nics(parse_lab(render_lab(lab), bare)) == 3
 
@@ -136,8 +136,8 @@ def test_a_file_is_not_overwritten_unless_that_is_said(tmp_path):
 @given(st.integers(0, 10_000))
 def test_drawn_fibres_use_every_port_once_and_the_same_seed_gives_the_same(seed):
     lab = remove_fibres(load_lab(TESTBED12))
-    drawn = draw_fibres(lab, seed, crossed=5, dead=3)
-    assert drawn == draw_fibres(lab, seed, crossed=5, dead=3)
+    drawn = draw_fibres(lab, seed, crossed_count=5, dead_count=3)
+    assert drawn == draw_fibres(lab, seed, crossed_count=5, dead_count=3)
     ends = [
         (end.switch, end.port)
         for host in drawn.lab.hosts
@@ -155,4 +155,4 @@ def test_drawn_fibres_use_every_port_once_and_the_same_seed_gives_the_same(seed)
 def test_too_many_faults_are_refused():
     lab = load_lab(TESTBED12)
     with pytest.raises(LabStartError, match="lower --crossed or --dead"):
-        draw_fibres(lab, 1, crossed=40, dead=30)
+        draw_fibres(lab, 1, crossed_count=40, dead_count=30)

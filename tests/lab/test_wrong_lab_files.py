@@ -770,7 +770,7 @@ def read(text):
         document = parse_document(Path("lab.yaml"), text)
     except LabFileError as error:
         return str(error)
-    return repr((document.data, dict(document.lines)))
+    return repr((document.data, dict(document.line_by_location)))
 
 
 @pytest.mark.slow

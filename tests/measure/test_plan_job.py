@@ -17,7 +17,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import make_host_job, scripts
+from testbed.design.evaluation.host_job import make_host_job, make_host_scripts
 from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Routes
 from testbed.design.patching.wiring import wire
@@ -83,7 +83,7 @@ def planned(session, seed):
     graph = an_iteration(seed)
     design = replace_routes(design, route_job(design.topology, graph, tries=1))
     session.install_routes(design)
-    return make_host_job(graph, design.sets, session.lab.link.rate_mbps, lasts_s=0.5), design
+    return make_host_job(graph, design.sets, session.lab.link.rate_mbps, target_s=0.5), design
 
 
 def check_payload(session, seed):
@@ -124,7 +124,7 @@ def test_the_header_of_each_message_is_planned():
     graph = job.build()
     made = make_host_job(graph, route_job(topology, graph, tries=1), 100.0, factor=1.0)
     passed = np.zeros(len(topology.edges), dtype=int)
-    for host, part in enumerate(scripts(made)):
+    for host, part in enumerate(make_host_scripts(made)):
         for target, number, _ in (sent for task in part["tasks"] for sent in task["send"]):
             passed[list(made.routes.path(host, target, number))] += 1
     assert made.link_messages.tolist() == passed.tolist()

@@ -16,7 +16,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 from testbed.errors import LabFileError, TopologyError
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.operate.design import Design
@@ -91,7 +91,7 @@ def check_takeover(lab, design, gpus, failed):
     in_rails = {
         gpu
         for gpu in failed
-        if linked & {Nic(gpu.node, i) for i in lab.hosts[gpu.node].nics_beside(gpu.number)}
+        if linked & {Nic(gpu.node, i) for i in lab.hosts[gpu.node].find_nics_beside(gpu.number)}
     }
     assert {one.subject for one in advice} == {f"{lab.hosts[g.node].name}/gpu{g.number}" for g in in_rails}
     kept = {link for link in design.wiring.links if not dead.intersection(link)}
@@ -101,7 +101,7 @@ def check_takeover(lab, design, gpus, failed):
             spare, subject = parse_gpu(lab, one.target), parse_gpu(lab, one.subject)
             assert spare.node == subject.node
             assert spare not in failed
-            ends = {Nic(spare.node, index) for index in lab.hosts[spare.node].nics_beside(spare.number)}
+            ends = {Nic(spare.node, index) for index in lab.hosts[spare.node].find_nics_beside(spare.number)}
             assert not ends & linked
             assert ends & {nic for link in links for nic in link}
         else:
@@ -196,7 +196,7 @@ def test_a_lost_fibre_cuts_a_gpu_off_only_with_its_last_nic(testbed12):
 
 def test_gpus_that_share_a_nic_keep_it(testbed12):
     lab = with_gpus(testbed12, 8)
-    assert lab.hosts[0].nics_beside(3) == (1,)
+    assert lab.hosts[0].find_nics_beside(3) == (1,)
     assert find_nics_lost(lab, {Gpu(0, 2)}) == set()
     assert find_nics_lost(lab, {Gpu(0, 2), Gpu(0, 3)}) == {Nic(0, 1)}
 
@@ -227,7 +227,7 @@ def test_the_command_puts_an_idle_gpu_into_the_rail(modelled, switches, tmp_path
         LabSession(lab, switches, None, journal).bring_up(design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(lab))
-    strategy = Strategy((data_sharding(range(12)),), 1)
+    strategy = Strategy((make_data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     write_plan(plan, plan_file)
     command = ["repair", str(lab_file), "--plan", str(plan_file), "--runs-dir", str(tmp_path / "runs")]

@@ -205,7 +205,7 @@ def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(ses
     design = lay_out(testbed12, "two", topology)
     session.bring_up(design)
     first, *others = testbed12.hosts
-    cut = replace(first, nics=first.nics[1:], unused=("nic1",))
+    cut = replace(first, nics=first.nics[1:], unused_nics=("nic1",))
     lab = replace(testbed12, hosts=(cut, *others), revision="after")
     words = (
         r"lists nic2, nic3, nic4 for host 'a', but epoch 1 connects nic1, nic2: the file differs from "
@@ -213,7 +213,7 @@ def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(ses
     )
     with pytest.raises(IntentError, match=words):
         build_intent_design(lab, the_only(runs, testbed12))
-    behind = replace(first, nics=first.nics[:3], unused=("nic4",))
+    behind = replace(first, nics=first.nics[:3], unused_nics=("nic4",))
     build_intent_design(replace(testbed12, hosts=(behind, *others)), the_only(runs, testbed12))
 
 

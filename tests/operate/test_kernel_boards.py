@@ -55,7 +55,7 @@ def bench(tmp_path_factory):
     lab = replace(whole, name=f"boards-{os.getpid()}", hosts=hosts, boards=boards)
     journal_file = tmp_path_factory.mktemp("journal") / "journal.sqlite"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring_document, "board_command", stand_in)
+        patch.setattr(wiring_document, "make_board_command", stand_in)
         with (
             start_lab(lab, hosts="kernel", move=True) as up,
             Journal(journal_file) as journal,

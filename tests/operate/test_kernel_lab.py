@@ -28,7 +28,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_demand
 from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
-from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
+from testbed.lab.hosts.forwarding import install, list_set_addresses, plan_forwarding, read_macs
 from testbed.lab.hosts.probe import probe_links
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.simulated.lifecycle import start_lab
@@ -70,7 +70,7 @@ class Bench:
         return plan
 
     def forward(self, wiring):
-        install(self.fleet, forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs))
+        install(self.fleet, plan_forwarding(self.lab, wiring, find_routes(wiring), self.macs))
 
     def bring_up(self, wiring):
         plan = self.patch(wiring)
@@ -135,17 +135,17 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
     sets = map_routes(found, RING)
     used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
     plan = bench.patch(RING)
-    install(bench.fleet, forwarding_plan(bench.lab, RING, sets[0], bench.macs, sets[1:]))
+    install(bench.fleet, plan_forwarding(bench.lab, RING, sets[0], bench.macs, sets[1:]))
     one, other = bench.lab.hosts[0], bench.lab.hosts[2]
     taken = set()
     for number in used:
-        address = set_addresses(other)[number]
+        address = list_set_addresses(other)[number]
         nic = bench.lab.nic(sets[number].first_link[0, 2].source).name
         before = sent_bytes(bench, 0)
         command = f"ip -4 -o route get {address}; ping -q -c 100 -i 0.01 -s 1400 {address}"
         said = bench.fleet.run({one.name: command})[one.name].stdout
         after = sent_bytes(bench, 0)
-        assert f"src {set_addresses(one)[number]} " in said
+        assert f"src {list_set_addresses(one)[number]} " in said
         assert "100 received" in said
         carried = {name: after[name] - before[name] for name in after}
         assert carried[nic] >= 140_000
@@ -166,7 +166,7 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
         return [(finding.kind, finding.subject) for finding in report.findings]
 
     assert findings() == []
-    last, address = used[-1], set_addresses(other)[used[-1]]
+    last, address = used[-1], list_set_addresses(other)[used[-1]]
     between = bench.lab.hosts[sets[last].first_link[0, 2].target.node].name
     policy = f"src 0.0.0.0/0 dst {address}/32 dir fwd"  # of IPsec: nothing that a proof compares
     bench.fleet.run({between: f"ip xfrm policy add {policy} action block"})

@@ -14,7 +14,7 @@ from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.repair import find_bought_pairs
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import render_lab
 from testbed.measure.results.store import RunStore
@@ -173,7 +173,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
     session.bring_up(design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
-    strategy = Strategy((data_sharding(range(12)),), 1)
+    strategy = Strategy((make_data_sharding(range(12)),), 1)
     write_plan(
         Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0}),
         plan_file,

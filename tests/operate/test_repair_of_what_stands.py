@@ -19,7 +19,7 @@ from testbed.design.plans.file import Plan, WorkloadChoice, plan_to_json, write_
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_matrix_demand
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
 from testbed.operate.design import Design, build_design, load_design
@@ -178,7 +178,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     design = ring_and_pairs()
     observation = see(design, design.wiring.links, {(Nic(2, 0), "transmit")})
     repaired = plan_lab_repair(testbed12, design, observation).repatched_design
-    strategy = Strategy((data_sharding(range(12)),), 1)
+    strategy = Strategy((make_data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     everybody = make_matrix_demand(1.0 - np.eye(12))
     monkeypatch.setattr(
@@ -303,7 +303,7 @@ def test_the_command_refuses_a_topology_that_is_not_in_force(
     session.bring_up(default if plan_is_meant else design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
-    strategy = Strategy((data_sharding(range(12)),), 1)
+    strategy = Strategy((make_data_sharding(range(12)),), 1)
     write_plan(
         Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0}),
         plan_file,

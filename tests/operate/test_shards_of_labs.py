@@ -115,7 +115,7 @@ def test_hosts_of_a_plan_come_in_its_order(testbed12):
     here = find_plan_lab(testbed12, planned("fedcba"))
 
     assert [host.name for host in here.hosts] == list("fedcba")
-    assert [host.name for host in here.others] == list("ghijkl")
+    assert [host.name for host in here.other_hosts] == list("ghijkl")
 
 
 def test_a_plan_without_a_lab_fits_any_of_its_size(testbed12):

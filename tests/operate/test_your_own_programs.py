@@ -20,7 +20,7 @@ skip_without("asyncssh")
 skip_without("jsonschema")
 skip_without("pydantic")
 
-from testbed.lab.hosts.environment import program_environment
+from testbed.lab.hosts.environment import make_program_environment
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.hosts.nccl_files import make_files, read_hardware
 from testbed.lab.inventory import load_lab
@@ -55,7 +55,7 @@ def bench(tmp_path_factory):
             session.bring_up(design)
         with SshFleet(up.lab) as fleet:
             yield SimpleNamespace(
-                lab=up.lab, fleet=fleet, environment=program_environment(up.lab, design.topology)
+                lab=up.lab, fleet=fleet, environment=make_program_environment(up.lab, design.topology)
             )
 
 

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from testbed.lab.hosts.nccl_rules import (
-    ATTRIBUTES,
-    CHILDREN,
-    MAX_ATTRIBUTES,
-    MAX_CHANNELS,
-    MAX_CHILDREN,
-    MAX_ELEMENTS,
-    MAX_LENGTH,
+    ATTRIBUTE_RULES,
+    CHILDREN_BY_ELEMENT,
+    MAX_ATTRIBUTE_COUNT,
+    MAX_CHANNEL_COUNT,
+    MAX_CHILD_COUNT,
+    MAX_ELEMENT_COUNT_BY_FILE,
+    MAX_TEXT_LENGTH,
 )
 
-RULES = {(rule.file, rule.element, rule.attribute): rule for rule in ATTRIBUTES}
+RULES = {(rule.file, rule.element, rule.attribute): rule for rule in ATTRIBUTE_RULES}
 ENDS_OF_NAMES = " >/\n\r"
 
 
@@ -66,7 +66,7 @@ class Characters:
         value = ""
         while (character := self.next()) != quote:
             value += character
-            if len(value) > MAX_LENGTH:
+            if len(value) > MAX_TEXT_LENGTH:
                 raise ReaderError("a value is too long")
         return value
 
@@ -79,7 +79,7 @@ class Characters:
                     raise ReaderError(f"an unexpected value of {name}")
                 return name, self.value(), self.next()
             name += character
-            if len(name) > MAX_LENGTH:
+            if len(name) > MAX_TEXT_LENGTH:
                 raise ReaderError("a name is too long")
         return name, None, character
 
@@ -108,7 +108,7 @@ class Characters:
             if value is None or not key or key in node.attributes:
                 raise ReaderError(f"{name}: attribute {key!r} has no value of its own")
             node.attributes[key] = value
-        if len(node.attributes) > MAX_ATTRIBUTES:
+        if len(node.attributes) > MAX_ATTRIBUTE_COUNT:
             raise ReaderError(f"{name}: attributes are ignored")
         if last == "/":
             node.kind = "single"
@@ -135,7 +135,7 @@ def read_inside(characters: Characters, head: Node, file: str, count: int) -> in
     if head.kind == "single":
         return count
     while True:
-        if count > MAX_ELEMENTS[file]:
+        if count > MAX_ELEMENT_COUNT_BY_FILE[file]:
             raise ReaderError("too many elements")
         node = characters.node()
         if node is None:
@@ -146,10 +146,10 @@ def read_inside(characters: Characters, head: Node, file: str, count: int) -> in
             if node.name != head.name:
                 raise ReaderError(f"{head.name} is closed by {node.name or 'nothing'}")
             return count
-        if node.name not in CHILDREN[file].get(head.name, ()):
+        if node.name not in CHILDREN_BY_ELEMENT[file].get(head.name, ()):
             raise ReaderError(f"{node.name} is ignored in {head.name or 'the file'}")
         check_attributes(node, file)
-        if len(head.inside) == MAX_CHILDREN:
+        if len(head.inside) == MAX_CHILD_COUNT:
             raise ReaderError(f"too many elements in {head.name}")
         head.inside.append(node)
         count = read_inside(characters, node, file, count + 1)
@@ -239,7 +239,7 @@ def read_graphs(text: str, topology: ReadTopology, gpus: int) -> dict[int, list[
 
 def read_channels(graph: Node, topology: ReadTopology, gpus: int) -> Iterator[ReadChannel]:
     values = graph.attributes
-    if int(values["nchannels"]) != len(graph.inside) or len(graph.inside) > MAX_CHANNELS:
+    if int(values["nchannels"]) != len(graph.inside) or len(graph.inside) > MAX_CHANNEL_COUNT:
         raise ReaderError(f"{len(graph.inside)} channels, but nchannels is {values['nchannels']}")
     if float(values["speedintra"]) <= 0 or float(values["speedinter"]) <= 0:
         raise ReaderError("a speed of 0")

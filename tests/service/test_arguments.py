@@ -57,7 +57,7 @@ def test_a_switch_whose_lab_cannot_be_told_is_an_error_like_others(service, monk
     def twice(_lab):
         raise LabStartError("lab 'testbed12' is running 2 times")
 
-    monkeypatch.setattr(lifecycle, "find_running", twice)
+    monkeypatch.setattr(lifecycle, "find_running_lab", twice)
     request = json.dumps({"command": "switch read", "lab": "testbed12", "switch": "ocs1"})
     run, _ = service.runs.submit(Identity("ann", "operator"), "testbed12", "switch read", request)
 

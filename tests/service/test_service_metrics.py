@@ -69,7 +69,7 @@ def switches(monkeypatch, service):
         return tuple(make_samples(lab.name, {"ocs1": reading}, {"ocs2": "refused"}))
 
     monkeypatch.setattr(metrics, "read_device_samples", device_samples)
-    monkeypatch.setattr(metrics, "find_running", lambda lab: lab)
+    monkeypatch.setattr(metrics, "find_running_lab", lambda lab: lab)
     monkeypatch.setattr(labs, "_find_outage", lambda lab: "")
     return asked
 

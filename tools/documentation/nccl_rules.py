@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.lab.hosts.nccl_rules import ATTRIBUTES, CHILDREN, TEXTS, File
+from testbed.lab.hosts.nccl_rules import ATTRIBUTE_RULES, CHILDREN_BY_ELEMENT, TEXT_RULES, FileKind
 
 
 def nesting_table() -> Iterator[str]:
     """Yield the lines of the table of elements."""
     yield "| file | element | elements inside |"
     yield "|---|---|---|"
-    for file, elements in CHILDREN.items():
+    for file, elements in CHILDREN_BY_ELEMENT.items():
         for name, inside in elements.items():
             if name and inside:
                 yield f"| {file} | `{name}` | {', '.join(f'`{element}`' for element in inside)} |"
@@ -21,16 +21,16 @@ def text_table() -> Iterator[str]:
     """Yield the lines of the table of rules that are not about one attribute."""
     yield "| of | rule | source |"
     yield "|---|---|---|"
-    for rule in TEXTS:
+    for rule in TEXT_RULES:
         yield f"| {rule.subject} | {rule.meaning} | {rule.source} |"
 
 
-def attribute_table(file: File) -> Iterator[str]:
+def attribute_table(file: FileKind) -> Iterator[str]:
     """Yield the lines of the table of attributes of a file; attributes with one meaning share a line."""
     yield "| element | attribute | required | value | source |"
     yield "|---|---|---|---|---|"
     rows: dict[tuple[str, bool, str, str], list[str]] = {}
-    for rule in ATTRIBUTES:
+    for rule in ATTRIBUTE_RULES:
         if rule.file == file:
             key = (rule.element, rule.is_required, rule.meaning, rule.source)
             rows.setdefault(key, []).append(f"`{rule.attribute}`")

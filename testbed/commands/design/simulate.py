@@ -258,7 +258,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             run = run_checkpoint(setting.job, checkpoint, simulate)
             execution, execution_to_draw = run.plain, run.window
             times = CheckpointTimes(
-                bytes=sum(checkpoint.shares_of(setting.job)),
+                bytes=sum(checkpoint.divide_bytes(setting.job)),
                 every=checkpoint.every,
                 storage=checkpoint.storage.count,
                 mode=checkpoint.mode,

@@ -255,7 +255,7 @@ class SimulationCommand(WorkloadCommand):
         dark_s = self.reconfiguration_ms * 1e-3
         return FabricSetting(
             job,
-            job.links(degree, default_degree),
+            job.choose_degree(degree, default_degree),
             job.rate_gbps(self.rate_gbps) * rate_share,
             FabricOptions(
                 self.oversubscription,

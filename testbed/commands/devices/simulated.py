@@ -114,7 +114,9 @@ class SimUp(HostsCommand, Command[UpDocument]):
 
         if self.fibres is None or context.lab_file is None:
             return DrawnFibres(context.lab)
-        return draw_fibres(load_bare_lab(context.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
+        return draw_fibres(
+            load_bare_lab(context.lab_file), self.fibres, crossed_count=self.crossed, dead_count=self.dead
+        )
 
 
 def _describe_start(simulated_lab: SimulatedLab) -> Iterator[str]:
@@ -174,12 +176,12 @@ class SimDown(Command[DownDocument]):
 
     def run(self, context: CommandContext) -> DownDocument:
         """Remove the labs. Raises `LabFileError` and `LabStartError`."""
-        from testbed.lab.simulated.lifecycle import lab_down, lab_status
+        from testbed.lab.simulated.lifecycle import list_simulated_labs, remove_simulated_labs
 
         lab_ids = [_find_lab_id(lab) for lab in self.labs]
-        removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
+        removed = tuple(sorted(remove_simulated_labs(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
-        remaining_labs = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
+        remaining_labs = {entry["lab_id"]: entry for entry in list_simulated_labs()} if is_about_all else {}
         context.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
         context.say(
             *(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in remaining_labs.items())
@@ -198,9 +200,9 @@ def _find_lab_id(lab: str) -> str:
     if not (lab.endswith((".yaml", ".yml")) or Path(lab).is_file()):
         return lab
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import id_of_running
+    from testbed.lab.simulated.lifecycle import find_running_lab_id
 
-    return id_of_running(load_lab(Path(lab)))
+    return find_running_lab_id(load_lab(Path(lab)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,9 +236,9 @@ class SimStatus(Command[StatusDocument]):
 
     def run(self, context: CommandContext) -> StatusDocument:
         """List the labs."""
-        from testbed.lab.simulated.lifecycle import lab_status
+        from testbed.lab.simulated.lifecycle import list_simulated_labs
 
-        labs = tuple(LocalLab(**entry) for entry in lab_status())
+        labs = tuple(LocalLab(**entry) for entry in list_simulated_labs())
         if labs:
             rows = [sorted(asdict(lab).items()) for lab in labs]
             columns = [name for name, _ in rows[0]]

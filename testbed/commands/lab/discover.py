@@ -125,13 +125,13 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
     def run(self, context: CommandContext) -> DiscoveryDocument:
         """Discover the fibres and write the file. Raises `LabFileError`, `RefusedToMove` and `HostError`."""
         from testbed.lab.inventory import load_bare_lab
-        from testbed.lab.simulated.lifecycle import find_running, hosts_of
+        from testbed.lab.simulated.lifecycle import find_running_lab, hosts_of
         from testbed.lab.wired_file import check_new_file, write_new_file
         from testbed.operate.apply import check_permission
         from testbed.operate.discovery.lab_rows import write_lab_text
 
         assert context.lab_file is not None
-        lab = find_running(load_bare_lab(context.lab_file))
+        lab = find_running_lab(load_bare_lab(context.lab_file))
         check_new_file(self.output, replace=self.force)
         check_permission(lab, self.really_move)
         result = _discover(lab, context, self._choose_settle_s(lab))

@@ -88,11 +88,11 @@ class Environment(TopologyCommand):
 
         Raises `HostError` if hosts name their NICs differently, or have more devices than NCCL reads.
         """
-        from testbed.lab.hosts.environment import program_environment
+        from testbed.lab.hosts.environment import make_program_environment
         from testbed.operate.choice import choose_design
 
         choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        environment = program_environment(choice.lab, choice.design.topology)
+        environment = make_program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
             context.say(*environment.shell.splitlines())
             for line in () if context.is_quiet else choice.describe_unfinished():

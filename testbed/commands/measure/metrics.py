@@ -37,12 +37,12 @@ class Metrics(Command[MetricsDocument]):
     def run(self, context: CommandContext) -> MetricsDocument:
         """Read the metrics of the database, then those of the switches of each lab."""
         from testbed.lab.inventory import load_lab
-        from testbed.lab.simulated.lifecycle import find_running
+        from testbed.lab.simulated.lifecycle import find_running_lab
         from testbed.observe.device_metrics import read_device_samples
         from testbed.observe.exposition import format_exposition
         from testbed.observe.stored_metrics import load_samples
 
-        labs = [find_running(load_lab(path)) for path in context.lab_files]
+        labs = [find_running_lab(load_lab(path)) for path in context.lab_files]
         samples = [
             *load_samples(context.runs_dir),
             *(sample for lab in labs for sample in read_device_samples(lab)),

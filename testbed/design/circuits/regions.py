@@ -1,6 +1,6 @@
 """Circuits within a region of servers for the traffic of its experts (MixNet): by search, greedily, or by enumeration.
 
-A pair of servers uses its circuits, or the packet network if it has none. `region_circuits` considers both.
+A pair of servers uses its circuits, or the packet network if it has none. `allocate_region_circuits` considers both.
 `allocate_greedily` ignores the packet network, as published.
 """
 
@@ -15,8 +15,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def region_circuits(traffic_bytes: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
-    """Return the number of circuits between the servers of a region, with a small `exchange_seconds`.
+def allocate_region_circuits(
+    traffic_bytes: Floats, ports: int, rate_bps: float, packet_bps: float
+) -> Integers:
+    """Return the number of circuits between the servers of a region, with a small `compute_exchange_s`.
 
     `traffic_bytes`, shape (n, n), holds the bytes from row to column; the diagonal is ignored. The result has the same
     shape, is symmetric, and has at most `ports` circuits at each server. A circuit carries `rate_bps` each way. Pairs
@@ -27,7 +29,7 @@ def region_circuits(traffic_bytes: Floats, ports: int, rate_bps: float, packet_b
 
     >>> traffic = np.ones((4, 4))
     >>> traffic[0, 1] = 6
-    >>> region_circuits(traffic, 3, rate_bps=8.0, packet_bps=16.0)[0].tolist()
+    >>> allocate_region_circuits(traffic, 3, rate_bps=8.0, packet_bps=16.0)[0].tolist()
     [0, 3, 0, 0]
     """
     traffic = np.array(traffic_bytes, dtype=np.float64)
@@ -50,7 +52,7 @@ def region_circuits(traffic_bytes: Floats, ports: int, rate_bps: float, packet_b
         search_circuits(traffic, ports, rate_bps / 8, packet_bps / 8),
         allocate_greedily(traffic, ports),
     )
-    return min(candidates, key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps))
+    return min(candidates, key=lambda circuits: compute_exchange_s(traffic, circuits, rate_bps, packet_bps))
 
 
 def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
@@ -65,34 +67,38 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
     """
     demand = np.asarray(traffic + traffic.T, dtype=np.float64)
     np.fill_diagonal(demand, 0)
-    remaining = demand.copy() if ports > 0 else np.zeros(demand.shape)
+    remaining_demand = demand.copy() if ports > 0 else np.zeros(demand.shape)
     circuits = np.zeros(demand.shape, dtype=np.int64)
-    free = np.full(len(demand), ports)
-    while remaining.max(initial=0) > 0:
-        first_server, second_server = np.unravel_index(int(np.argmax(remaining)), remaining.shape)
+    free_ports = np.full(len(demand), ports)
+    while remaining_demand.max(initial=0) > 0:
+        first_server, second_server = np.unravel_index(
+            int(np.argmax(remaining_demand)), remaining_demand.shape
+        )
         circuits[first_server, second_server] = circuits[second_server, first_server] = (
             circuits[first_server, second_server] + 1
         )
-        free[[first_server, second_server]] -= 1
-        count = circuits[first_server, second_server]
+        free_ports[[first_server, second_server]] -= 1
+        circuit_count = circuits[first_server, second_server]
         per_circuit = (
-            remaining[first_server, second_server] / (count * 100)
+            remaining_demand[first_server, second_server] / (circuit_count * 100)
             if published_divisor
-            else demand[first_server, second_server] / (count + 1)
+            else demand[first_server, second_server] / (circuit_count + 1)
         )
-        remaining[first_server, second_server] = remaining[second_server, first_server] = per_circuit
-        full = free == 0
-        remaining[full] = 0
-        remaining[:, full] = 0
+        remaining_demand[first_server, second_server] = remaining_demand[second_server, first_server] = (
+            per_circuit
+        )
+        is_full = free_ports == 0
+        remaining_demand[is_full] = 0
+        remaining_demand[:, is_full] = 0
     return circuits
 
 
 def find_best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
-    """Return the circuits with the least `exchange_seconds`, by enumeration: feasible up to about 4 servers."""
+    """Return the circuits with the least `compute_exchange_s`, by enumeration: feasible up to about 4 servers."""
     size = len(traffic)
     return min(
         enumerate_allocations(size, ports),
-        key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps),
+        key=lambda circuits: compute_exchange_s(traffic, circuits, rate_bps, packet_bps),
     )
 
 
@@ -118,7 +124,7 @@ def enumerate_allocations(size: int, ports: int) -> Iterator[Integers]:
     yield from choose(0, np.zeros((size, size), dtype=np.int64))
 
 
-def exchange_seconds(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
+def compute_exchange_s(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
     """Return the seconds of an all-to-all of `traffic` bytes over circuits and the packet network.
 
     A pair uses the packet network only if it has no circuit. A circuit carries `rate_bps` each way, the packet network

@@ -23,7 +23,7 @@ _MAX_PAIRS_EXACT = 3_000
 _SECONDS_EXACT = 1.0
 
 
-def switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = False) -> Integers:
+def allocate_switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = False) -> Integers:
     """Return the number of switches that connect row to column, (n, n). Rows and columns sum to at most `switches`.
 
     The diagonal of `demand_bytes`, (n, n), is ignored. Pairs without demand get no circuit.
@@ -38,7 +38,7 @@ def switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = F
     Raises `ValueError` for demands that are not a square matrix of finite numbers of 0 or more, and for `switches` < 1.
 
     >>> ring = np.roll(np.eye(4), 1, axis=1)
-    >>> switch_circuits(ring + 0.5 * ring.T, 3)
+    >>> allocate_switch_circuits(ring + 0.5 * ring.T, 3)
     array([[0, 2, 0, 1],
            [1, 0, 2, 0],
            [0, 1, 0, 2],
@@ -70,43 +70,55 @@ def _solve_multi_shot(demands: Floats, switches: int) -> Integers:
 
 def _solve_single_shot(demands: Floats, switches: int) -> Integers:
     pairs = np.argwhere(demands > 0)
-    amounts = demands[pairs[:, 0], pairs[:, 1]]
+    pair_demands = demands[pairs[:, 0], pairs[:, 1]]
 
-    def circuits(share: float) -> Integers:
-        required = np.zeros(demands.shape, np.int64)
-        required[pairs[:, 0], pairs[:, 1]] = np.maximum(np.ceil(share * amounts - _TOLERANCE), 1)
-        return required
+    def count_required(share: float) -> Integers:
+        required_circuits = np.zeros(demands.shape, np.int64)
+        required_circuits[pairs[:, 0], pairs[:, 1]] = np.maximum(
+            np.ceil(share * pair_demands - _TOLERANCE), 1
+        )
+        return required_circuits
 
-    def fits(required: Integers) -> bool:
-        return int(max(required.sum(axis=0).max(), required.sum(axis=1).max())) <= switches
+    def is_feasible(required_circuits: Integers) -> bool:
+        return int(max(required_circuits.sum(axis=0).max(), required_circuits.sum(axis=1).max())) <= switches
 
-    if not fits(circuits(0.0)):
-        return _fill(demands, _serve_most(demands, switches), switches)
+    if not is_feasible(count_required(0.0)):
+        return _fill_ports(demands, _serve_most_pairs(demands, switches), switches)
     # At the largest share, some pair has exactly a whole number of circuits: try only these shares.
     counts = np.arange(1, switches + 1)
-    max_share = switches / amounts.max()
-    levels = np.unique((counts[:, None] / amounts[amounts * max_share >= 1 - _TOLERANCE]).ravel())
-    levels = levels[levels <= max_share * (1 + _TOLERANCE)]
-    low, high = -1, len(levels)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(circuits(levels[middle])) else (low, middle)
-    return _fill(demands, circuits(levels[low] if low >= 0 else 0.0), switches)
+    max_share = switches / pair_demands.max()
+    candidate_shares = np.unique(
+        (counts[:, None] / pair_demands[pair_demands * max_share >= 1 - _TOLERANCE]).ravel()
+    )
+    candidate_shares = candidate_shares[candidate_shares <= max_share * (1 + _TOLERANCE)]
+    low_index, high_index = -1, len(candidate_shares)
+    while high_index - low_index > 1:
+        middle_index = (low_index + high_index) // 2
+        low_index, high_index = (
+            (middle_index, high_index)
+            if is_feasible(count_required(candidate_shares[middle_index]))
+            else (low_index, middle_index)
+        )
+    return _fill_ports(
+        demands, count_required(candidate_shares[low_index] if low_index >= 0 else 0.0), switches
+    )
 
 
-def _serve_most(demands: Floats, switches: int) -> Integers:
+def _serve_most_pairs(demands: Floats, switches: int) -> Integers:
     """Return one circuit each for as many pairs as possible; ties go to the choice with most bytes."""
-    symmetric = bool((demands == demands.T).all())
-    sources, targets = np.nonzero(np.triu(demands) if symmetric else demands)
+    is_symmetric = bool((demands == demands.T).all())
+    sources, targets = np.nonzero(np.triu(demands) if is_symmetric else demands)
     # All bytes together weigh 1/2, so one more pair always outweighs them.
     values = 1 + demands[sources, targets] / (2 * demands.sum())
     if len(sources) <= _MAX_PAIRS_EXACT:
-        is_served = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=symmetric)
+        is_served = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=is_symmetric)
     else:
-        is_served = _serve_by_size(sources, targets, values, len(demands), switches, symmetric=symmetric)
-    served = np.zeros(demands.shape, np.int64)
-    served[sources[is_served], targets[is_served]] = 1
-    return np.maximum(served, served.T) if symmetric else served
+        is_served = _serve_largest_first(
+            sources, targets, values, len(demands), switches, symmetric=is_symmetric
+        )
+    circuits = np.zeros(demands.shape, np.int64)
+    circuits[sources[is_served], targets[is_served]] = 1
+    return np.maximum(circuits, circuits.T) if is_symmetric else circuits
 
 
 def _serve_exactly(
@@ -122,54 +134,54 @@ def _serve_exactly(
         )
 
     incidences = make_incidence(sources), make_incidence(targets)
-    limits = [incidences[0] + incidences[1]] if symmetric else list(incidences)
+    incidence_limits = [incidences[0] + incidences[1]] if symmetric else list(incidences)
     solution = milp(
         -values,
-        constraints=[LinearConstraint(limit, -np.inf, switches) for limit in limits],
+        constraints=[LinearConstraint(incidence, -np.inf, switches) for incidence in incidence_limits],
         integrality=np.ones(len(values)),
         bounds=Bounds(0, 1),
         options={"time_limit": _SECONDS_EXACT},
     )
-    greedy = _serve_by_size(sources, targets, values, nodes, switches, symmetric=symmetric)
-    exact = greedy if solution.x is None else np.asarray(solution.x > 0.5)
-    return exact if values[exact].sum() >= values[greedy].sum() else greedy
+    is_served_greedily = _serve_largest_first(sources, targets, values, nodes, switches, symmetric=symmetric)
+    is_served = is_served_greedily if solution.x is None else np.asarray(solution.x > 0.5)
+    return is_served if values[is_served].sum() >= values[is_served_greedily].sum() else is_served_greedily
 
 
-def _serve_by_size(
+def _serve_largest_first(
     sources: Integers, targets: Integers, values: Floats, nodes: int, switches: int, *, symmetric: bool
 ) -> NDArray[np.bool_]:
     """Return which pairs are served: in descending order of bytes, each pair whose nodes have a free port."""
-    room_out = np.full(nodes, switches)
-    room_in = room_out if symmetric else room_out.copy()
+    free_transmitters = np.full(nodes, switches)
+    free_receivers = free_transmitters if symmetric else free_transmitters.copy()
     is_served = np.zeros(len(sources), bool)
-    for index in np.argsort(-values, kind="stable").tolist():
-        source, target = sources[index], targets[index]
-        if room_out[source] and room_in[target]:
-            is_served[index] = True
-            room_out[source] -= 1
-            room_in[target] -= 1
+    for pair_index in np.argsort(-values, kind="stable").tolist():
+        source, target = sources[pair_index], targets[pair_index]
+        if free_transmitters[source] and free_receivers[target]:
+            is_served[pair_index] = True
+            free_transmitters[source] -= 1
+            free_receivers[target] -= 1
     return is_served
 
 
-def _fill(demands: Floats, circuits: Integers, switches: int) -> Integers:
+def _fill_ports(demands: Floats, circuits: Integers, switches: int) -> Integers:
     """Return `circuits` plus one after another for the pair of least share, while its nodes have free ports."""
-    symmetric = bool((demands == demands.T).all())
-    room_out, room_in = switches - circuits.sum(axis=1), switches - circuits.sum(axis=0)
-    pairs = np.argwhere((np.triu(demands) if symmetric else demands) > 0)
+    is_symmetric = bool((demands == demands.T).all())
+    free_transmitters, free_receivers = switches - circuits.sum(axis=1), switches - circuits.sum(axis=0)
+    pairs = np.argwhere((np.triu(demands) if is_symmetric else demands) > 0)
     heap = [
         (circuits[source, target] / demands[source, target], -demands[source, target], source, target)
         for source, target in pairs.tolist()
-        if room_out[source] and room_in[target]
+        if free_transmitters[source] and free_receivers[target]
     ]
     heapify(heap)
     while heap:
-        _, amount, source, target = heap[0]
-        if not (room_out[source] and room_in[target]):
+        _, negative_demand, source, target = heap[0]
+        if not (free_transmitters[source] and free_receivers[target]):
             heappop(heap)
             continue
-        for sender, receiver in ((source, target), (target, source))[: 1 + symmetric]:
+        for sender, receiver in ((source, target), (target, source))[: 1 + is_symmetric]:
             circuits[sender, receiver] += 1
-            room_out[sender] -= 1
-            room_in[receiver] -= 1
-        heapreplace(heap, (circuits[source, target] / -amount, amount, source, target))
+            free_transmitters[sender] -= 1
+            free_receivers[receiver] -= 1
+        heapreplace(heap, (circuits[source, target] / -negative_demand, negative_demand, source, target))
     return circuits

@@ -34,14 +34,14 @@ Integers = NDArray[np.int64]
 _TOLERANCE = 1e-6
 #: Up to this number of pairs with two arcs, a linear programme is solved for each share. Above, the bound's is reused.
 _MAX_PAIRS_RESOLVED = 5_000
-#: A share is too large if `_STARTS` searches fail, each after this number of circuits that change direction.
+#: A share is too large if `_MAX_STARTS` searches fail, each after this number of circuits that change direction.
 _MAX_MOVES = 300
-_STARTS = 6
+_MAX_STARTS = 6
 #: Moves that one step compares: more would be slow on large rings.
 _MAX_CANDIDATES = 128
-#: Above this number of pairs, `ring_circuits` uses only the shorter arc of each pair: few longer arcs would be used.
+#: Above this number of pairs, `allocate_ring_circuits` uses only the shorter arc of each pair: longer arcs are rare.
 _MAX_PAIRS_BOTH_WAYS = 20_000
-#: Largest ring for which `ring_circuits` also tries integer programming, and the seconds it may take.
+#: Largest ring for which `allocate_ring_circuits` also tries integer programming, and the seconds it may take.
 _MAX_NODES_EXACT = 16
 _SECONDS_EXACT = 2.0
 
@@ -62,31 +62,31 @@ class Wavelengths:
 class _Programme:
     """Linear programme with one column per arc, or per group of arcs that have the same number of circuits.
 
-    `serves` holds the demand of each column, `crosses` the segments. `half` is the number of wavelengths in each
-    direction. `places` lists the entries of `circuits` that a column sets: one; two if the demands are symmetric; or
-    all of one length and direction.
+    `demand_matrix` tells which demand each column serves, `segment_matrix` which segments it crosses.
+    `entries_by_column` lists the entries of `Wavelengths.circuits` that a column sets: one; two if the demands are
+    symmetric; or all of one length and direction.
     """
 
-    serves: csr_array
-    crosses: csc_array
+    demand_matrix: csr_array
+    segment_matrix: csc_array
     demands: Floats
-    half: int
-    places: tuple[tuple[tuple[int, int, int], ...], ...]
+    wavelengths_per_direction: int
+    entries_by_column: tuple[tuple[tuple[int, int, int], ...], ...]
     nodes: int
 
     @cached_property
-    def columns(self) -> tuple[tuple[int, ...], ...]:
+    def columns_by_demand(self) -> tuple[tuple[int, ...], ...]:
         """Columns that serve each demand, shortest first."""
-        lengths = np.asarray(self.crosses.sum(axis=0))
-        indices, starts = self.serves.indices, self.serves.indptr
+        lengths = np.asarray(self.segment_matrix.sum(axis=0))
+        indices, starts = self.demand_matrix.indices, self.demand_matrix.indptr
         return tuple(
             tuple(sorted(indices[start:end].tolist(), key=lambda column: (float(lengths[column]), column)))
             for start, end in pairwise(starts.tolist())
         )
 
-    def share_of(self, selection: Floats) -> float:
+    def compute_share(self, selection: Floats) -> float:
         """Return the least number of circuits per unit of demand, 0 without demands."""
-        return float(((self.serves @ selection) / self.demands).min()) if self.demands.size else 0.0
+        return float(((self.demand_matrix @ selection) / self.demands).min()) if self.demands.size else 0.0
 
 
 def solve_bound(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
@@ -97,8 +97,8 @@ def solve_bound(demands: Floats, wavelength_count: int, max_distance: int | None
     least 2.
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
-    circuits, share = _solve(programme)
-    return Wavelengths(_to_wavelengths(programme, circuits).circuits, share)
+    circuits, share = _solve_programme(programme)
+    return Wavelengths(_make_wavelengths(programme, circuits).circuits, share)
 
 
 def allocate_exactly(
@@ -110,7 +110,9 @@ def allocate_exactly(
     `solve_bound` does.
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
-    return _to_wavelengths(programme, np.round(_solve(programme, integral=True, seconds=seconds)[0]))
+    return _make_wavelengths(
+        programme, np.round(_solve_programme(programme, integral=True, seconds=seconds)[0])
+    )
 
 
 def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
@@ -120,18 +122,18 @@ def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = 
     circuit even if no allocation serves all. Raises `ValueError` as `solve_bound` does.
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
-    allocation = _round(programme)
+    allocation = _round_circuits(programme)
     # An antipodal pair of symmetric demands would get a circuit in both directions at once: too coarse.
-    antipodal = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
-    if _is_circulant(demands) and not antipodal:
-        regular = _make_programme(demands, wavelength_count, max_distance, circulant=True)
-        alternative = _round(regular)
-        if regular.share_of(alternative) >= programme.share_of(allocation) > 0:
-            return _to_wavelengths(regular, alternative)
-    return _to_wavelengths(programme, allocation)
+    has_antipodal_pairs = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
+    if _is_circulant(demands) and not has_antipodal_pairs:
+        circulant_programme = _make_programme(demands, wavelength_count, max_distance, circulant=True)
+        circulant_allocation = _round_circuits(circulant_programme)
+        if circulant_programme.compute_share(circulant_allocation) >= programme.compute_share(allocation) > 0:
+            return _make_wavelengths(circulant_programme, circulant_allocation)
+    return _make_wavelengths(programme, allocation)
 
 
-def ring_circuits(
+def allocate_ring_circuits(
     demand_bytes: Floats, wavelength_count: int, max_distance: int | None = None, *, exact: bool = True
 ) -> Integers:
     """Return the number of circuits from row to column, (n, n), summed over both directions.
@@ -158,22 +160,22 @@ def ring_circuits(
         max_distance = min(reach, nodes // 2)
     allocation = allocate(demands, wavelength_count, max_distance)
     if exact and nodes <= _MAX_NODES_EXACT:
-        allocation = _improve(_make_programme(demands, wavelength_count, max_distance), allocation)
+        allocation = _improve_exactly(_make_programme(demands, wavelength_count, max_distance), allocation)
     return np.asarray(allocation.circuits.sum(axis=0).round(), np.int64)
 
 
-def _improve(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
-    """Return the result of integer programming if it comes in time and has a larger share, otherwise `rounded`."""
-    levels = _list_shares(programme, _solve(programme)[1])
-    if not levels.size or rounded.share >= (1 - _TOLERANCE) * levels[-1]:
+def _improve_exactly(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
+    """Return the result of integer programming if it comes in time and has a larger share, else `rounded`."""
+    shares = _list_shares(programme, _solve_programme(programme)[1])
+    if not shares.size or rounded.share >= (1 - _TOLERANCE) * shares[-1]:
         return rounded
     try:
-        exact = np.round(_solve(programme, integral=True, seconds=_SECONDS_EXACT)[0])
+        exact_circuits = np.round(_solve_programme(programme, integral=True, seconds=_SECONDS_EXACT)[0])
     except RuntimeError:
         return rounded
-    if programme.share_of(exact) <= rounded.share * (1 + _TOLERANCE):
+    if programme.compute_share(exact_circuits) <= rounded.share * (1 + _TOLERANCE):
         return rounded
-    return _to_wavelengths(programme, _fill(programme, exact))
+    return _make_wavelengths(programme, _fill_segments(programme, exact_circuits))
 
 
 def _make_programme(
@@ -193,58 +195,71 @@ def _make_programme(
         for direction_bit, length in enumerate(((target - source) % nodes, (source - target) % nodes))
         if length <= longest and not (symmetric and direction_bit)
     ]
-    return _assemble(demands, wavelength_count // 2, arcs, symmetric=symmetric, circulant=circulant)
+    return _assemble_programme(demands, wavelength_count // 2, arcs, symmetric=symmetric, circulant=circulant)
 
 
-def _assemble(
-    demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, symmetric: bool, circulant: bool
+def _assemble_programme(
+    demands: Floats,
+    wavelengths_per_direction: int,
+    arcs: list[tuple[int, int, int]],
+    *,
+    symmetric: bool,
+    circulant: bool,
 ) -> _Programme:
     from scipy.sparse import csc_array, csr_array
 
     nodes = len(demands)
 
-    def canonical_pair(source: int, target: int) -> tuple[int, int]:
+    def make_canonical_pair(source: int, target: int) -> tuple[int, int]:
         if circulant:
             source, target = 0, (target - source) % nodes
             return (0, min(target, nodes - target)) if symmetric else (0, target)
         return (min(source, target), max(source, target)) if symmetric else (source, target)
 
-    demand_index: dict[tuple[int, int], int] = {}
-    amounts: list[float] = []
+    index_by_pair: dict[tuple[int, int], int] = {}
+    demand_amounts: list[float] = []
     for source, target in np.argwhere(demands > 0).tolist():
-        key = canonical_pair(source, target)
-        if key not in demand_index:
-            demand_index[key] = len(amounts)
-            amounts.append(float(demands[source, target]))
-    groups: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+        key = make_canonical_pair(source, target)
+        if key not in index_by_pair:
+            index_by_pair[key] = len(demand_amounts)
+            demand_amounts.append(float(demands[source, target]))
+    arcs_by_column: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
     for direction_bit, source, target in arcs:
-        key_of_arc = (
+        column_key = (
             (direction_bit, 0, (target - source) % nodes) if circulant else (direction_bit, source, target)
         )
-        groups.setdefault(key_of_arc, []).append((direction_bit, source, target))
-    rows = [demand_index[canonical_pair(source, target)] for _, source, target in groups]
-    missing = set(range(len(amounts))) - set(rows)
-    if missing:
+        arcs_by_column.setdefault(column_key, []).append((direction_bit, source, target))
+    demand_rows = [index_by_pair[make_canonical_pair(source, target)] for _, source, target in arcs_by_column]
+    missing_rows = set(range(len(demand_amounts))) - set(demand_rows)
+    if missing_rows:
         raise ValueError(
-            f"{len(missing)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
+            f"{len(missing_rows)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
         )
-    segments = [np.concatenate([_list_segments(arc, nodes) for arc in listed]) for listed in groups.values()]
-    columns = np.repeat(np.arange(len(groups)), [len(listed) for listed in segments])
-    crossed = np.concatenate(segments) if segments else np.zeros(0, np.int64)
+    segments = [
+        np.concatenate([_list_segments(arc, nodes) for arc in column_arcs])
+        for column_arcs in arcs_by_column.values()
+    ]
+    columns = np.repeat(np.arange(len(arcs_by_column)), [len(column_arcs) for column_arcs in segments])
+    crossed_segments = np.concatenate(segments) if segments else np.zeros(0, np.int64)
     return _Programme(
-        csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(len(amounts), len(rows))),
-        csc_array((np.ones(crossed.size), (crossed, columns)), shape=(2 * nodes, len(rows))),
-        np.array(amounts),
-        half,
+        csr_array(
+            (np.ones(len(demand_rows)), (demand_rows, np.arange(len(demand_rows)))),
+            shape=(len(demand_amounts), len(demand_rows)),
+        ),
+        csc_array(
+            (np.ones(crossed_segments.size), (crossed_segments, columns)), shape=(2 * nodes, len(demand_rows))
+        ),
+        np.array(demand_amounts),
+        wavelengths_per_direction,
         tuple(
             tuple(
                 entry
-                for direction_bit, source, target in listed
+                for direction_bit, source, target in column_arcs
                 for entry in ((direction_bit, source, target), (1 - direction_bit, target, source))[
                     : 1 + symmetric
                 ]
             )
-            for listed in groups.values()
+            for column_arcs in arcs_by_column.values()
         ),
         nodes,
     )
@@ -261,7 +276,7 @@ def _list_segments(arc: tuple[int, int, int], nodes: int) -> Integers:
     return direction_bit * nodes + (begin_node + np.arange((end_node - begin_node) % nodes)) % nodes
 
 
-def _solve(
+def _solve_programme(
     programme: _Programme, *, integral: bool = False, seconds: float | None = None
 ) -> tuple[Floats, float]:
     """Return the circuits of each column that maximise the share, and the share.
@@ -271,52 +286,65 @@ def _solve(
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, hstack
 
-    arcs = programme.crosses.shape[1]
-    if not arcs:
+    arc_count = programme.segment_matrix.shape[1]
+    if not arc_count:
         return np.zeros(0), 0.0
-    if arcs == len(programme.demands) and not integral:
+    if arc_count == len(programme.demands) and not integral:
         # Each pair has one arc: the fullest segment determines the share.
-        by_arc = programme.serves.T @ programme.demands
-        share = programme.half / (programme.crosses @ by_arc).max()
-        return np.asarray(by_arc * share), float(share)
-    loads = 2 * programme.nodes
-    width = arcs + loads + 1
+        demand_by_arc = programme.demand_matrix.T @ programme.demands
+        share = programme.wavelengths_per_direction / (programme.segment_matrix @ demand_by_arc).max()
+        return np.asarray(demand_by_arc * share), float(share)
+    segment_count = 2 * programme.nodes
+    variable_count = arc_count + segment_count + 1
     # The unknown is the number of circuits of the largest demand: the solver's tolerances are then free of units.
-    scaled = programme.demands / programme.demands.max()
+    scaled_demands = programme.demands / programme.demands.max()
     served_shares = hstack(
         [
-            programme.serves,
-            csr_array((len(programme.demands), loads)),
-            csr_array(-scaled[:, None]),
+            programme.demand_matrix,
+            csr_array((len(programme.demands), segment_count)),
+            csr_array(-scaled_demands[:, None]),
         ],
         format="csr",
     )
     balance = hstack(
-        [_make_change_matrix(programme.crosses), -_make_difference_matrix(loads), csr_array((loads, 1))],
+        [
+            _make_change_matrix(programme.segment_matrix),
+            -_make_difference_matrix(segment_count),
+            csr_array((segment_count, 1)),
+        ],
         format="csr",
     )
     solution = milp(
-        -np.eye(1, width, width - 1)[0],
+        -np.eye(1, variable_count, variable_count - 1)[0],
         constraints=[LinearConstraint(served_shares, 0, np.inf), LinearConstraint(balance, 0, 0)],
-        integrality=np.concatenate([np.full(arcs, int(integral)), np.zeros(loads + 1)]),
-        bounds=Bounds(0, np.concatenate([np.full(arcs, np.inf), np.full(loads, programme.half), [np.inf]])),
+        integrality=np.concatenate([np.full(arc_count, int(integral)), np.zeros(segment_count + 1)]),
+        bounds=Bounds(
+            0,
+            np.concatenate(
+                [
+                    np.full(arc_count, np.inf),
+                    np.full(segment_count, programme.wavelengths_per_direction),
+                    [np.inf],
+                ]
+            ),
+        ),
         options={} if seconds is None else {"time_limit": seconds},
     )
     if solution.x is None:
         raise RuntimeError(f"no wavelengths were found; the solver reports: {solution.message}")
-    return np.asarray(solution.x[:arcs]), float(solution.x[-1] / programme.demands.max())
+    return np.asarray(solution.x[:arc_count]), float(solution.x[-1] / programme.demands.max())
 
 
-def _make_difference_matrix(loads: int) -> Any:
+def _make_difference_matrix(segment_count: int) -> Any:
     """Return the matrix that subtracts from each load the one before it; it keeps the first load."""
     from scipy.sparse import eye_array
 
-    return (eye_array(loads, format="csr") - eye_array(loads, k=-1, format="csr")).tocsr()
+    return (eye_array(segment_count, format="csr") - eye_array(segment_count, k=-1, format="csr")).tocsr()
 
 
-def _make_change_matrix(crosses: Any) -> Any:
+def _make_change_matrix(segment_matrix: Any) -> Any:
     """Return the change of load from segment to segment: sparser than the loads, as an arc has few ends."""
-    changes = (_make_difference_matrix(crosses.shape[0]) @ crosses).tocsr()
+    changes = (_make_difference_matrix(segment_matrix.shape[0]) @ segment_matrix).tocsr()
     changes.eliminate_zeros()
     return changes
 
@@ -326,139 +354,163 @@ def _list_shares(programme: _Programme, bound: float) -> Floats:
     max_counts = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
     pairs = np.repeat(np.arange(len(max_counts)), max_counts)
     counts = np.arange(len(pairs)) - np.repeat(np.cumsum(max_counts) - max_counts, max_counts) + 1
-    levels = counts / programme.demands[pairs]
+    shares = counts / programme.demands[pairs]
     # A share between two of these needs the same circuits as the upper one.
-    return np.unique(levels)
+    return np.unique(shares)
 
 
-def _round(programme: _Programme) -> Floats:
+def _round_circuits(programme: _Programme) -> Floats:
     """Return whole circuits of each column at the largest share that the search finds, and fill the remaining room."""
-    bound, share = _solve(programme)
-    levels = _list_shares(programme, share)
-    search = _Search(programme, bound)
+    bound, share = _solve_programme(programme)
+    shares = _list_shares(programme, share)
+    search = _DirectionSearch(programme, bound)
     best_circuits = np.zeros(len(bound))
-    low, high = -1, len(levels)
-    while high - low > 1:
-        middle = (low + high) // 2
-        circuits = search.fit(_count_required(programme, levels[middle]))
+    low_index, high_index = -1, len(shares)
+    while high_index - low_index > 1:
+        middle_index = (low_index + high_index) // 2
+        circuits = search.fit(_count_required(programme, shares[middle_index]))
         if circuits is None:
-            high = middle
+            high_index = middle_index
         else:
-            low, best_circuits = middle, circuits
-    return _fill(programme, best_circuits)
+            low_index, best_circuits = middle_index, circuits
+    return _fill_segments(programme, best_circuits)
 
 
 def _count_required(programme: _Programme, share: float) -> Floats:
     return np.maximum(np.ceil(share * programme.demands - _TOLERANCE), 1.0)
 
 
-class _Search:
+class _DirectionSearch:
     """Search for whole circuits that give each pair a required number, divided between both directions."""
 
     def __init__(self, programme: _Programme, bound: Floats) -> None:
         self._programme = programme
-        self._first = np.array([columns[0] for columns in programme.columns], int)
-        self._both = np.array([len(columns) > 1 for columns in programme.columns], bool)
-        first_columns = self._first[self._both]
-        self._second = np.array([columns[1] for columns in programme.columns if len(columns) > 1], int)
-        total = bound[first_columns] + bound[self._second]
-        # Fraction of each pair's circuits that the bound sends the longer way.
-        self._longer = np.divide(
-            bound[self._second], total, out=np.zeros(len(first_columns)), where=total > 0
+        self._first_columns = np.array([columns[0] for columns in programme.columns_by_demand], int)
+        self._has_two_arcs = np.array([len(columns) > 1 for columns in programme.columns_by_demand], bool)
+        first_columns = self._first_columns[self._has_two_arcs]
+        self._second_columns = np.array(
+            [columns[1] for columns in programme.columns_by_demand if len(columns) > 1], int
         )
-        self._moves = (programme.crosses[:, self._second] - programme.crosses[:, first_columns]).tocsc()
-        self._by_segment = self._moves.tocsr()
+        total = bound[first_columns] + bound[self._second_columns]
+        # Fraction of each pair's circuits that the bound sends the longer way.
+        self._longer_fraction = np.divide(
+            bound[self._second_columns], total, out=np.zeros(len(first_columns)), where=total > 0
+        )
+        self._load_changes = (
+            programme.segment_matrix[:, self._second_columns] - programme.segment_matrix[:, first_columns]
+        ).tocsc()
+        self._load_changes_by_segment = self._load_changes.tocsr()
 
-    def fit(self, need: Floats) -> Floats | None:
-        """Return the circuits of each column, `need` circuits for each pair, or None if the search finds none."""
-        circuits = np.zeros(self._programme.crosses.shape[1])
-        circuits[self._first] = need
-        load = self._programme.crosses @ circuits
-        half = self._programme.half
-        if not len(self._second):
-            return circuits if (load <= half).all() else None
-        if (load + self._moves.minimum(0) @ need[self._both] > half).any():
+    def fit(self, required_counts: Floats) -> Floats | None:
+        """Return circuits of each column that give each pair `required_counts`, or None if the search finds none."""
+        circuits = np.zeros(self._programme.segment_matrix.shape[1])
+        circuits[self._first_columns] = required_counts
+        segment_loads = self._programme.segment_matrix @ circuits
+        wavelength_limit = self._programme.wavelengths_per_direction
+        if not len(self._second_columns):
+            return circuits if (segment_loads <= wavelength_limit).all() else None
+        if (
+            segment_loads + self._load_changes.minimum(0) @ required_counts[self._has_two_arcs]
+            > wavelength_limit
+        ).any():
             return None
-        max_counts = need[self._both]
+        max_counts = required_counts[self._has_two_arcs]
         divided_counts = (
-            self._divide(load, max_counts)
+            self._divide(segment_loads, max_counts)
             if len(max_counts) <= _MAX_PAIRS_RESOLVED
-            else self._longer * max_counts
+            else self._longer_fraction * max_counts
         )
         if divided_counts is None:
             return None
         random = np.random.default_rng(0)
-        for start in range(_STARTS):
+        for start_number in range(_MAX_STARTS):
             # Round running sums: any run of consecutive pairs is then off by at most one circuit, and loads by little.
-            offset = 0.5 if start == 0 else random.random()
-            order = np.arange(len(max_counts)) if start < 2 else random.permutation(len(max_counts))
-            whole_counts = np.zeros(len(max_counts))
-            whole_counts[order] = np.diff(
+            offset = 0.5 if start_number == 0 else random.random()
+            order = np.arange(len(max_counts)) if start_number < 2 else random.permutation(len(max_counts))
+            longer_counts = np.zeros(len(max_counts))
+            longer_counts[order] = np.diff(
                 np.floor(np.cumsum(divided_counts[order]) + offset + _TOLERANCE), prepend=0.0
             )
-            moved = self._repair(load, np.clip(whole_counts, 0, max_counts), max_counts, random)
-            if moved is not None:
-                circuits[self._second] = moved
-                circuits[self._first[self._both]] = max_counts - moved
+            repaired_counts = self._repair(
+                segment_loads, np.clip(longer_counts, 0, max_counts), max_counts, random
+            )
+            if repaired_counts is not None:
+                circuits[self._second_columns] = repaired_counts
+                circuits[self._first_columns[self._has_two_arcs]] = max_counts - repaired_counts
                 return circuits
         return None
 
-    def _divide(self, load: Floats, max_counts: Floats) -> Floats | None:
+    def _divide(self, segment_loads: Floats, max_counts: Floats) -> Floats | None:
         """Return the fractional circuits of each pair that go the longer way, or None if no division fits."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array, hstack
 
-        pairs, loads = len(max_counts), len(load)
-        differ = _make_difference_matrix(loads)
-        changes = hstack([differ @ self._moves, -differ, csr_array((loads, 1))], format="csr")
+        pair_count, segment_count = len(max_counts), len(segment_loads)
+        difference_matrix = _make_difference_matrix(segment_count)
+        changes = hstack(
+            [difference_matrix @ self._load_changes, -difference_matrix, csr_array((segment_count, 1))],
+            format="csr",
+        )
         spare = hstack(
-            [csr_array((loads, pairs)), _make_identity(loads), csr_array(-np.ones((loads, 1)))], format="csr"
+            [
+                csr_array((segment_count, pair_count)),
+                _make_identity(segment_count),
+                csr_array(-np.ones((segment_count, 1))),
+            ],
+            format="csr",
         )
         solution = milp(
-            np.eye(1, pairs + loads + 1, pairs + loads)[0],
+            np.eye(1, pair_count + segment_count + 1, pair_count + segment_count)[0],
             constraints=[
-                LinearConstraint(changes, -(differ @ load), -(differ @ load)),
-                LinearConstraint(spare, -np.inf, self._programme.half),
+                LinearConstraint(
+                    changes, -(difference_matrix @ segment_loads), -(difference_matrix @ segment_loads)
+                ),
+                LinearConstraint(spare, -np.inf, self._programme.wavelengths_per_direction),
             ],
-            bounds=Bounds(0, np.concatenate([max_counts, np.full(loads + 1, np.inf)])),
+            bounds=Bounds(0, np.concatenate([max_counts, np.full(segment_count + 1, np.inf)])),
         )
         if solution.x is None or solution.x[-1] > 1e-5:
             return None
-        divided: Floats = np.clip(solution.x[:pairs], 0, max_counts)
-        return divided
+        divided_counts: Floats = np.clip(solution.x[:pair_count], 0, max_counts)
+        return divided_counts
 
     def _repair(
-        self, load: Floats, moved: Floats, max_counts: Floats, random: np.random.Generator
+        self, segment_loads: Floats, longer_counts: Floats, max_counts: Floats, random: np.random.Generator
     ) -> Floats | None:
         """Change the direction of single circuits until no segment is too full.
 
         Return the circuits that go the longer way, or None if a segment stays too full.
         """
-        half, moved = self._programme.half, moved.copy()
-        load = load + self._moves @ moved
-        free_at = np.zeros(len(max_counts), int)
+        wavelength_limit, longer_counts = self._programme.wavelengths_per_direction, longer_counts.copy()
+        segment_loads = segment_loads + self._load_changes @ longer_counts
+        free_at_step = np.zeros(len(max_counts), int)
         for step in range(_MAX_MOVES):
-            worst_segment = int(load.argmax())
-            if load[worst_segment] <= half + _TOLERANCE:
-                return moved
-            start, end = self._by_segment.indptr[worst_segment : worst_segment + 2]
-            pairs, signs = self._by_segment.indices[start:end], -np.sign(self._by_segment.data[start:end])
-            possible = np.where(signs > 0, moved[pairs] < max_counts[pairs], moved[pairs] > 0)
-            possible &= (signs != 0) & (free_at[pairs] <= step)
-            pairs, signs = pairs[possible], signs[possible]
+            worst_segment = int(segment_loads.argmax())
+            if segment_loads[worst_segment] <= wavelength_limit + _TOLERANCE:
+                return longer_counts
+            start, end = self._load_changes_by_segment.indptr[worst_segment : worst_segment + 2]
+            pairs, signs = (
+                self._load_changes_by_segment.indices[start:end],
+                -np.sign(self._load_changes_by_segment.data[start:end]),
+            )
+            is_possible = np.where(
+                signs > 0, longer_counts[pairs] < max_counts[pairs], longer_counts[pairs] > 0
+            )
+            is_possible &= (signs != 0) & (free_at_step[pairs] <= step)
+            pairs, signs = pairs[is_possible], signs[is_possible]
             if not len(pairs):
                 return None
             if len(pairs) > _MAX_CANDIDATES:
                 sample = random.choice(len(pairs), _MAX_CANDIDATES, replace=False)
                 pairs, signs = pairs[sample], signs[sample]
-            load_after = load[:, None] + self._moves[:, pairs].toarray() * signs
-            excess = np.square(np.maximum(load_after - half, 0)).sum(axis=0)
-            near_excess = np.square(np.maximum(load_after - half + 1, 0)).sum(axis=0)
+            loads_after = segment_loads[:, None] + self._load_changes[:, pairs].toarray() * signs
+            excess = np.square(np.maximum(loads_after - wavelength_limit, 0)).sum(axis=0)
+            near_excess = np.square(np.maximum(loads_after - wavelength_limit + 1, 0)).sum(axis=0)
             best_index = int((excess + 0.01 * near_excess + 1e-3 * random.random(len(pairs))).argmin())
-            load = load_after[:, best_index]
-            moved[pairs[best_index]] += signs[best_index]
+            segment_loads = loads_after[:, best_index]
+            longer_counts[pairs[best_index]] += signs[best_index]
             # A pair that moved is locked for a few steps, which prevents cycles.
-            free_at[pairs[best_index]] = step + 2 + int(random.integers(0, 5))
+            free_at_step[pairs[best_index]] = step + 2 + int(random.integers(0, 5))
         return None
 
 
@@ -468,37 +520,44 @@ def _make_identity(size: int) -> Any:
     return eye_array(size, format="csr")
 
 
-def _fill(programme: _Programme, circuits: Floats) -> Floats:
+def _fill_segments(programme: _Programme, circuits: Floats) -> Floats:
     """Return `circuits` plus one circuit after another for the pair of least share that has an arc with room."""
     circuits = circuits.copy()
-    room = programme.half - programme.crosses @ circuits
-    crosses = programme.crosses
-    pair_circuits = programme.serves @ circuits
-    lengths = np.asarray(crosses.sum(axis=0))
+    free_wavelengths = programme.wavelengths_per_direction - programme.segment_matrix @ circuits
+    segment_matrix = programme.segment_matrix
+    pair_circuits = programme.demand_matrix @ circuits
+    lengths = np.asarray(segment_matrix.sum(axis=0))
     heap = [
-        (pair_circuits[pair] / demand, lengths[programme.columns[pair][0]], pair)
-        for pair, demand in enumerate(programme.demands)
+        (
+            pair_circuits[demand_index] / demand,
+            lengths[programme.columns_by_demand[demand_index][0]],
+            demand_index,
+        )
+        for demand_index, demand in enumerate(programme.demands)
     ]
     heapify(heap)
     while heap:
-        _, length, pair = heap[0]
-        for column in programme.columns[pair]:
-            part = slice(crosses.indptr[column], crosses.indptr[column + 1])
-            segments, segment_loads = crosses.indices[part], crosses.data[part]
-            if (room[segments] >= segment_loads - _TOLERANCE).all():
+        _, length, demand_index = heap[0]
+        for column in programme.columns_by_demand[demand_index]:
+            column_slice = slice(segment_matrix.indptr[column], segment_matrix.indptr[column + 1])
+            segments, segment_loads = segment_matrix.indices[column_slice], segment_matrix.data[column_slice]
+            if (free_wavelengths[segments] >= segment_loads - _TOLERANCE).all():
                 circuits[column] += 1
-                room[segments] -= segment_loads
-                pair_circuits[pair] += 1
-                heapreplace(heap, (pair_circuits[pair] / programme.demands[pair], length, pair))
+                free_wavelengths[segments] -= segment_loads
+                pair_circuits[demand_index] += 1
+                heapreplace(
+                    heap,
+                    (pair_circuits[demand_index] / programme.demands[demand_index], length, demand_index),
+                )
                 break
         else:
             heappop(heap)
     return circuits
 
 
-def _to_wavelengths(programme: _Programme, column_circuits: Floats) -> Wavelengths:
+def _make_wavelengths(programme: _Programme, column_circuits: Floats) -> Wavelengths:
     circuits = np.zeros((2, programme.nodes, programme.nodes))
-    for count, entries in zip(column_circuits, programme.places, strict=True):
+    for count, entries in zip(column_circuits, programme.entries_by_column, strict=True):
         for entry in entries:
             circuits[entry] += count
-    return Wavelengths(circuits, programme.share_of(column_circuits))
+    return Wavelengths(circuits, programme.compute_share(column_circuits))

@@ -8,45 +8,57 @@ from collections.abc import Callable, Sequence
 from sim.models.network.allreduce import parts
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.collectives.kind import Collective, CollectiveLayout, Pair
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, Steps, build_hosts_fabric, predict_time_s
+from testbed.design.collectives.performance import (
+    NAMESPACE_HOSTS,
+    IterationBuilder,
+    build_hosts_fabric,
+    predict_time_s,
+)
 from testbed.design.model import Link, Routes, Wiring
 from testbed.errors import TopologyError
 
 
-def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
+def compute_exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
     """Return the load of each link in tensors. A node splits its tensor evenly over its targets."""
-    targets = Counter(source for source, _ in pairs)
-    loads: dict[Link, float] = {}
+    target_counts = Counter(source for source, _ in pairs)
+    load_by_link: dict[Link, float] = {}
     for source, target in pairs:
         for link in routes.path(source, target):
-            loads[link] = loads.get(link, 0.0) + 1 / targets[source]
-    return loads
+            load_by_link[link] = load_by_link.get(link, 0.0) + 1 / target_counts[source]
+    return load_by_link
 
 
-def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
+def compute_exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
     """Return the bandwidth limit of an exchange of large tensors, which the fullest link sets.
 
     Raises `TopologyError` without pairs.
     """
     if not pairs:
         raise TopologyError("no pairs, so no link limit: name at least one (source, target)")
-    return rate_mbps / max(exchange_loads(routes, pairs).values())
+    return rate_mbps / max(compute_exchange_loads(routes, pairs).values())
 
 
-def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
-    """Return `iterations` consecutive exchanges. All pairs send at once, split as in `exchange_loads`."""
-    targets = {source: sorted(t for s, t in pairs if s == source) for source, _ in pairs}
-    steps = Steps(nodes)
+def make_exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
+    """Return `iterations` consecutive exchanges. All pairs send at once, split as in `compute_exchange_loads`."""
+    targets_by_source = {
+        source: sorted(target for sender, target in pairs if sender == source) for source, _ in pairs
+    }
+    steps = IterationBuilder(nodes)
     for _ in range(iterations):
         for source, target in pairs:
-            share = parts(size_bytes, len(targets[source]))[targets[source].index(target)]
+            part_bytes = parts(size_bytes, len(targets_by_source[source]))[
+                targets_by_source[source].index(target)
+            ]
             previous_tasks = steps.find_previous_tasks((source, target))
-            steps.add((source, target), steps.job.transfer(source, target, share, after=previous_tasks))
+            steps.add(
+                (source, target),
+                steps.graph_builder.transfer(source, target, part_bytes, after=previous_tasks),
+            )
         steps.end_iteration()
-    return steps.job.build()
+    return steps.graph_builder.build()
 
 
-def _exchange_time_s(
+def _predict_exchange_s(
     wiring: Wiring,
     routes: Routes,
     layout: CollectiveLayout,
@@ -55,22 +67,30 @@ def _exchange_time_s(
     mtu_bytes: int,
 ) -> float:
     fabric = build_hosts_fabric(wiring, routes, rate_mbps, mtu_bytes=mtu_bytes)
-    return predict_time_s(exchange_graph(wiring.nodes, layout.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
+    return predict_time_s(
+        make_exchange_graph(wiring.nodes, layout.pairs, size_bytes), fabric, NAMESPACE_HOSTS
+    )
 
 
-def exchange(name: str, is_one_of: Callable[[CollectiveLayout], bool]) -> Collective:
+def make_exchange(name: str, is_one_of: Callable[[CollectiveLayout], bool]) -> Collective:
     """Return a collective in which each node sends equal parts of its tensor to its targets."""
     return Collective(
         name,
         is_one_of,
         bus_factor=lambda _ranks: 1.0,
-        link_shares=lambda _wiring, routes, layout: exchange_loads(routes, layout.pairs),
-        limit_mbps=lambda _wiring, routes, layout, rate: exchange_limit_mbps(routes, layout.pairs, rate),
-        time_s=_exchange_time_s,
-        graph=lambda nodes, layout, size, iterations: exchange_graph(nodes, layout.pairs, size, iterations),
+        link_shares=lambda _wiring, routes, layout: compute_exchange_loads(routes, layout.pairs),
+        limit_mbps=lambda _wiring, routes, layout, rate: compute_exchange_limit_mbps(
+            routes, layout.pairs, rate
+        ),
+        time_s=_predict_exchange_s,
+        graph=lambda nodes, layout, size, iterations: make_exchange_graph(
+            nodes, layout.pairs, size, iterations
+        ),
         on_gpus=False,
     )
 
 
-ALL_TO_ALL = exchange("all_to_all", lambda layout: len(layout.pairs) == layout.ranks * (layout.ranks - 1))
-SEND_RECEIVE = exchange("sendrecv", lambda layout: bool(layout.pairs))
+ALL_TO_ALL = make_exchange(
+    "all_to_all", lambda layout: len(layout.pairs) == layout.ranks * (layout.ranks - 1)
+)
+SEND_RECEIVE = make_exchange("sendrecv", lambda layout: bool(layout.pairs))

@@ -43,7 +43,7 @@ def build_hosts_fabric(
     """
     links = sorted(wiring.links)
     link_numbers = {link: index for index, link in enumerate(links)}
-    endpoints = np.array([(link.source.node, link.target.node) for link in links], dtype=np.int64).reshape(
+    end_nodes = np.array([(link.source.node, link.target.node) for link in links], dtype=np.int64).reshape(
         -1, 2
     )
     paths = {pair: [[link_numbers[link] for link in routes.path(*pair)]] for pair in routes.first_link}
@@ -51,12 +51,12 @@ def build_hosts_fabric(
     return Fabric(
         name="wired hosts",
         nodes=wiring.nodes,
-        sources=endpoints[:, 0].copy(),
-        targets=endpoints[:, 1].copy(),
+        sources=end_nodes[:, 0].copy(),
+        targets=end_nodes[:, 1].copy(),
         capacity_bps=rate_bps,
         lane_bps=rate_bps,
         never_full=np.zeros(len(links), dtype=bool),
-        router=path_router(next_links(wiring.nodes, endpoints, seed=0), endpoints[:, 1], paths),
+        router=path_router(next_links(wiring.nodes, end_nodes, seed=0), end_nodes[:, 1], paths),
         hosts_forward=True,
         cost=patch_panel_cost(wiring.nodes, wiring.degree, rate_mbps / 1000),
     )
@@ -67,11 +67,11 @@ def predict_time_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPAC
     return simulate(graph, fabric, latency=latency).iteration_s
 
 
-class Steps:
+class IterationBuilder:
     """Builder of a graph of iterations. It tracks the tasks that a node must finish before its next iteration."""
 
     def __init__(self, nodes: int) -> None:
-        self.job = TaskGraphBuilder(nodes)
+        self.graph_builder = TaskGraphBuilder(nodes)
         self._previous: list[list[int]] = [[] for _ in range(nodes)]
         self._current: list[list[int]] = [[] for _ in range(nodes)]
 

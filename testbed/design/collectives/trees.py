@@ -39,20 +39,22 @@ class DoubleTree:
     first: Tree
     second: Tree
 
-    def hops(self, table: NDArray[np.int16]) -> int:
-        """Return the total hops over the edges of both trees. `table[s, t]` is the number of hops from s to t."""
+    def hops(self, hop_table: NDArray[np.int16]) -> int:
+        """Return the total hops over the edges of both trees. `hop_table[s, t]` is the number of hops from s to t."""
         return int(
-            sum(table[child, parent] for tree in (self.first, self.second) for child, parent in tree.edges)
+            sum(
+                hop_table[child, parent] for tree in (self.first, self.second) for child, parent in tree.edges
+            )
         )
 
 
-def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
+def make_double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
     """Return the two trees of a stride over the group that contains `start`.
 
     With an even number of members, every node relays in at most one tree. With an odd number, the node at position 0
     may relay in both.
 
-    >>> double_tree(4, 1).first.edges, double_tree(4, 1).second.edges
+    >>> make_double_tree(4, 1).first.edges, make_double_tree(4, 1).second.edges
     (((1, 2), (2, 0), (3, 2)), ((0, 3), (2, 3), (3, 1)))
     """
     order = make_ring_order(nodes, stride, start)
@@ -66,33 +68,37 @@ def make_double_trees(topology: Topology, group: int | None = None) -> tuple[Dou
     If no stride of the topology does so, use the smallest stride that does.
     """
     nodes = topology.nodes
-    usable = list_totient_strides(nodes, group)
-    strides = [stride for stride in dict.fromkeys(topology.strides) if stride in usable] or [usable[0]]
-    starts = range(nodes // (group or nodes))
-    return tuple(double_tree(nodes, stride, start) for stride in strides for start in starts)
+    group_strides = list_totient_strides(nodes, group)
+    strides = [stride for stride in dict.fromkeys(topology.strides) if stride in group_strides] or [
+        group_strides[0]
+    ]
+    start_nodes = range(nodes // (group or nodes))
+    return tuple(make_double_tree(nodes, stride, start) for stride in strides for start in start_nodes)
 
 
-def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: Iterable[int] = ()) -> int:
+def find_shortest_stride(
+    nodes: int, group: int, hop_table: NDArray[np.int16], strides: Iterable[int] = ()
+) -> int:
     """Return the stride whose relabelled trees take the fewest hops, among `strides` or all strides of the group.
 
     The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p, ...
     """
-    choices = tuple(strides) or list_totient_strides(nodes, group)
-    return min(choices, key=lambda stride: (double_tree(nodes, stride).hops(table), stride))
+    candidates = tuple(strides) or list_totient_strides(nodes, group)
+    return min(candidates, key=lambda stride: (make_double_tree(nodes, stride).hops(hop_table), stride))
 
 
-def depth(tree: Tree) -> int:
+def measure_depth(tree: Tree) -> int:
     """Return the number of edges from the farthest node to the root: at most 1 + log2 of the members, rounded up.
 
-    >>> depth(double_tree(8, 3).first)
+    >>> measure_depth(make_double_tree(8, 3).first)
     3
     """
-    parent = dict(tree.edges)
+    parent_by_node = dict(tree.edges)
 
     def count_levels(node: int) -> int:
-        return 0 if node == tree.root else 1 + count_levels(parent[node])
+        return 0 if node == tree.root else 1 + count_levels(parent_by_node[node])
 
-    return max((count_levels(child) for child in parent), default=0)
+    return max((count_levels(child) for child in parent_by_node), default=0)
 
 
 def _make_tree(labels: tuple[int, ...]) -> Tree:

@@ -16,7 +16,12 @@ from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOpt
 from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"
-ROWS = ("ideal", "fattree", EQUAL_COST, *(name for name in FABRICS if name not in ("ideal", "fattree")))
+COMPARED_FABRICS = (
+    "ideal",
+    "fattree",
+    EQUAL_COST,
+    *(name for name in FABRICS if name not in ("ideal", "fattree")),
+)
 """Names that can be compared. The Fat-tree appears twice: at the rate, and at the cost, of direct connect."""
 
 
@@ -57,11 +62,15 @@ def parse_fabric_names(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     Raises `TopologyError` for an unknown name.
     """
     if text == "all":
-        return tuple(name for name in ROWS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name)))
+        return tuple(
+            name for name in COMPARED_FABRICS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name))
+        )
     names = tuple(text.split(","))
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        raise TopologyError(f"unknown fabric {unknown[0]!r}: choose all, or from {', '.join(ROWS)}")
+    unknown_names = [name for name in names if name not in COMPARED_FABRICS]
+    if unknown_names:
+        raise TopologyError(
+            f"unknown fabric {unknown_names[0]!r}: choose all, or from {', '.join(COMPARED_FABRICS)}"
+        )
     return names
 
 
@@ -81,13 +90,13 @@ def compare_fabrics(
     not run on the ideal switch, to which all fabrics are compared.
     """
 
-    def fabric(name: str) -> ChosenFabric:
-        equal_cost = name == EQUAL_COST
+    def build_compared_fabric(name: str) -> ChosenFabric:
+        is_equal_cost = name == EQUAL_COST
         # The GPUs of a host share its links, unless each has its own link to a switch.
-        shares = options.hb_domain > 1 and not (equal_cost or is_switched(name))
-        link_gbps = rate_gbps * options.hb_domain if shares else rate_gbps
+        is_shared = options.hb_domain > 1 and not (is_equal_cost or is_switched(name))
+        link_gbps = rate_gbps * options.hb_domain if is_shared else rate_gbps
         return job.fabric(
-            "fattree" if equal_cost else name, degree, link_gbps, options, equal_cost=equal_cost
+            "fattree" if is_equal_cost else name, degree, link_gbps, options, equal_cost=is_equal_cost
         )
 
     hosts = job.graph.nodes // options.hb_domain
@@ -98,13 +107,13 @@ def compare_fabrics(
         if skip_slow and max_hosts is not None and hosts > max_hosts:
             return Row(name, failure=f"takes minutes beyond {max_hosts} servers: name it in --fabrics")
         try:
-            return _simulate_row(name, fabric(name), job)
+            return _simulate_row(name, build_compared_fabric(name), job)
         except (TopologyError, WorkloadError) as error:
             return Row(name, failure=str(error))
 
-    ideal = _simulate_row("ideal", fabric("ideal"), job)
-    rows = {name: ideal if name == "ideal" else make_row(name) for name in names}
-    return tuple(_compare_with_ideal(rows[name], ideal.figures["iteration_ms"]) for name in names)
+    ideal_row = _simulate_row("ideal", build_compared_fabric("ideal"), job)
+    row_by_name = {name: ideal_row if name == "ideal" else make_row(name) for name in names}
+    return tuple(_compare_with_ideal(row_by_name[name], ideal_row.figures["iteration_ms"]) for name in names)
 
 
 def _simulate_row(name: str, chosen_fabric: ChosenFabric, job: Job) -> Row:
@@ -130,19 +139,19 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
     shown_rows = [row for row in rows if not row.failure][::-1]
     figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown_rows)), layout="constrained")
     axes = figure.subplots()
-    times = [row.figures["iteration_ms"] for row in shown_rows]
-    computing = [row.figures["compute_ms"] for row in shown_rows]
-    axes.barh([row.name for row in shown_rows], times, color="#4c72b0", label="iteration")
+    iteration_ms = [row.figures["iteration_ms"] for row in shown_rows]
+    compute_ms = [row.figures["compute_ms"] for row in shown_rows]
+    axes.barh([row.name for row in shown_rows], iteration_ms, color="#4c72b0", label="iteration")
     axes.barh(
         [row.name for row in shown_rows],
-        computing,
+        compute_ms,
         color="#c7d3e8",
         label="of it the busiest device's computing",
     )
     for bar_index, row in enumerate(shown_rows):
-        text = f" {times[bar_index]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
-        axes.text(times[bar_index], bar_index, text, va="center", fontsize=8)
-    axes.set_xlim(0, max(times, default=1.0) * 1.4)
+        text = f" {iteration_ms[bar_index]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
+        axes.text(iteration_ms[bar_index], bar_index, text, va="center", fontsize=8)
+    axes.set_xlim(0, max(iteration_ms, default=1.0) * 1.4)
     axes.set_xlabel("ms an iteration")
     axes.set_title(title, fontsize=10)
     axes.legend(loc="lower right", fontsize=8)

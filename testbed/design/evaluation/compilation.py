@@ -9,7 +9,7 @@ from lightbed.compiled import IS_AVAILABLE, is_cached_on_disk
 
 Part = Literal["flows", "packets", "routes", "search", "contention", "regions"]
 
-_FUNCTIONS: dict[Part, tuple[str, str]] = {
+_FUNCTION_BY_PART: dict[Part, tuple[str, str]] = {
     "flows": ("sim.models.network.engine.loop", "run"),
     "packets": ("sim.models.network.engine.packets", "run_packets"),
     "routes": ("testbed.design.routing.balancing", "replace_trees"),
@@ -24,5 +24,5 @@ def is_compiled(*parts: Part) -> bool:
     """Return whether all these parts are compiled. Without numba nothing is compiled: return True."""
     if not IS_AVAILABLE:
         return True
-    named = [_FUNCTIONS[part] for part in parts]
-    return all(is_cached_on_disk(getattr(import_module(module), name)) for module, name in named)
+    functions = [_FUNCTION_BY_PART[part] for part in parts]
+    return all(is_cached_on_disk(getattr(import_module(module), name)) for module, name in functions)

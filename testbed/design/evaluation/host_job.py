@@ -69,15 +69,15 @@ class HostJob:
     def link_messages(self) -> NDArray[np.int64]:
         """Number of messages of an iteration on each link of the topology. Each message follows one set of routes."""
         messages = self.simulated.lowered.messages
-        counts = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
+        message_counts = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
         routes_of_messages = np.stack(
             [messages.source, messages.target, _find_route_sets(self.simulated)], axis=1
         )
-        for (source, target, number), count in zip(
+        for (source, target, set_number), count in zip(
             *np.unique(routes_of_messages, axis=0, return_counts=True), strict=True
         ):
-            counts[list(self.routes.path(source, target, number))] += count
-        return counts
+            message_counts[list(self.routes.path(source, target, set_number))] += count
+        return message_counts
 
 
 def make_host_job(
@@ -86,30 +86,30 @@ def make_host_job(
     rate_mbps: float,
     *,
     stretch: float = 1.0,
-    lasts_s: float = DEFAULT_ITERATION_S,
+    target_s: float = DEFAULT_ITERATION_S,
     factor: float | None = None,
     mtu_bytes: int = MTU_BYTES,
     latency: Latency = NAMESPACE_HOSTS,
 ) -> HostJob:
-    """Return an iteration that is scaled by `factor`, or by default to last about `lasts_s`.
+    """Return an iteration that is scaled by `factor`, or by default to last about `target_s`.
 
     `rate_mbps` is the rate of the hosts' links. `stretch` is the rate of the plan's links over that rate; computing
     times are multiplied by it. Raises `WorkloadError` for an iteration that takes no time.
     """
     fabric = build_host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
 
-    def run(scale: float) -> tuple[Execution, tuple[int, ...]]:
+    def simulate_scaled(scale_factor: float) -> tuple[Execution, tuple[int, ...]]:
         tasks, hosts = divide_by_host(
-            scale_graph(graph, scale, scale * stretch), make_ring_allreduce(routes.topology)
+            scale_graph(graph, scale_factor, scale_factor * stretch), make_ring_allreduce(routes.topology)
         )
         return simulate(tasks, fabric, latency=latency, in_proportion=True), hosts
 
     if factor is None:
-        total_s = run(1.0)[0].iteration_s
+        total_s = simulate_scaled(1.0)[0].iteration_s
         if not total_s:
             raise WorkloadError("the iteration takes no time: there is nothing to run")
-        factor = float(f"{lasts_s / total_s:.3g}")
-    return HostJob(routes, factor, *run(factor))
+        factor = float(f"{target_s / total_s:.3g}")
+    return HostJob(routes, factor, *simulate_scaled(factor))
 
 
 def build_host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
@@ -118,40 +118,48 @@ def build_host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = M
     return make_routed(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
 
 
-def scale_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph:
-    """Return the graph with bytes scaled by `of_bytes` and times by `of_time`.
+def scale_graph(graph: TaskGraph, byte_factor: float, time_factor: float) -> TaskGraph:
+    """Return the graph with bytes scaled by `byte_factor` and times by `time_factor`.
 
     Transfers and AllReduces keep at least one byte, because the receiver waits for them.
     """
-    moves = (graph.kind == Kind.TRANSFER) | (graph.kind == Kind.ALLREDUCE)
-    size = np.maximum(np.round(graph.size_bytes * of_bytes).astype(np.int64), moves)
-    return replace(graph, size_bytes=size, time_s=graph.time_s * of_time)
+    is_sent = (graph.kind == Kind.TRANSFER) | (graph.kind == Kind.ALLREDUCE)
+    size = np.maximum(np.round(graph.size_bytes * byte_factor).astype(np.int64), is_sent)
+    return replace(graph, size_bytes=size, time_s=graph.time_s * time_factor)
 
 
-def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
-    """Return the script of each host: its `tasks`, and the number of `incoming` connections."""
+def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
+    """Return the script of each host: its `tasks_by_host`, and the number of `incoming_counts` connections."""
     graph, messages = job.simulated.graph, job.simulated.lowered.messages
     message_sets = _find_route_sets(job.simulated)
-    parts: dict[int, list[list[int]]] = defaultdict(list)
+    parts_by_task: dict[int, list[list[int]]] = defaultdict(list)
     columns = (messages.task, messages.target, message_sets, messages.size_bytes)
     for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
-        parts[task].append([target, route_set, size])
-    predecessors: dict[int, list[int]] = defaultdict(list)
+        parts_by_task[task].append([target, route_set, size])
+    predecessors_by_task: dict[int, list[int]] = defaultdict(list)
     for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-        predecessors[successor].append(predecessor)
-    tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
+        predecessors_by_task[successor].append(predecessor)
+    tasks_by_host: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
     used_connections = set()
     for task in range(graph.tasks):
         entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
-        entry |= {"seconds": float(graph.time_s[task]), "after": predecessors[task], "send": parts[task]}
-        tasks[job.hosts[task]].append(entry)
-        for target, route_set, _ in parts[task]:
+        entry |= {
+            "seconds": float(graph.time_s[task]),
+            "after": predecessors_by_task[task],
+            "send": parts_by_task[task],
+        }
+        tasks_by_host[job.hosts[task]].append(entry)
+        for target, route_set, _ in parts_by_task[task]:
             used_connections.add((job.hosts[task], target, route_set))
-        if parts[task]:
-            arrival: dict[str, Any] = {"id": task, "computes": False, "receive": len(parts[task])}
-            tasks[parts[task][0][0]].append(arrival | {"seconds": 0.0, "after": [], "send": []})
-    incoming = Counter(target for _, target, _ in used_connections)
-    return tuple({"tasks": tasks[host], "incoming": incoming[host]} for host in range(graph.nodes))
+        if parts_by_task[task]:
+            arrival: dict[str, Any] = {"id": task, "computes": False, "receive": len(parts_by_task[task])}
+            tasks_by_host[parts_by_task[task][0][0]].append(
+                arrival | {"seconds": 0.0, "after": [], "send": []}
+            )
+    incoming_counts = Counter(target for _, target, _ in used_connections)
+    return tuple(
+        {"tasks": tasks_by_host[host], "incoming": incoming_counts[host]} for host in range(graph.nodes)
+    )
 
 
 def _find_route_sets(execution: Execution) -> NDArray[np.int64]:
@@ -169,7 +177,7 @@ def divide_by_host(graph: TaskGraph, allreduce: Algorithm) -> tuple[TaskGraph, t
     another host without a transfer between them.
     """
     host_tasks = _HostTasks(graph, allreduce)
-    return host_tasks.graph(), tuple(host_tasks.hosts)
+    return host_tasks.build_graph(), tuple(host_tasks.hosts)
 
 
 class _HostTasks:
@@ -178,18 +186,20 @@ class _HostTasks:
     When the new task `_end_tasks[task, host]` ends, `host` knows that the original `task` has ended.
     """
 
-    def __init__(self, graph: TaskGraph, allreduce: Algorithm) -> None:
-        self._original, self._allreduce = graph, allreduce
+    def __init__(self, build_graph: TaskGraph, allreduce: Algorithm) -> None:
+        self._original, self._allreduce = build_graph, allreduce
         self.hosts: list[int] = []
         self._rows: list[tuple[int, int, float, int, int, int]] = []
         self._edges: list[tuple[int, int]] = []
         self._end_tasks: dict[tuple[int, int], int] = {}
         self._predecessors: dict[int, list[int]] = defaultdict(list)
-        for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        for predecessor, successor in zip(
+            build_graph.before.tolist(), build_graph.after.tolist(), strict=True
+        ):
             self._predecessors[successor].append(predecessor)
-        self._hosts_that_know = _find_hosts_that_know(graph, self._predecessors)
+        self._hosts_that_know = _find_hosts_that_know(build_graph, self._predecessors)
 
-    def graph(self) -> TaskGraph:
+    def build_graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
         for task in _sort_topologically(self._original.tasks, self._predecessors):
             source_graph, duration_s = self._original, float(self._original.time_s[task])
@@ -235,28 +245,35 @@ class _HostTasks:
     def _add_allreduce(self, task: int, time_s: float) -> None:
         """Add the messages of an AllReduce, and on each member a barrier after its last messages."""
         members = self._original.groups[self._original.group[task]]
-        ready = {host: self._find_prerequisites(task, host) for host in members}
-        end_tasks: dict[int, list[int]] = {host: list(ready[host]) for host in members}
+        prerequisites_by_host = {host: self._find_prerequisites(task, host) for host in members}
+        end_tasks_by_host: dict[int, list[int]] = {
+            host: list(prerequisites_by_host[host]) for host in members
+        }
         for chain in self._allreduce(members, int(self._original.size_bytes[task])):
-            last_tasks, before_s = ready, time_s
+            last_tasks_by_host, before_s = prerequisites_by_host, time_s
             for phase in chain:
                 messages = list(
                     zip(phase.sources.tolist(), phase.targets.tolist(), phase.sizes.tolist(), strict=True)
                 )
                 for _ in range(phase.rounds):
-                    current: dict[int, list[int]] = defaultdict(list)
+                    current_tasks_by_host: dict[int, list[int]] = defaultdict(list)
                     for source, target, size in messages:
                         transfer = self._add(
-                            Kind.TRANSFER, source, before_s, size, target, predecessors=last_tasks[source]
+                            Kind.TRANSFER,
+                            source,
+                            before_s,
+                            size,
+                            target,
+                            predecessors=last_tasks_by_host[source],
                         )
-                        current[source].append(transfer)
-                        current[target].append(transfer)
-                    last_tasks, before_s = {**last_tasks, **current}, 0.0
+                        current_tasks_by_host[source].append(transfer)
+                        current_tasks_by_host[target].append(transfer)
+                    last_tasks_by_host, before_s = {**last_tasks_by_host, **current_tasks_by_host}, 0.0
             for host in members:
-                end_tasks[host] += last_tasks[host]
+                end_tasks_by_host[host] += last_tasks_by_host[host]
         for host in members:
             self._end_tasks[task, host] = self._add(
-                Kind.BARRIER, host, predecessors=sorted(set(end_tasks[host]))
+                Kind.BARRIER, host, predecessors=sorted(set(end_tasks_by_host[host]))
             )
 
     def _find_prerequisites(self, task: int, host: int) -> list[int]:
@@ -288,13 +305,13 @@ class _HostTasks:
         *,
         predecessors: Iterable[int],
     ) -> int:
-        number = len(self._rows)
+        task_number = len(self._rows)
         device = host if kind == Kind.COMPUTE else -1
         source = host if kind == Kind.TRANSFER else -1
         self._rows.append((int(kind), device, time_s, size_bytes, source, target))
         self.hosts.append(host)
-        self._edges.extend((predecessor, number) for predecessor in predecessors)
-        return number
+        self._edges.extend((predecessor, task_number) for predecessor in predecessors)
+        return task_number
 
 
 def _find_hosts_that_know(graph: TaskGraph, predecessors: Mapping[int, Iterable[int]]) -> list[set[int]]:
@@ -302,34 +319,34 @@ def _find_hosts_that_know(graph: TaskGraph, predecessors: Mapping[int, Iterable[
 
     A host knows the end of a barrier if it knows the ends of all predecessors. Raises `WorkloadError` if no host knows.
     """
-    task_hosts: list[set[int]] = [set() for _ in range(graph.tasks)]
+    hosts_by_task: list[set[int]] = [set() for _ in range(graph.tasks)]
     for task in _sort_topologically(graph.tasks, predecessors):
         match graph.kind[task]:
             case Kind.COMPUTE:
-                task_hosts[task] = {int(graph.device[task])}
+                hosts_by_task[task] = {int(graph.device[task])}
             case Kind.TRANSFER:
-                task_hosts[task] = {int(graph.source[task]), int(graph.target[task])}
+                hosts_by_task[task] = {int(graph.source[task]), int(graph.target[task])}
             case Kind.ALLREDUCE:
-                task_hosts[task] = set(graph.groups[graph.group[task]])
+                hosts_by_task[task] = set(graph.groups[graph.group[task]])
             case _:
-                host_sets = [task_hosts[predecessor] for predecessor in predecessors.get(task, ())]
-                task_hosts[task] = set.intersection(*host_sets) if host_sets else set(range(graph.nodes))
-        if not task_hosts[task] or max(task_hosts[task]) >= graph.nodes:
+                host_sets = [hosts_by_task[predecessor] for predecessor in predecessors.get(task, ())]
+                hosts_by_task[task] = set.intersection(*host_sets) if host_sets else set(range(graph.nodes))
+        if not hosts_by_task[task] or max(hosts_by_task[task]) >= graph.nodes:
             raise WorkloadError(f"no host can tell when task {task} may start: put transfers before it")
-    return task_hosts
+    return hosts_by_task
 
 
-def _sort_topologically(tasks: int, predecessors: Mapping[int, Iterable[int]]) -> list[int]:
+def _sort_topologically(task_count: int, predecessors: Mapping[int, Iterable[int]]) -> list[int]:
     """Return the tasks in topological order: each after all tasks that it waits for."""
-    waiting_for = [len(list(predecessors.get(task, ()))) for task in range(tasks)]
-    following: dict[int, list[int]] = defaultdict(list)
-    for task in range(tasks):
+    pending_counts = [len(list(predecessors.get(task, ()))) for task in range(task_count)]
+    successors_by_task: dict[int, list[int]] = defaultdict(list)
+    for task in range(task_count):
         for predecessor in predecessors.get(task, ()):
-            following[predecessor].append(task)
-    order = [task for task in range(tasks) if not waiting_for[task]]
-    for task in order:  # the list grows during the loop
-        for follower in following[task]:
-            waiting_for[follower] -= 1
-            if not waiting_for[follower]:
-                order.append(follower)
-    return order
+            successors_by_task[predecessor].append(task)
+    sorted_tasks = [task for task in range(task_count) if not pending_counts[task]]
+    for task in sorted_tasks:  # the list grows during the loop
+        for successor in successors_by_task[task]:
+            pending_counts[successor] -= 1
+            if not pending_counts[successor]:
+                sorted_tasks.append(successor)
+    return sorted_tasks

@@ -31,12 +31,12 @@ from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, sum_graph_traffic, traffic
 from testbed.design.workloads.mig import count_instances, find_device
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.roofline import check_memory, memory_use
+from testbed.design.workloads.roofline import check_memory, compute_memory_use
 from testbed.design.workloads.sharding import Strategy
 from testbed.design.workloads.strategies import check_strategy, is_named, make_named_strategy
 from testbed.errors import PlanFileError, StrategyError, WorkloadError
 
-GRAPH_SUFFIX = ".npz"
+GRAPH_FILE_SUFFIX = ".npz"
 DEFAULT_NODES = 12
 DEFAULT_RATE_GBPS = 100.0
 
@@ -78,24 +78,24 @@ class Job:
             return None
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
-    def links(self, requested: int | None, default: int) -> int:
+    def choose_degree(self, requested: int | None, default: int) -> int:
         """Return the links per server: the plan's. Without a plan, return `requested`, or `default` if it is None.
 
         Raises `PlanFileError` if `requested` differs from the plan, since the fabrics would not be comparable.
         """
         if self.plan is None:
             return default if requested is None else requested
-        planned = self.plan.topology.degree
-        if requested not in (None, planned):
+        planned_degree = self.plan.topology.degree
+        if requested not in (None, planned_degree):
             raise PlanFileError(
-                f"the plan is for {planned} links per server, not {requested}: leave out --degree"
+                f"the plan is for {planned_degree} links per server, not {requested}: leave out --degree"
             )
-        return planned
+        return planned_degree
 
-    def rate_gbps(self, requested: float | None) -> float:
-        """Return the rate of a link: `requested`, otherwise the plan's, otherwise 100 Gbit/s."""
-        if requested is not None:
-            return requested
+    def rate_gbps(self, requested_gbps: float | None) -> float:
+        """Return the rate of a link: `requested_gbps`, otherwise the plan's, otherwise 100 Gbit/s."""
+        if requested_gbps is not None:
+            return requested_gbps
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
 
     def fabric(
@@ -163,7 +163,7 @@ def open_job(
     Raises `WorkloadError` and its subclasses, `PlanFileError` for a plan of another job, and `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
-    if is_folder or choice.name.endswith(GRAPH_SUFFIX):
+    if is_folder or choice.name.endswith(GRAPH_FILE_SUFFIX):
         device = choice.device if is_folder and count_instances(choice.device) == 1 else ""
         if nodes or strategy or choice != WorkloadChoice(choice.name, device=device):
             kind = "is a folder of traces" if is_folder else "is a task graph"
@@ -202,31 +202,35 @@ def _make_workload_job(
             )
         choice = _fill_from_plan(choice, plan, strategy)
     choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
-    servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
+    server_count = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
     if hb_domain > 1:
         choice = replace(choice, settings={"devices_per_server": str(hb_domain), **choice.settings})
-    workload = choice.workload(servers)
-    cluster = choice.cluster(servers)
+    workload = choice.workload(server_count)
+    cluster = choice.cluster(server_count)
     if hb_domain > 1:
         cluster = cluster.split()
-    layout = (
-        _check_planned_strategy(plan, workload, servers, strategy)
+    checked_strategy = (
+        _check_planned_strategy(plan, workload, server_count, strategy)
         if plan
         else make_named_strategy(strategy, workload, cluster)
     )
-    check_memory(workload, layout, cluster)
+    check_memory(workload, checked_strategy, cluster)
     is_large = plan is None and cluster.nodes > MAX_NODES_IN_ROUNDS
-    graph = iteration(workload, layout, cluster, whole_exchanges=is_large and not by_pair)
-    instances = count_instances(choice.device)
+    graph = iteration(workload, checked_strategy, cluster, whole_exchanges=is_large and not by_pair)
+    instances_per_server = count_instances(choice.device)
     description = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
-        **({"servers": -(-servers // instances), "mig": instances} if instances > 1 else {}),
-        **({"servers": servers} if hb_domain > 1 else {}),
+        **(
+            {"servers": -(-server_count // instances_per_server), "mig": instances_per_server}
+            if instances_per_server > 1
+            else {}
+        ),
+        **({"servers": server_count} if hb_domain > 1 else {}),
         "workload": choice.name,
         "strategy": strategy,
         "operators": len(workload.operators),
         "batch": workload.batch,
-        "memory_bytes": int(np.max(memory_use(workload, layout, cluster))),
+        "memory_bytes": int(np.max(compute_memory_use(workload, checked_strategy, cluster))),
         "memory_limit_bytes": cluster.memory_bytes,
     }
     passes = (
@@ -234,7 +238,7 @@ def _make_workload_job(
         for operator in workload.operators
     )
     arithmetic_s = workload.batch * sum(passes) / (cluster.gpus * cluster.device.peak_flops)
-    checkpoint = divide_checkpoint(workload, layout, cluster.nodes)
+    checkpoint = divide_checkpoint(workload, checked_strategy, cluster.nodes)
     return Job(
         workload.name,
         graph,
@@ -244,13 +248,13 @@ def _make_workload_job(
         cluster.devices_per_server,
         arithmetic_s,
         checkpoint,
-        _find_regions(layout),
+        _find_regions(checked_strategy),
     )
 
 
-def _find_regions(layout: Strategy) -> tuple[tuple[int, ...], ...]:
+def _find_regions(strategy: Strategy) -> tuple[tuple[int, ...], ...]:
     """Return the groups of nodes that share the experts of a layer."""
-    grids = [sharding.grid for sharding in dict.fromkeys(layout.shardings) if sharding.way == "expert"]
+    grids = [sharding.grid for sharding in dict.fromkeys(strategy.shardings) if sharding.way == "expert"]
     return tuple(dict.fromkeys(row for grid in grids for row in grid if len(row) > 1))
 
 
@@ -267,14 +271,14 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
         f"--set {key}": (value, planned_choice.settings.get(key, ""))
         for key, value in choice.settings.items()
     }
-    for option, (requested, planned) in {
+    for option, (requested_value, planned_value) in {
         "--preset": (choice.preset, planned_choice.preset),
         **settings,
     }.items():
-        if requested and requested != planned:
+        if requested_value and requested_value != planned_value:
             hint = f"leave out {option}, or make a plan for it"
             raise PlanFileError(
-                f"{source}: the plan has {option} {planned or 'the default'}, not {requested}: {hint}"
+                f"{source}: the plan has {option} {planned_value or 'the default'}, not {requested_value}: {hint}"
             )
     device, profile = choice.device or planned_choice.device, choice.profile or planned_choice.profile
     skew = choice.skew or planned_choice.skew

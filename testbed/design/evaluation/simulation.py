@@ -57,11 +57,11 @@ def figures(
     - `allocation_s`: processor time for the choice of circuits.
     """
     graph = execution.graph
-    computing = graph.kind == Kind.COMPUTE
-    by_device_s = np.bincount(graph.device[computing], graph.time_s[computing])
+    is_computing = graph.kind == Kind.COMPUTE
+    compute_s_by_device = np.bincount(graph.device[is_computing], graph.time_s[is_computing])
     return {
         "iteration_ms": execution.iteration_s * 1e3,
-        "compute_ms": float(by_device_s.max(initial=0.0)) * 1e3,
+        "compute_ms": float(compute_s_by_device.max(initial=0.0)) * 1e3,
         "mfu": arithmetic_s / execution.iteration_s if arithmetic_s and execution.iteration_s else None,
         "bandwidth_tax": execution.bandwidth_tax,
         "payload_bytes": execution.payload_bytes,
@@ -84,15 +84,15 @@ def compute_link_traffic(execution: Execution) -> list[dict[str, Any]]:
     """Return the links that carried data, with their bytes and the fraction of the time in which they were full.
 
     A link is named by its two ends: a server's number, or a number from `nodes` on for a switch. Bytes count whole
-    packets. `busy` is None for moving circuits, which exist only part of the time.
+    packets. `busy_fraction` is None for moving circuits, which exist only part of the time.
     """
     fabric, time_s = execution.fabric, execution.iteration_s
     rows = []
     for link in np.flatnonzero(execution.link_bytes).tolist():
         carried_bytes, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
-        busy = carried_bytes * 8 / bits_per_s / time_s if bits_per_s else None
+        busy_fraction = carried_bytes * 8 / bits_per_s / time_s if bits_per_s else None
         end_names = f"{fabric.sources[link]}-{fabric.targets[link]}"
-        rows.append({"link": end_names, "bytes": carried_bytes, "busy": busy})
+        rows.append({"link": end_names, "bytes": carried_bytes, "busy": busy_fraction})
     return rows
 
 

@@ -14,7 +14,7 @@ from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest,
 MAX_COMPARED_HOSTS = 256
 """With more hosts, simulation takes minutes: the demands of all pairs are compared whenever circuits move."""
 
-MOVING = ("reconfiguration_s", "controller", "hysteresis", "look_ahead")
+MOVING_CIRCUIT_OPTIONS = ("reconfiguration_s", "controller", "hysteresis", "look_ahead")
 """Options of fabrics with circuits that move."""
 
 _SHORTEST_PERIOD_S = 50e-3
@@ -52,21 +52,21 @@ def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
 
     The demand of a node for itself is ignored. Without demand, the lit circuits stay.
     """
-    cache: dict[bytes, Integers] = {}
+    circuits_by_demand: dict[bytes, Integers] = {}
 
-    def choose(demand_bytes: Floats, lit: Integers) -> Integers:
+    def choose_circuits(demand_bytes: Floats, lit_circuits: Integers) -> Integers:
         demand_off_diagonal = demand_bytes.copy()
         np.fill_diagonal(demand_off_diagonal, 0.0)
         if not demand_off_diagonal.any():
-            return lit
-        key = np.float32(demand_off_diagonal / demand_off_diagonal.max()).tobytes()
-        if key not in cache:
-            if len(cache) == _CACHE_SIZE:
-                del cache[next(iter(cache))]
-            cache[key] = allocate(demand_off_diagonal)
-        return cache[key]
+            return lit_circuits
+        demand_key = np.float32(demand_off_diagonal / demand_off_diagonal.max()).tobytes()
+        if demand_key not in circuits_by_demand:
+            if len(circuits_by_demand) == _CACHE_SIZE:
+                del circuits_by_demand[next(iter(circuits_by_demand))]
+            circuits_by_demand[demand_key] = allocate(demand_off_diagonal)
+        return circuits_by_demand[demand_key]
 
-    return choose
+    return choose_circuits
 
 
 def make_controller(request: FabricRequest, default: str = "every") -> Controller:
@@ -75,32 +75,36 @@ def make_controller(request: FabricRequest, default: str = "every") -> Controlle
     Without a period, circuits move every 50 ms, or every two dark times if that is longer. Raises `ValueError` for an
     unknown controller.
     """
-    options, text = request.options, request.options.controller or default
-    schedule, colon, period = text.partition(":")
+    options, controller_text = request.options, request.options.controller or default
+    schedule, colon, period_text = controller_text.partition(":")
     period_s = max(_SHORTEST_PERIOD_S, 2 * options.reconfiguration_s)
     match schedule:
         case "every":
             if colon:
                 try:
-                    period_s = float(period) * 1e-3
+                    period_s = float(period_text) * 1e-3
                 except ValueError:
-                    raise ValueError(f"--controller {text}: give the period in ms, as in every:50") from None
+                    raise ValueError(
+                        f"--controller {controller_text}: give the period in ms, as in every:50"
+                    ) from None
         case "once" | "per-iteration" | "per-layer" if not colon:
             pass
         case _:
-            raise ValueError(f"--controller {text}: choose once, every:MS, per-iteration or per-layer")
+            raise ValueError(
+                f"--controller {controller_text}: choose once, every:MS, per-iteration or per-layer"
+            )
     return Controller(schedule, period_s, options.hysteresis, options.look_ahead)
 
 
 CIRCUITS = FabricKind(
     "an optical switch that follows the demand within an iteration; D circuits of R",
     build,
-    options=MOVING,
+    options=MOVING_CIRCUIT_OPTIONS,
     max_compared_hosts=MAX_COMPARED_HOSTS,
 )
 CIRCUITS_FORWARDING = FabricKind(
     "the same with one circuit in a ring, over which hosts forward; D circuits of R",
     build_forwarding,
-    options=MOVING,
+    options=MOVING_CIRCUIT_OPTIONS,
     max_compared_hosts=MAX_COMPARED_HOSTS,
 )

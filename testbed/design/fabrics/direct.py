@@ -68,14 +68,14 @@ def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, 
     """
     steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
-    one_way = topology.simplex or len(members) == 2 or len(strides) > 1
-    return strides if one_way else (1, len(members) - 1)
+    is_one_way = topology.simplex or len(members) == 2 or len(strides) > 1
+    return strides if is_one_way else (1, len(members) - 1)
 
 
 def make_ring_allreduce(topology: Topology) -> Algorithm:
     """Return an AllReduce algorithm that splits evenly over the topology's rings of a group (`list_ring_strides`)."""
 
-    def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+    def reduce_over_rings(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         sorted_members = sorted(members)
         return (
             ring(sorted_members, size_bytes, strides=list_ring_strides(topology, sorted_members))
@@ -83,7 +83,7 @@ def make_ring_allreduce(topology: Topology) -> Algorithm:
             else ()
         )
 
-    return run
+    return reduce_over_rings
 
 
 def find_demand(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:

@@ -15,18 +15,20 @@ def build(request: FabricRequest) -> ChosenFabric:
     if request.nodes == 1:
         return make_single_host_fabric(request)
     fabric = expander(request.nodes, request.degree, request.rate_gbps, seed=request.options.seed)
-    return ChosenFabric(request.name, fabric, request.host_gbps, spread_rings(request.degree))
+    return ChosenFabric(request.name, fabric, request.host_gbps, make_rings_allreduce(request.degree))
 
 
-def spread_rings(count: int) -> Algorithm:
-    """Return an AllReduce algorithm that splits over up to `count` rings of different strides."""
+def make_rings_allreduce(ring_count: int) -> Algorithm:
+    """Return an AllReduce algorithm that splits over up to `ring_count` rings of different strides."""
 
-    def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        size = len(members)
-        strides = [stride for stride in range(1, size) if math.gcd(stride, size) == 1][:count]
+    def reduce_over_rings(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        member_count = len(members)
+        strides = [stride for stride in range(1, member_count) if math.gcd(stride, member_count) == 1][
+            :ring_count
+        ]
         return ring(sorted(members), size_bytes, strides=strides or (1,))
 
-    return run
+    return reduce_over_rings
 
 
 EXPANDER = FabricKind("links to random others; D links of R, hosts forward", build, options=("seed",))

@@ -59,7 +59,7 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
     """
     from dataclasses import replace
 
-    from testbed.design.fabrics.kind import with_domains, with_routing, with_shared_hosts
+    from testbed.design.fabrics.kind import add_domains, apply_routing, make_hosts_shared
     from testbed.design.model import check_rate
     from testbed.design.topology.demand import sum_by_hosts
 
@@ -77,9 +77,9 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
                 raise ValueError(f"{request.nodes} GPUs cannot be divided into domains of {domain}")
             demand = request.demand and sum_by_hosts(request.demand, domain)
             request = replace(request, nodes=request.nodes // domain, demand=demand)
-            return with_shared_hosts(with_routing(kind.build(request), request.options), request.options)
-        fabric = with_routing(kind.build(request), request.options)
-        return fabric if domain == 1 or kind.is_of_gpus else with_domains(fabric, request.options)
+            return make_hosts_shared(apply_routing(kind.build(request), request.options), request.options)
+        fabric = apply_routing(kind.build(request), request.options)
+        return fabric if domain == 1 or kind.is_of_gpus else add_domains(fabric, request.options)
     except ValueError as error:
         size = f"{request.nodes} nodes, degree {request.degree}"
         raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error

@@ -10,7 +10,7 @@ from sim.models.network.fabrics.cost import DEFAULT_READING, Reading, fat_tree_c
 from testbed.design.fabrics.kind import BALANCED, HASH, ChosenFabric, FabricKind, FabricRequest
 
 
-def equal_cost_fat_tree_gbps(
+def compute_equal_cost_gbps(
     nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
 ) -> float:
     """Return the rate of a host's link at which a full-bisection Fat-tree costs as much as direct connect."""
@@ -22,7 +22,7 @@ def build(request: FabricRequest) -> ChosenFabric:
     """Return a full-bisection Fat-tree at the rate of direct connect, or with `equal_cost` at its cost."""
     host_gbps = request.host_gbps
     if request.equal_cost:
-        host_gbps = equal_cost_fat_tree_gbps(request.nodes, request.degree, request.rate_gbps)
+        host_gbps = compute_equal_cost_gbps(request.nodes, request.degree, request.rate_gbps)
     return _make_fat_tree(request, host_gbps, 1.0)
 
 

@@ -32,7 +32,7 @@ from testbed.design.model import Topology
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.demand import Demand
 
-SPREAD_PARTS = 4
+SPREAD_PART_COUNT = 4
 """Number of parts of a message on direct connect with `spread`."""
 
 RANKING_ROUNDING = 0.01
@@ -107,7 +107,7 @@ class ChosenFabric:
             trace=trace,
             rounding=self.rounding,
             lag=self.lag,
-            parts=SPREAD_PARTS if self.routing == SPREAD and self.fabric.hosts_forward else 1,
+            parts=SPREAD_PART_COUNT if self.routing == SPREAD and self.fabric.hosts_forward else 1,
         )
 
 
@@ -196,13 +196,13 @@ def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
     return ChosenFabric(request.name, fabric, request.host_gbps, ring)
 
 
-def with_domains(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def add_domains(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a switched fabric whose hosts are GPUs, with the high-bandwidth domains that `options` describe."""
     fabric = join_domains(chosen_fabric.fabric, options.hb_domain, options.hb_gbps)
     return replace(chosen_fabric, fabric=fabric, allreduce=reduce_over_domains(options.hb_domain))
 
 
-def with_shared_hosts(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def make_hosts_shared(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a fabric whose hosts have several GPUs. The GPUs are the nodes of jobs and share their host's links."""
     allreduce = reduce_over_domains(options.hb_domain, chosen_fabric.allreduce)
     circuits = chosen_fabric.circuits
@@ -215,7 +215,7 @@ def with_shared_hosts(chosen_fabric: ChosenFabric, options: FabricOptions) -> Ch
     return replace(chosen_fabric, fabric=fabric, circuits=circuits, allreduce=allreduce, host_gbps=host_gbps)
 
 
-def with_routing(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def apply_routing(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return the fabric with the paths of `options.routing`. `spread` and `hash` ignore the weights of a plan.
 
     Raises `ValueError` for an unknown routing, and for any routing on moving circuits, whose paths change.

@@ -6,11 +6,11 @@ import numpy as np
 
 from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integers
 from sim.models.network.fabrics.cost import circuit_switch_cost
-from testbed.design.circuits.shots import switch_circuits
-from testbed.design.circuits.wavelengths import ring_circuits
+from testbed.design.circuits.shots import allocate_switch_circuits
+from testbed.design.circuits.wavelengths import allocate_ring_circuits
 from testbed.design.fabrics.circuits import (
     MAX_COMPARED_HOSTS,
-    MOVING,
+    MOVING_CIRCUIT_OPTIONS,
     make_cached_allocator,
     make_circuits,
     make_controller,
@@ -30,10 +30,10 @@ def build_ocs(request: FabricRequest) -> ChosenFabric:
     If the controller moves circuits every period, they serve the most bytes (multi-shot). Otherwise they maximise the
     least share that any pair gets of its demand (single shot).
     """
-    multi_shot = make_controller(request, "per-layer").when == "every"
+    is_multi_shot = make_controller(request, "per-layer").when == "every"
 
-    def allocate(requested: Floats) -> Integers:
-        return switch_circuits(requested, request.degree, multi_shot=multi_shot)
+    def allocate(demand: Floats) -> Integers:
+        return allocate_switch_circuits(demand, request.degree, multi_shot=is_multi_shot)
 
     link_gbps = _compute_node_gbps(request) / request.degree
     return make_circuits(
@@ -50,27 +50,31 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
 
     One wavelength in each direction always joins neighbours, so that every pair has a path.
     """
-    nodes, waves = request.nodes, int(_compute_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
-    if waves < 4:
-        raise ValueError(f"{waves} wavelengths: SiP-Ring needs 4 or more, half of them each way")
-    if waves > MAX_WAVELENGTHS:
-        raise ValueError(f"{waves} wavelengths: SiP-Ring is simulated with {MAX_WAVELENGTHS} or fewer")
-    neighbours = np.zeros((nodes, nodes), np.int64)
+    nodes, wavelength_count = request.nodes, int(_compute_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
+    if wavelength_count < 4:
+        raise ValueError(f"{wavelength_count} wavelengths: SiP-Ring needs 4 or more, half of them each way")
+    if wavelength_count > MAX_WAVELENGTHS:
+        raise ValueError(
+            f"{wavelength_count} wavelengths: SiP-Ring is simulated with {MAX_WAVELENGTHS} or fewer"
+        )
+    neighbour_circuits = np.zeros((nodes, nodes), np.int64)
     for step in (1, -1):
-        neighbours[np.arange(nodes), (np.arange(nodes) + step) % nodes] = 1
-    np.fill_diagonal(neighbours, 0)
+        neighbour_circuits[np.arange(nodes), (np.arange(nodes) + step) % nodes] = 1
+    np.fill_diagonal(neighbour_circuits, 0)
     # Integer programming takes seconds: too long if circuits are chosen hundreds of times.
-    moves_rarely = make_controller(request, "per-iteration").when in ("once", "per-iteration")
+    is_rarely_moved = make_controller(request, "per-iteration").when in ("once", "per-iteration")
 
-    def allocate(requested: Floats) -> Integers:
-        return neighbours + ring_circuits(requested, waves - 2, MAX_ARC_LENGTH, exact=moves_rarely)
+    def allocate(demand: Floats) -> Integers:
+        return neighbour_circuits + allocate_ring_circuits(
+            demand, wavelength_count - 2, MAX_ARC_LENGTH, exact=is_rarely_moved
+        )
 
     cost = circuit_switch_cost(nodes, request.degree, _compute_node_gbps(request) / request.degree)
     return make_circuits(
         request,
         lambda: CircuitSwitch(
             nodes,
-            waves,
+            wavelength_count,
             WAVELENGTH_GBPS,
             forwarding=True,
             allocate=make_cached_allocator(allocate),
@@ -82,19 +86,19 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
 
 def _compute_node_gbps(request: FabricRequest) -> float:
     """Return the rate of all wavelengths of a node."""
-    waves = request.options.wavelengths
-    return waves * WAVELENGTH_GBPS if waves else request.host_gbps
+    wavelength_count = request.options.wavelengths
+    return wavelength_count * WAVELENGTH_GBPS if wavelength_count else request.host_gbps
 
 
 SIP_OCS = FabricKind(
     "SiP-OCS: D circuit switches that serve the pairs of a layer evenly; wavelengths of 25 Gbit/s, D times R in all",
     build_ocs,
-    options=(*MOVING, "wavelengths"),
+    options=(*MOVING_CIRCUIT_OPTIONS, "wavelengths"),
     max_compared_hosts=MAX_COMPARED_HOSTS,
 )
 SIP_RING = FabricKind(
     "SiP-Ring: wavelengths of 25 Gbit/s on a ring, D times R in all, chosen for an iteration; hosts forward",
     build_ring,
-    options=(*MOVING, "wavelengths"),
+    options=(*MOVING_CIRCUIT_OPTIONS, "wavelengths"),
     max_compared_hosts=MAX_COMPARED_HOSTS,
 )

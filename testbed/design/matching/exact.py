@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 #: Integer weights below this stay as they are. Other weights are scaled, so that the largest is at most this, and
 #: rounded.
-_SCALE = 2**52
+_MAX_INTEGER_WEIGHT = 2**52
 
 #: Pairs of every node in the first round. The second round adds as many, each later round twice as many as the last.
 _FIRST_PAIRS_PER_NODE = 8
@@ -51,13 +51,17 @@ def match_edges(nodes: int, first_nodes: Integers, second_nodes: Integers, weigh
     from testbed.design.matching.search import match_all
 
     # Keep each pair once with its greatest weight, sorted, the smaller node first.
-    low, high = np.minimum(first_nodes, second_nodes), np.maximum(first_nodes, second_nodes)
-    key = low * nodes + high
-    order = np.lexsort((-weight, key))
-    order = order[(weight[order] > 0) & (low[order] != high[order])]
-    _, first_positions = np.unique(key[order], return_index=True)
-    heaviest = order[first_positions]
-    first_nodes, second_nodes, weight = low[heaviest], high[heaviest], weight[heaviest]
+    low_nodes, high_nodes = np.minimum(first_nodes, second_nodes), np.maximum(first_nodes, second_nodes)
+    pair_key = low_nodes * nodes + high_nodes
+    order = np.lexsort((-weight, pair_key))
+    order = order[(weight[order] > 0) & (low_nodes[order] != high_nodes[order])]
+    _, first_positions = np.unique(pair_key[order], return_index=True)
+    heaviest_edges = order[first_positions]
+    first_nodes, second_nodes, weight = (
+        low_nodes[heaviest_edges],
+        high_nodes[heaviest_edges],
+        weight[heaviest_edges],
+    )
     scale = _choose_scale(weight)
     integer_weight = np.rint(weight * scale).astype(np.int64)
     state = _make_state(nodes, first_nodes, second_nodes, integer_weight)
@@ -76,12 +80,12 @@ def _choose_scale(weight: Floats) -> float:
     It is 1 for integers below 2^52, otherwise the power of 2 that brings the largest weight between 2^51 and 2^52.
     Raises `DemandError` if the largest weight is not between 1e-290 and 1e300.
     """
-    largest = float(weight.max(initial=0.0))
-    if largest < _SCALE and bool(np.all(weight == np.rint(weight))):
+    largest_weight = float(weight.max(initial=0.0))
+    if largest_weight < _MAX_INTEGER_WEIGHT and bool(np.all(weight == np.rint(weight))):
         return 1.0
-    if not np.isfinite(largest) or largest > 1e300 or largest < 1e-290:
-        raise DemandError(f"a weight of {largest}: give demands between 1e-290 and 1e300 bytes")
-    return float(2.0 ** np.floor(np.log2(_SCALE / largest)))
+    if not np.isfinite(largest_weight) or largest_weight > 1e300 or largest_weight < 1e-290:
+        raise DemandError(f"a weight of {largest_weight}: give demands between 1e-290 and 1e300 bytes")
+    return float(2.0 ** np.floor(np.log2(_MAX_INTEGER_WEIGHT / largest_weight)))
 
 
 def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integers) -> Any:
@@ -125,16 +129,16 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
 
 def _sum_duals(state: Any, nodes: int) -> float:
     """Return the sum of the duals in doubled weights, an upper bound on every matching (LP duality)."""
-    total = sum(int(dual) for dual in state.dual)
-    unused = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
+    doubled_sum = sum(int(dual) for dual in state.dual)
+    unused_blossoms = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
     for blossom in range(nodes, 2 * nodes):
-        if blossom not in unused and state.z[blossom]:
-            node, size = state.leaf_head[blossom], 1
+        if blossom not in unused_blossoms and state.z[blossom]:
+            node, node_count = state.leaf_head[blossom], 1
             while node != state.leaf_tail[blossom]:
                 node = state.leaf_next[node]
-                size += 1
-            total += int(state.z[blossom]) * ((size - 1) // 2)
-    return float(total)
+                node_count += 1
+            doubled_sum += int(state.z[blossom]) * ((node_count - 1) // 2)
+    return float(doubled_sum)
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
@@ -157,13 +161,13 @@ def match_priced(weights: Floats, *, min_fraction: float = 0.9) -> Matching:
     No matching weighs more than `bound`, so the proven fraction is `weight / bound`.
     """
     nodes = len(weights)
-    count = _FIRST_PAIRS_PER_NODE
-    candidates = _mark_heaviest(weights, count)
+    pairs_per_node = _FIRST_PAIRS_PER_NODE
+    is_candidate = _mark_heaviest(weights, pairs_per_node)
     while True:
-        low, high = np.nonzero(np.triu(candidates, 1))
-        matching = match_edges(nodes, low, high, weights[low, high])
+        low_nodes, high_nodes = np.nonzero(np.triu(is_candidate, 1))
+        matching = match_edges(nodes, low_nodes, high_nodes, weights[low_nodes, high_nodes])
         excess = weights - matching.dual[:, np.newaxis] - matching.dual[np.newaxis, :]
-        excess[candidates] = (
+        excess[is_candidate] = (
             0.0  # `match_edges` considered these pairs: they exceed their prices because of blossoms
         )
         np.fill_diagonal(excess, 0.0)
@@ -171,23 +175,25 @@ def match_priced(weights: Floats, *, min_fraction: float = 0.9) -> Matching:
         proven_matching = matching._replace(bound=matching.bound + float(raised_weights.sum()) / 2)
         if matching.weight >= min_fraction * proven_matching.bound or excess.max(initial=0.0) <= 0:
             return proven_matching
-        unmatched = matching.mate < 0
-        among_unmatched = np.where(unmatched[:, np.newaxis] & unmatched, weights, 0.0)
-        candidates |= _mark_heaviest(excess, count) | _mark_heaviest(among_unmatched, count)
-        count *= 2
+        is_unmatched = matching.mate < 0
+        among_unmatched = np.where(is_unmatched[:, np.newaxis] & is_unmatched, weights, 0.0)
+        is_candidate |= _mark_heaviest(excess, pairs_per_node) | _mark_heaviest(
+            among_unmatched, pairs_per_node
+        )
+        pairs_per_node *= 2
 
 
-def _mark_heaviest(weights: Floats, count: int) -> NDArray[np.bool_]:
-    """Return a mask of the pairs that are among the `count` heaviest of at least one of their nodes.
+def _mark_heaviest(weights: Floats, pair_count: int) -> NDArray[np.bool_]:
+    """Return a mask of the pairs that are among the `pair_count` heaviest of at least one of their nodes.
 
     Ties go to the partner that follows the node soonest in cyclic order.
     """
     nodes = len(weights)
-    ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
-    weights_ahead = np.take_along_axis(weights, ahead, axis=1)
-    best_indices = np.argsort(-weights_ahead, axis=1, kind="stable")[:, : min(count, nodes - 1)]
-    partners = np.take_along_axis(ahead, best_indices, axis=1)
-    marks = np.zeros((nodes, nodes), dtype=bool)
-    np.put_along_axis(marks, partners, values=True, axis=1)
-    marks &= weights > 0
-    return marks | marks.T
+    following_nodes = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
+    following_weights = np.take_along_axis(weights, following_nodes, axis=1)
+    best_indices = np.argsort(-following_weights, axis=1, kind="stable")[:, : min(pair_count, nodes - 1)]
+    partners = np.take_along_axis(following_nodes, best_indices, axis=1)
+    is_heaviest = np.zeros((nodes, nodes), dtype=bool)
+    np.put_along_axis(is_heaviest, partners, values=True, axis=1)
+    is_heaviest &= weights > 0
+    return is_heaviest | is_heaviest.T

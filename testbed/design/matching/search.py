@@ -25,9 +25,9 @@ from lightbed.compiled import compile_function
 
 Ints = MutableSequence[int]
 
-NONE = 0
-EVEN = 1
-ODD = 2
+NO_LABEL = 0
+EVEN_LABEL = 1
+ODD_LABEL = 2
 
 #: (time, event). An event is the arc that becomes tight, or the number of arcs plus the id of an odd blossom.
 Events = list[tuple[int, int]]
@@ -73,9 +73,9 @@ class State(NamedTuple):
 def compute_dual(state: State, node: int, clock_time: int) -> int:
     """Return the dual of a node at time `clock_time` of a stage: duals of even nodes fall, duals of odd nodes rise."""
     top = state.top[node]
-    if state.label[top] == EVEN:
+    if state.label[top] == EVEN_LABEL:
         return state.dual[node] - (clock_time - state.since[top])
-    if state.label[top] == ODD:
+    if state.label[top] == ODD_LABEL:
         return state.dual[node] + (clock_time - state.since[top])
     return state.dual[node]
 
@@ -85,14 +85,14 @@ def store_duals(state: State, top: int, clock_time: int) -> None:
     """Update the stored duals of a top, and of all nodes in it, to the current time."""
     elapsed = clock_time - state.since[top]
     state.since[top] = clock_time
-    if elapsed == 0 or state.label[top] == NONE:
+    if elapsed == 0 or state.label[top] == NO_LABEL:
         return
-    fall = elapsed if state.label[top] == EVEN else -elapsed
+    dual_decrease = elapsed if state.label[top] == EVEN_LABEL else -elapsed
     if top >= len(state.mate):
-        state.z[top] += 2 * fall
+        state.z[top] += 2 * dual_decrease
     node = state.leaf_head[top]
     while True:
-        state.dual[node] -= fall
+        state.dual[node] -= dual_decrease
         if node == state.leaf_tail[top]:
             return
         node = state.leaf_next[node]
@@ -120,19 +120,19 @@ def link_on_ring(state: State, child: int, next_child: int, near_node: int, far_
 
 @compile_function
 def form_blossom(state: State, first_child: int) -> int:
-    """Make a new top, without a label, from the ring of children that begins with `first`, and return its id."""
+    """Make a new top, without a label, from the ring of children that begins with `first_child`, and return its id."""
     state.spare[-1] -= 1
     blossom = state.spare[state.spare[-1]]
     state.child[blossom] = first_child
     state.base[blossom] = state.base[first_child]
     state.z[blossom] = 0
     state.outer[blossom] = -1
-    state.label[blossom] = NONE
+    state.label[blossom] = NO_LABEL
     state.leaf_head[blossom] = state.leaf_head[first_child]
     child = first_child
     while True:
         state.outer[child] = blossom
-        state.label[child] = NONE
+        state.label[child] = NO_LABEL
         set_top(state, child, blossom)
         state.leaf_tail[blossom] = state.leaf_tail[child]
         if state.ring_next[child] == first_child:
@@ -142,17 +142,17 @@ def form_blossom(state: State, first_child: int) -> int:
 
 
 @compile_function
-def dissolve(state: State, blossom: int) -> None:
+def dissolve_blossom(state: State, blossom: int) -> None:
     """Make the children of a blossom tops without labels, and free its id."""
     child = state.child[blossom]
     while True:
         state.outer[child] = -1
-        state.label[child] = NONE
+        state.label[child] = NO_LABEL
         set_top(state, child, child)
         child = state.ring_next[child]
         if child == state.child[blossom]:
             break
-    state.label[blossom] = NONE
+    state.label[blossom] = NO_LABEL
     state.spare[state.spare[-1]] = blossom
     state.spare[-1] += 1
 
@@ -178,7 +178,7 @@ def find_child_of(state: State, blossom: int, node: int) -> int:
 
 
 @compile_function
-def rebase(state: State, blossom: int, node: int) -> None:
+def move_base(state: State, blossom: int, node: int) -> None:
     """Match the nodes of a blossom among themselves except for `node`, the new base."""
     nodes = len(state.mate)
     pending = [(blossom, node)]
@@ -188,17 +188,17 @@ def rebase(state: State, blossom: int, node: int) -> None:
             continue
         child = find_child_of(state, current_blossom, base)
         pending.append((child, base))
-        odd = find_ring_position(state, current_blossom, child) % 2 == 1
-        current_child = state.ring_next[child] if odd else state.child[current_blossom]
-        stop = state.ring_next[state.child[current_blossom]] if odd else child
-        while current_child != stop:
+        is_odd = find_ring_position(state, current_blossom, child) % 2 == 1
+        current_child = state.ring_next[child] if is_odd else state.child[current_blossom]
+        end_child = state.ring_next[state.child[current_blossom]] if is_odd else child
+        while current_child != end_child:
             near_node, far_node = state.ring_here[current_child], state.ring_there[current_child]
-            following = state.ring_next[current_child]
+            next_child = state.ring_next[current_child]
             state.mate[near_node] = far_node
             state.mate[far_node] = near_node
             pending.append((current_child, near_node))
-            pending.append((following, far_node))
-            current_child = state.ring_next[following]
+            pending.append((next_child, far_node))
+            current_child = state.ring_next[next_child]
         state.child[current_blossom] = child
         state.base[current_blossom] = base
 
@@ -211,7 +211,7 @@ def make_odd(
 
     For a blossom, queue the time when its dual is zero.
     """
-    state.label[top] = ODD
+    state.label[top] = ODD_LABEL
     state.since[top] = clock[NOW]
     state.tree_from[top] = near_node
     state.tree_to[top] = far_node
@@ -223,7 +223,7 @@ def make_odd(
 @compile_function
 def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Label a top as even, so that its duals fall, and queue the times when its edges become tight."""
-    state.label[top] = EVEN
+    state.label[top] = EVEN_LABEL
     state.since[top] = clock[NOW]
     tops.append(top)
     queue_edges(state, top, clock, events)
@@ -239,10 +239,10 @@ def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
             clock[LAST_NODE] = node
         for arc in range(state.first[node], state.first[node + 1]):
             other_top = state.top[state.head[arc]]
-            if other_top == top or state.label[other_top] == ODD:
+            if other_top == top or state.label[other_top] == ODD_LABEL:
                 continue
             slack = state.dual[node] + compute_dual(state, state.head[arc], clock[NOW]) - state.weight[arc]
-            time = clock[NOW] + (slack // 2 if state.label[other_top] == EVEN else slack)
+            time = clock[NOW] + (slack // 2 if state.label[other_top] == EVEN_LABEL else slack)
             if time < clock[LAST_TIME]:
                 heappush(events, (time, arc))
         if node == state.leaf_tail[top]:
@@ -256,7 +256,7 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
     node = state.leaf_head[top]
     while True:
         for arc in range(state.first[node], state.first[node + 1]):
-            if state.label[state.top[state.head[arc]]] == EVEN:
+            if state.label[state.top[state.head[arc]]] == EVEN_LABEL:
                 other_dual = compute_dual(state, state.head[arc], clock[NOW])
                 time = clock[NOW] + state.dual[node] + other_dual - state.weight[arc]
                 if time < clock[LAST_TIME]:
@@ -284,26 +284,26 @@ def find_common_top(state: State, near_node: int, far_node: int) -> int:
 
 @compile_function
 def join_path(state: State, node: int, common_top: int, is_downward: bool, clock: Ints) -> Ints:
-    """Join the tops on the path from a node up to `meeting` to a ring, and update their duals.
+    """Join the tops on the path from a node up to `common_top` to a ring, and update their duals.
 
     Return -1 followed by the odd tops of the path. `is_downward` reverses the direction of the ring.
     """
     odd_tops = [-1]
-    even = state.top[node]
-    while even != common_top:
-        base = state.base[even]
-        odd = state.top[state.mate[base]]
-        above = state.top[state.tree_from[odd]]
+    even_top = state.top[node]
+    while even_top != common_top:
+        base = state.base[even_top]
+        odd_top = state.top[state.mate[base]]
+        parent_top = state.top[state.tree_from[odd_top]]
         if is_downward:
-            link_on_ring(state, odd, even, state.mate[base], base)
-            link_on_ring(state, above, odd, state.tree_from[odd], state.tree_to[odd])
+            link_on_ring(state, odd_top, even_top, state.mate[base], base)
+            link_on_ring(state, parent_top, odd_top, state.tree_from[odd_top], state.tree_to[odd_top])
         else:
-            link_on_ring(state, even, odd, base, state.mate[base])
-            link_on_ring(state, odd, above, state.tree_to[odd], state.tree_from[odd])
-        store_duals(state, even, clock[NOW])
-        store_duals(state, odd, clock[NOW])
-        odd_tops.append(odd)
-        even = above
+            link_on_ring(state, even_top, odd_top, base, state.mate[base])
+            link_on_ring(state, odd_top, parent_top, state.tree_to[odd_top], state.tree_from[odd_top])
+        store_duals(state, even_top, clock[NOW])
+        store_duals(state, odd_top, clock[NOW])
+        odd_tops.append(odd_top)
+        even_top = parent_top
     return odd_tops
 
 
@@ -329,16 +329,16 @@ def match_all(state: State) -> None:
 def lower_duals(state: State) -> None:
     """Lower each dual as far as the other duals allow, in one pass, and match along edges that become tight."""
     for node in range(len(state.mate)):
-        lowest = 0
+        required_dual = 0
         partner = -1
         for arc in range(state.first[node], state.first[node + 1]):
-            need = state.weight[arc] - state.dual[state.head[arc]]
-            if need > lowest:
-                lowest = need
+            arc_need = state.weight[arc] - state.dual[state.head[arc]]
+            if arc_need > required_dual:
+                required_dual = arc_need
                 partner = -1
-            if need == lowest and partner < 0 and state.mate[state.head[arc]] < 0:
+            if arc_need == required_dual and partner < 0 and state.mate[state.head[arc]] < 0:
                 partner = state.head[arc]
-        state.dual[node] = lowest
+        state.dual[node] = required_dual
         if partner >= 0 and state.mate[node] < 0:
             state.mate[node] = partner
             state.mate[partner] = node
@@ -367,17 +367,17 @@ def run_stage(state: State, root: int) -> None:
     if not is_matched:
         augment_path(state, clock[LAST_NODE], -1)
     for top in tops:
-        state.label[top] = NONE
+        state.label[top] = NO_LABEL
 
 
 @compile_function
 def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -> bool:
     """Use an edge that may be tight now, and return whether it reached a free node, which ends the stage."""
     even_node, target_node = state.tail[arc], state.head[arc]
-    if state.label[state.top[even_node]] != EVEN:
+    if state.label[state.top[even_node]] != EVEN_LABEL:
         even_node, target_node = target_node, even_node
     target = state.top[target_node]
-    if state.top[even_node] == target or state.label[target] == ODD:
+    if state.top[even_node] == target or state.label[target] == ODD_LABEL:
         return False
     if (
         compute_dual(state, even_node, clock[NOW]) + compute_dual(state, target_node, clock[NOW])
@@ -386,12 +386,12 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
         return (
             False  # an outdated event: one end became odd and lost its label since; a later event is queued
         )
-    if state.label[target] == EVEN:
+    if state.label[target] == EVEN_LABEL:
         close_ring(state, even_node, target_node, clock, tops, events)
         return False
     if state.mate[state.base[target]] < 0:
         augment_path(state, even_node, target_node)
-        rebase(state, target, target_node)
+        move_base(state, target, target_node)
         state.mate[target_node] = even_node
         return True
     make_odd(state, target, even_node, target_node, clock, tops, events)
@@ -402,16 +402,16 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
 @compile_function
 def close_ring(state: State, near_node: int, far_node: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Make a blossom of the odd ring that an edge between two even tops closes; queue edges of its former odd tops."""
-    meeting = find_common_top(state, near_node, far_node)
+    common_top = find_common_top(state, near_node, far_node)
     link_on_ring(state, state.top[near_node], state.top[far_node], near_node, far_node)
-    former_odd = join_path(state, near_node, meeting, True, clock)
-    former_odd += join_path(state, far_node, meeting, False, clock)
-    store_duals(state, meeting, clock[NOW])
-    blossom = form_blossom(state, meeting)
-    state.label[blossom] = EVEN
+    former_odd_tops = join_path(state, near_node, common_top, True, clock)
+    former_odd_tops += join_path(state, far_node, common_top, False, clock)
+    store_duals(state, common_top, clock[NOW])
+    blossom = form_blossom(state, common_top)
+    state.label[blossom] = EVEN_LABEL
     state.since[blossom] = clock[NOW]
     tops.append(blossom)
-    for child in former_odd[1:]:
+    for child in former_odd_tops[1:]:
         if child >= 0:
             queue_edges_of_child(state, child, blossom, clock, events)
 
@@ -419,36 +419,36 @@ def close_ring(state: State, near_node: int, far_node: int, clock: Ints, tops: I
 @compile_function
 def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Dissolve an odd blossom if its dual is zero. The part of its ring from entry to base stays in the tree."""
-    if state.label[blossom] != ODD or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
+    if state.label[blossom] != ODD_LABEL or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
         return
     store_duals(state, blossom, clock[NOW])
     tree_node, ring_node = state.tree_from[blossom], state.tree_to[blossom]
-    entry = find_child_of(state, blossom, ring_node)
+    entry_child = find_child_of(state, blossom, ring_node)
     # The path from entry to base must have an even number of edges, which determines the direction on the ring.
-    forward = find_ring_position(state, blossom, entry) % 2 == 1
-    dissolve(state, blossom)
-    evens = [-1]
-    child = entry
+    is_forward = find_ring_position(state, blossom, entry_child) % 2 == 1
+    dissolve_blossom(state, blossom)
+    even_children = [-1]
+    child = entry_child
     while True:
         make_odd(state, child, tree_node, ring_node, clock, tops, events)
         if child == state.child[blossom]:
             break
-        even = state.ring_next[child] if forward else state.ring_previous[child]
-        state.label[even] = EVEN
-        state.since[even] = clock[NOW]
-        evens.append(even)
-        child = state.ring_next[even] if forward else state.ring_previous[even]
-        tree_node = state.ring_here[even] if forward else state.ring_there[child]
-        ring_node = state.ring_there[even] if forward else state.ring_here[child]
-    for even in evens[1:]:
-        make_even(state, even, clock, tops, events)
-    child = entry
+        even_child = state.ring_next[child] if is_forward else state.ring_previous[child]
+        state.label[even_child] = EVEN_LABEL
+        state.since[even_child] = clock[NOW]
+        even_children.append(even_child)
+        child = state.ring_next[even_child] if is_forward else state.ring_previous[even_child]
+        tree_node = state.ring_here[even_child] if is_forward else state.ring_there[child]
+        ring_node = state.ring_there[even_child] if is_forward else state.ring_here[child]
+    for even_child in even_children[1:]:
+        make_even(state, even_child, clock, tops, events)
+    child = entry_child
     while True:
         # The children on the other part of the ring leave the tree.
-        if state.label[child] == NONE:
+        if state.label[child] == NO_LABEL:
             queue_edges_back(state, child, clock, events)
         child = state.ring_next[child]
-        if child == entry:
+        if child == entry_child:
             return
 
 
@@ -458,11 +458,11 @@ def augment_path(state: State, node: int, partner: int) -> None:
     while True:
         top = state.top[node]
         former_mate = state.mate[state.base[top]]
-        rebase(state, top, node)
+        move_base(state, top, node)
         state.mate[node] = partner
         if former_mate < 0:
             return
-        odd = state.top[former_mate]
-        node, partner = state.tree_from[odd], state.tree_to[odd]
-        rebase(state, odd, partner)
+        odd_top = state.top[former_mate]
+        node, partner = state.tree_from[odd_top], state.tree_to[odd_top]
+        move_base(state, odd_top, partner)
         state.mate[partner] = node

@@ -16,30 +16,34 @@ Edge = tuple[int, int]
 Option = tuple[int, int]
 
 #: Number of painted edges after which the exact search gives up; takes some seconds.
-STEP_LIMIT = 200_000
+MAX_STEPS = 200_000
 
 #: Moves per edge after which Kempe chains give up. Circulants of up to 40 nodes need fewer than 4.
-MOVES_PER_EDGE = 100
+MAX_MOVES_PER_EDGE = 100
 
 
 def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     """Return a split of a regular graph into `colours` perfect matchings, or None if there is none.
 
     `pairs` are undirected edges, with an entry for each parallel edge. Every node must be on exactly `colours` edges.
-    Raises `TopologyError` if `STEP_LIMIT` is reached before the answer is known.
+    Raises `TopologyError` if `MAX_STEPS` is reached before the answer is known.
     """
-    quick = kempe_colours(nodes, colours, pairs)
-    return _group_by_colour(colours, pairs, quick) if quick is not None else _search(nodes, colours, pairs)
+    kempe_colours = colour_by_kempe_chains(nodes, colours, pairs)
+    return (
+        _group_by_colour(colours, pairs, kempe_colours)
+        if kempe_colours is not None
+        else _search(nodes, colours, pairs)
+    )
 
 
 def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
-    """Return a split by exact search, or None if there is none. Raises `TopologyError` after `STEP_LIMIT` steps."""
-    search = _Search(nodes, colours, pairs)
+    """Return a split by exact search, or None if there is none. Raises `TopologyError` after `MAX_STEPS` steps."""
+    search = _ExactSearch(nodes, colours, pairs)
     for colour, edge in enumerate(search.edges_at[0] if colours else ()):
         search.paint(edge, colour)  # colours are interchangeable: fix them at node 0
     if not search.solve():
         return None
-    return _group_by_colour(colours, pairs, search.colour)
+    return _group_by_colour(colours, pairs, search.colour_by_edge)
 
 
 def _group_by_colour(colours: int, pairs: Sequence[Edge], edge_colours: Sequence[int]) -> list[list[Edge]]:
@@ -49,14 +53,14 @@ def _group_by_colour(colours: int, pairs: Sequence[Edge], edge_colours: Sequence
     ]
 
 
-class _Search:
+class _ExactSearch:
     """Exact search with a partial colouring. `free[v]` is a bit mask of the colours that node v lacks."""
 
     def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
         self.colours = colours
-        self.colour = [-1] * len(pairs)
-        self.free = [(1 << colours) - 1] * nodes
+        self.colour_by_edge = [-1] * len(pairs)
+        self.free_colours = [(1 << colours) - 1] * nodes
         self.edges_at: list[list[int]] = [[] for _ in range(nodes)]
         for edge, end_pair in enumerate(pairs):
             for end in end_pair:
@@ -84,40 +88,41 @@ class _Search:
         return False
 
     def paint(self, edge: int, colour: int) -> None:
-        """Paint an edge with a colour that is free at both ends. Raises `TopologyError` after `STEP_LIMIT` steps."""
+        """Paint an edge with a colour that is free at both ends. Raises `TopologyError` after `MAX_STEPS` steps."""
         self.steps += 1
-        if self.steps > STEP_LIMIT:
+        if self.steps > MAX_STEPS:
             raise TopologyError(
                 f"no split of {len(self.pairs)} links into {self.colours} perfect matchings found within "
-                f"{STEP_LIMIT} steps, although one may exist: use planes=1 or simplex links"
+                f"{MAX_STEPS} steps, although one may exist: use planes=1 or simplex links"
             )
-        self.colour[edge] = colour
+        self.colour_by_edge[edge] = colour
         for end in self.pairs[edge]:
-            self.free[end] &= ~(1 << colour)
+            self.free_colours[end] &= ~(1 << colour)
 
     def _erase(self, edge: int) -> None:
         for end in self.pairs[edge]:
-            self.free[end] |= 1 << self.colour[edge]
-        self.colour[edge] = -1
+            self.free_colours[end] |= 1 << self.colour_by_edge[edge]
+        self.colour_by_edge[edge] = -1
 
     def _find_tightest_options(self) -> list[Option] | None:
         """Return the edges for the node and missing colour with the fewest options, or None if no colour is missing."""
-        fewest: list[Option] | None = None
-        for node, free in enumerate(self.free):
-            for colour in _iterate_bits(free):
+        fewest_options: list[Option] | None = None
+        for node, free_mask in enumerate(self.free_colours):
+            for colour in _iterate_bits(free_mask):
                 options = self._list_options(node, colour)
-                if fewest is None or len(options) < len(fewest):
-                    fewest = options
-                if len(fewest) <= 1:
-                    return fewest
-        return fewest
+                if fewest_options is None or len(options) < len(fewest_options):
+                    fewest_options = options
+                if len(fewest_options) <= 1:
+                    return fewest_options
+        return fewest_options
 
     def _list_options(self, node: int, colour: int) -> list[Option]:
         """Return the unpainted edges at a node whose other end also lacks the colour, each with the colour."""
         return [
             (edge, colour)
             for edge in self.edges_at[node]
-            if self.colour[edge] < 0 and self.free[self._get_other_end(edge, node)] >> colour & 1
+            if self.colour_by_edge[edge] < 0
+            and self.free_colours[self._get_other_end(edge, node)] >> colour & 1
         ]
 
     def _get_other_end(self, edge: int, node: int) -> int:
@@ -126,19 +131,19 @@ class _Search:
 
     def _has_odd_component(self, colour: int) -> bool:
         """Return whether the nodes that lack a colour have a component of odd size, which cannot be paired."""
-        lacking = {node for node, free in enumerate(self.free) if free >> colour & 1}
-        while lacking:
-            pending = [lacking.pop()]
-            size = 0
+        lacking_nodes = {node for node, free_mask in enumerate(self.free_colours) if free_mask >> colour & 1}
+        while lacking_nodes:
+            pending = [lacking_nodes.pop()]
+            node_count = 0
             while pending:
                 node = pending.pop()
-                size += 1
+                node_count += 1
                 unvisited = {
                     self._get_other_end(edge, node) for edge, _ in self._list_options(node, colour)
-                } & lacking
-                lacking -= unvisited
+                } & lacking_nodes
+                lacking_nodes -= unvisited
                 pending += unvisited
-            if size % 2:
+            if node_count % 2:
                 return True
         return False
 
@@ -151,19 +156,19 @@ def _iterate_bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def kempe_colours(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:
+def colour_by_kempe_chains(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:
     """Return a colour for each edge, all different at each node, or None if the attempt failed.
 
     Random moves have a fixed seed, so the same graph always gets the same colours.
     """
-    painting = _KempeColouring(nodes, colours, pairs)
+    colouring = _KempeColouring(nodes, colours, pairs)
     rng = random.Random(len(pairs))
     uncoloured = list(range(len(pairs)))
-    for _ in range(MOVES_PER_EDGE * len(pairs)):
+    for _ in range(MAX_MOVES_PER_EDGE * len(pairs)):
         if not uncoloured:
-            return painting.colour
-        uncoloured += painting.place(uncoloured.pop(), rng)
-    return None if uncoloured else painting.colour
+            return colouring.colour_by_edge
+        uncoloured += colouring.place(uncoloured.pop(), rng)
+    return None if uncoloured else colouring.colour_by_edge
 
 
 class _KempeColouring:
@@ -171,53 +176,56 @@ class _KempeColouring:
 
     def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
-        self.colour = [-1] * len(pairs)
+        self.colour_by_edge = [-1] * len(pairs)
         self.edge_at = [[-1] * colours for _ in range(nodes)]
 
     def place(self, edge: int, rng: random.Random) -> list[int]:
         """Paint an uncoloured edge, and return the edges that lost their colour for it."""
         first_node, second_node = self.pairs[edge]
-        free_here, free_there = self._list_free_colours(first_node), self._list_free_colours(second_node)
-        common = [colour for colour in free_here if colour in free_there]
-        if common:
-            self._paint(edge, common[0])
+        first_free_colours, second_free_colours = (
+            self._list_free_colours(first_node),
+            self._list_free_colours(second_node),
+        )
+        common_colours = [colour for colour in first_free_colours if colour in second_free_colours]
+        if common_colours:
+            self._paint(edge, common_colours[0])
             return []
-        colour_here, colour_there = rng.choice(free_here), rng.choice(free_there)
-        self._swap_chain(second_node, colour_here, colour_there)
-        evicted = self.edge_at[second_node][colour_here]
-        if evicted < 0 and self.edge_at[first_node][colour_here] < 0:
-            self._paint(edge, colour_here)
+        first_colour, second_colour = rng.choice(first_free_colours), rng.choice(second_free_colours)
+        self._swap_chain(second_node, first_colour, second_colour)
+        blocking_edge = self.edge_at[second_node][first_colour]
+        if blocking_edge < 0 and self.edge_at[first_node][first_colour] < 0:
+            self._paint(edge, first_colour)
             return []
         # The chain did not free a colour: take a random colour from the edges at both ends that have it.
         colour = rng.choice(range(len(self.edge_at[first_node])))
-        displaced = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
-        for displaced_edge in displaced:
+        displaced_edges = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
+        for displaced_edge in displaced_edges:
             self._erase(displaced_edge)
         self._paint(edge, colour)
-        return displaced
+        return displaced_edges
 
     def _list_free_colours(self, node: int) -> list[int]:
         return [colour for colour, edge in enumerate(self.edge_at[node]) if edge < 0]
 
     def _paint(self, edge: int, colour: int) -> None:
-        self.colour[edge] = colour
+        self.colour_by_edge[edge] = colour
         for end in self.pairs[edge]:
             self.edge_at[end][colour] = edge
 
     def _erase(self, edge: int) -> None:
         for end in self.pairs[edge]:
-            self.edge_at[end][self.colour[edge]] = -1
-        self.colour[edge] = -1
+            self.edge_at[end][self.colour_by_edge[edge]] = -1
+        self.colour_by_edge[edge] = -1
 
     def _swap_chain(self, start: int, first_colour: int, second_colour: int) -> None:
         """Exchange two colours along the chain that leaves `start` by colour `first_colour`."""
-        chain, node, colour = [], start, first_colour
+        chain_edges, node, colour = [], start, first_colour
         while (edge := self.edge_at[node][colour]) >= 0:
-            chain.append(edge)
+            chain_edges.append(edge)
             node = sum(self.pairs[edge]) - node
             colour = first_colour + second_colour - colour
-        swapped = [first_colour + second_colour - self.colour[edge] for edge in chain]
-        for edge in chain:
+        swapped_colours = [first_colour + second_colour - self.colour_by_edge[edge] for edge in chain_edges]
+        for edge in chain_edges:
             self._erase(edge)
-        for edge, colour in zip(chain, swapped, strict=True):
+        for edge, colour in zip(chain_edges, swapped_colours, strict=True):
             self._paint(edge, colour)

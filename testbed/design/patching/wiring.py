@@ -47,11 +47,13 @@ def list_patches(wiring: Wiring) -> list[str]:
 
     Letters name nodes, digits number NICs from 1. The node after Z is AA, then AB, as in a spreadsheet.
     """
-    mark = ">" if wiring.simplex else "-"
+    separator = ">" if wiring.simplex else "-"
     shown_links = (
         link for link in sorted(wiring.links) if wiring.simplex or link.source.node < link.target.node
     )
-    return [f"{_make_nic_label(link.source)}{mark}{_make_nic_label(link.target)}" for link in shown_links]
+    return [
+        f"{_make_nic_label(link.source)}{separator}{_make_nic_label(link.target)}" for link in shown_links
+    ]
 
 
 def label_node(node: int) -> str:
@@ -75,13 +77,13 @@ def _make_nic_label(nic: Nic) -> str:
 def _sort_edges(topology: Topology) -> Iterator[Edge]:
     """Return all directed edges, sorted by source node, then by the order of the topology's strides."""
     steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    rank = {step: index for index, step in reversed(list(enumerate(steps)))}
+    rank_by_step = {step: index for index, step in reversed(list(enumerate(steps)))}
 
-    def key(edge: Edge) -> tuple[int, int, int]:
+    def make_sort_key(edge: Edge) -> tuple[int, int, int]:
         source, target = edge
-        return source, rank.get((target - source) % topology.nodes, len(rank)), target
+        return source, rank_by_step.get((target - source) % topology.nodes, len(rank_by_step)), target
 
-    return iter(sorted(topology.edges, key=key))
+    return iter(sorted(topology.edges, key=make_sort_key))
 
 
 def _take_free_nics(topology: Topology) -> Iterator[Link]:
@@ -127,42 +129,46 @@ def split_into_permutations(nodes: int, degree: int, edges: Sequence[Edge]) -> l
     """
     _check_regular(nodes, degree, (source for source, _ in edges), "send")
     _check_regular(nodes, degree, (target for _, target in edges), "receive")
-    remaining = Counter(edges)
-    order: dict[int, list[int]] = defaultdict(list)
+    remaining_edges = Counter(edges)
+    targets_by_source: dict[int, list[int]] = defaultdict(list)
     for source, target in edges:
-        order[source].append(target)
+        targets_by_source[source].append(target)
     planes = []
     for _ in range(degree):
-        plane = _match_permutation(nodes, order, remaining)
-        remaining.subtract(plane)
+        plane = _match_permutation(nodes, targets_by_source, remaining_edges)
+        remaining_edges.subtract(plane)
         planes.append(plane)
     return planes
 
 
 def _match_permutation(
-    nodes: int, order: Mapping[int, Sequence[int]], remaining: Mapping[Edge, int]
+    nodes: int, targets_by_source: Mapping[int, Sequence[int]], remaining_edges: Mapping[Edge, int]
 ) -> list[Edge]:
     """Return a perfect matching of senders to receivers by augmenting paths (Kuhn)."""
-    sender_of: dict[int, int] = {}
+    sender_by_receiver: dict[int, int] = {}
 
     def assign_receiver(sender: int, visited: set[int]) -> bool:
-        candidates = [to for to in order[sender] if remaining[sender, to] and to not in visited]
+        candidates = [
+            receiver
+            for receiver in targets_by_source[sender]
+            if remaining_edges[sender, receiver] and receiver not in visited
+        ]
         for receiver in candidates:
-            if receiver not in sender_of:
-                sender_of[receiver] = sender
+            if receiver not in sender_by_receiver:
+                sender_by_receiver[receiver] = sender
                 return True
         for receiver in candidates:
             if receiver in visited:
                 continue
             visited.add(receiver)
-            if assign_receiver(sender_of[receiver], visited):
-                sender_of[receiver] = sender
+            if assign_receiver(sender_by_receiver[receiver], visited):
+                sender_by_receiver[receiver] = sender
                 return True
         return False
 
     for sender in range(nodes):
         assign_receiver(sender, set())
-    return sorted((sender, receiver) for receiver, sender in sender_of.items())
+    return sorted((sender, receiver) for receiver, sender in sender_by_receiver.items())
 
 
 def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
@@ -242,21 +248,23 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
     >>> _split_even_rings(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     ([[[(0, 1), (2, 3)], [(1, 2), (0, 3)]]], [])
     """
-    rings: list[list[list[Edge]]] = []
+    planes_by_stride: list[list[list[Edge]]] = []
     remaining_edges: list[Edge] = []
-    groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
-    copies = Counter[Edge]()
+    edges_by_stride: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    copy_counts = Counter[Edge]()
     for first_node, second_node in pairs:
         stride = (second_node - first_node) % nodes
-        groups[min(stride, nodes - stride), copies[first_node, second_node]].append((first_node, second_node))
-        copies[first_node, second_node] += 1
-    for (stride, _), edges in groups.items():
+        edges_by_stride[min(stride, nodes - stride), copy_counts[first_node, second_node]].append(
+            (first_node, second_node)
+        )
+        copy_counts[first_node, second_node] += 1
+    for (stride, _), edges in edges_by_stride.items():
         planes = _split_stride(nodes, stride, edges)
         if planes:
-            rings.append(planes)
+            planes_by_stride.append(planes)
         else:
             remaining_edges += edges
-    return rings, remaining_edges
+    return planes_by_stride, remaining_edges
 
 
 def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
@@ -265,16 +273,18 @@ def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[E
         return [list(edges)] if len(edges) == nodes // 2 else []
     if len(edges) != nodes or (nodes // math.gcd(nodes, stride)) % 2:
         return []
-    position = {}
+    position_by_node = {}
     for start in range(math.gcd(nodes, stride)):
-        for assign_receiver in range(nodes // math.gcd(nodes, stride)):
-            position[(start + assign_receiver * stride) % nodes] = assign_receiver
-    even_edges = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2 == 0]
-    odd_edges = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2]
+        for position in range(nodes // math.gcd(nodes, stride)):
+            position_by_node[(start + position * stride) % nodes] = position
+    even_edges = [
+        edge for edge in edges if _find_tail_position(edge, nodes, stride, position_by_node) % 2 == 0
+    ]
+    odd_edges = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position_by_node) % 2]
     return [even_edges, odd_edges]
 
 
-def _find_tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
+def _find_tail_position(edge: Edge, nodes: int, stride: int, position_by_node: Mapping[int, int]) -> int:
     """Return the ring position of an edge's tail, the end that is one stride before the other."""
     first_node, second_node = edge
-    return position[first_node if (first_node + stride) % nodes == second_node else second_node]
+    return position_by_node[first_node if (first_node + stride) % nodes == second_node else second_node]

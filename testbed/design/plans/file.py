@@ -35,7 +35,7 @@ from testbed.design.workloads.sharding import Sharding, Strategy
 from testbed.design.workloads.strategies import find_sharding_fault
 from testbed.errors import PlanFileError, WorkloadError
 
-TEXTS = ("bound_by",)
+TEXT_KEYS = ("bound_by",)
 """Keys of `predicted` whose values are texts, not numbers."""
 
 FORMAT = "lightbed-plan/1"
@@ -57,7 +57,7 @@ class Plan:
 
     - `operators`: the name of the operator of each sharding in `strategy`.
     - `predicted`: figures by name (`iteration_ms`, `bandwidth_tax`, ...).
-    - `why`: the reasons for the decisions, in sentences.
+    - `reasons`: the reasons for the decisions, in sentences.
     - `search`: the settings that reproduce the plan (seed, steps, chains).
     - `hosts`: the host of each node. If empty, node i is host i of any lab that fits.
     - `routes`: the routes to simulate and install. A file written by hand may have none.
@@ -124,7 +124,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             ],
         },
         "search": dict(plan.search),
-        **({"routes": routes_to_json(plan.routes)} if plan.routes else {}),
+        **({"routes": render_routes(plan.routes)} if plan.routes else {}),
     }
 
 
@@ -194,15 +194,15 @@ def _read_hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
 def read_topology(part: PlanReader) -> Topology:
     """Return the topology. Raises `PlanFileError` if it is not connected, or lacks NICs or the ring of a stride."""
     nodes, degree = part.read_count("nodes"), part.read_count("degree", MAX_NICS)
-    simplex = part.read_flag("simplex")
+    is_simplex = part.read_flag("simplex")
     links = [_read_link(part, index, link, nodes) for index, link in enumerate(part.read_list("links"))]
     edges = (
         links
-        if simplex
+        if is_simplex
         else [edge for source, target in links for edge in ((source, target), (target, source))]
     )
     strides = tuple(part.check_integer(stride, "strides") for stride in part.read_list("strides"))
-    topology = Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
+    topology = Topology(nodes, degree, is_simplex, strides, tuple(sorted(edges)))
     _check_nics(part, topology)
     _check_connected(part, topology)
     _check_strides(part, topology)
@@ -243,11 +243,12 @@ def _read_link(part: PlanReader, index: int, link: Any, nodes: int) -> Edge:
 
 
 def _check_nics(part: PlanReader, topology: Topology) -> None:
-    for end, name in ((0, "sends"), (1, "receives")):
-        link_counts = Counter(edge[end] for edge in topology.edges)
-        full = [node for node, count in link_counts.items() if count > topology.degree]
-        if full:
-            fault = f"node {full[0]} {name} on {link_counts[full[0]]} links and has {topology.degree} NICs"
+    for end_index, verb in ((0, "sends"), (1, "receives")):
+        link_counts = Counter(edge[end_index] for edge in topology.edges)
+        overfull_nodes = [node for node, count in link_counts.items() if count > topology.degree]
+        if overfull_nodes:
+            node = overfull_nodes[0]
+            fault = f"node {node} {verb} on {link_counts[node]} links and has {topology.degree} NICs"
             raise part.make_error("links", fault)
 
 
@@ -255,28 +256,28 @@ def _check_connected(part: PlanReader, topology: Topology) -> None:
     nodes, edges = topology.nodes, topology.edges
     if nodes > 1 and len(edges) < nodes:  # checked before any loop over nodes: `nodes` may be a huge typo
         raise part.make_error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
-    unreached = _find_unreached(nodes, edges)
-    if unreached is not None:
+    unreached_node = _find_unreached(nodes, edges)
+    if unreached_node is not None:
         raise part.make_error(
-            "links", f"node 0 has no path to node {unreached}: add links between their parts"
+            "links", f"node 0 has no path to node {unreached_node}: add links between their parts"
         )
-    unreached = _find_unreached(nodes, ((target, source) for source, target in edges))
-    if unreached is not None:
+    unreached_node = _find_unreached(nodes, ((target, source) for source, target in edges))
+    if unreached_node is not None:
         raise part.make_error(
-            "links", f"node {unreached} has no path to node 0: add links between their parts"
+            "links", f"node {unreached_node} has no path to node 0: add links between their parts"
         )
 
 
 def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
     """Return the first node without a path from node 0, or None."""
-    targets: dict[int, list[int]] = {}
+    targets_by_source: dict[int, list[int]] = {}
     for source, target in edges:
-        targets.setdefault(source, []).append(target)
-    reached, pending = {0}, [0]
-    while pending:
-        unvisited = set(targets.get(pending.pop(), ())) - reached
+        targets_by_source.setdefault(source, []).append(target)
+    reached, pending_nodes = {0}, [0]
+    while pending_nodes:
+        unvisited = set(targets_by_source.get(pending_nodes.pop(), ())) - reached
         reached |= unvisited
-        pending.extend(unvisited)
+        pending_nodes.extend(unvisited)
     return next((node for node in range(nodes) if node not in reached), None)
 
 
@@ -287,14 +288,14 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         raise part.make_error(
             "strides", f"{invalid_strides[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
         )
-    steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
-    if len(steps) > topology.degree:
+    direct_strides = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
+    if len(direct_strides) > topology.degree:
         raise part.make_error(
-            "strides", f"their rings need {len(steps)} NICs, but nodes have {topology.degree}"
+            "strides", f"their rings need {len(direct_strides)} NICs, but nodes have {topology.degree}"
         )
-    missing = Counter(list_circulant_edges(nodes, steps)) - Counter(topology.edges)
-    if missing:
-        source, target = min(missing)
+    missing_edges = Counter(list_circulant_edges(nodes, direct_strides)) - Counter(topology.edges)
+    if missing_edges:
+        source, target = min(missing_edges)
         stride = (target - source) % nodes
         fault = (
             f"the links lack the ring of stride {stride}: it needs a link from node {source} to node {target}"
@@ -302,12 +303,12 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         raise part.make_error("strides", fault)
 
 
-def routes_to_json(routes: RouteSets) -> list[dict[str, Any]]:
+def render_routes(routes: RouteSets) -> list[dict[str, Any]]:
     """Return an entry for each route of the first set, and for each other route with a weight in either direction."""
-    return [_route_to_json(routes, route) for route in routes.routes()]
+    return [_render_route(routes, route) for route in routes.routes()]
 
 
-def _route_to_json(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
+def _render_route(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
     edges = routes.topology.edges
     copies = [edge - bisect_left(edges, edges[edge]) for edge in route.path]
     entry = {"source": route.source, "target": route.target, "set": route.set, "weight": route.weight}
@@ -319,7 +320,7 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
     nodes, entries = topology.nodes, file.read_list("routes")
     onward = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
     weight = np.zeros((MAX_SETS, nodes, nodes))
-    first_edge = {edge: set_number for set_number, edge in reversed(list(enumerate(topology.edges)))}
+    first_index_by_edge = {edge: index for index, edge in reversed(list(enumerate(topology.edges)))}
     for index, value in enumerate(entries):
         entry = PlanReader(file.source, f"routes[{index}]", value)
         source, target = (entry.check_node(entry.value.get(end), end, nodes) for end in ("source", "target"))
@@ -335,24 +336,24 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
                 "path", f"{path} does not lead from {source} to {target} through different nodes"
             )
         hops = list(pairwise(path))
-        copies = entry.read_list("copies") if "copies" in entry.value else [0] * len(hops)
-        if len(copies) != len(hops):
-            raise entry.make_error("copies", f"{len(copies)} for {len(hops)} hops: give one per hop")
-        edges = []
-        for hop, copy in zip(hops, copies, strict=True):
-            edge = first_edge.get(hop, -1) + entry.check_integer(copy, "copies")
+        copy_numbers = entry.read_list("copies") if "copies" in entry.value else [0] * len(hops)
+        if len(copy_numbers) != len(hops):
+            raise entry.make_error("copies", f"{len(copy_numbers)} for {len(hops)} hops: give one per hop")
+        path_edges = []
+        for hop, copy_number in zip(hops, copy_numbers, strict=True):
+            edge = first_index_by_edge.get(hop, -1) + entry.check_integer(copy_number, "copies")
             if (
-                hop not in first_edge
-                or not first_edge[hop] <= edge < len(topology.edges)
+                hop not in first_index_by_edge
+                or not first_index_by_edge[hop] <= edge < len(topology.edges)
                 or topology.edges[edge] != hop
             ):
                 raise entry.make_error(
-                    "path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy})"
+                    "path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy_number})"
                 )
-            edges.append(edge)
-        for edge in edges:
-            known_edge = onward[set_number, target, topology.edges[edge][0]]
-            if known_edge not in (-1, edge):
+            path_edges.append(edge)
+        for edge in path_edges:
+            earlier_edge = onward[set_number, target, topology.edges[edge][0]]
+            if earlier_edge not in (-1, edge):
                 node = topology.edges[edge][0]
                 fault = (
                     f"an earlier route of set {set_number} leaves node {node} for {target} by another link"
@@ -361,19 +362,19 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
             onward[set_number, target, topology.edges[edge][0]] = edge
     np.einsum("ii->i", weight[0])[:] = 1.0
     _check_complete(file, onward, weight)
-    sets = 1 + max(
+    set_count = 1 + max(
         (set_number for set_number in range(MAX_SETS) if (onward[set_number] >= 0).any()), default=0
     )
-    return RouteSets(topology, onward[:sets], weight[:sets])
+    return RouteSets(topology, onward[:set_count], weight[:set_count])
 
 
 def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
     """Raise `PlanFileError` unless every pair has a route in the first set and weights that sum to 1."""
     nodes = weight.shape[1]
     off_diagonal = ~np.eye(nodes, dtype=bool)
-    missing = np.argwhere((onward[0].T < 0) & off_diagonal)
-    if missing.size:
-        source, target = missing[0]
+    missing_routes = np.argwhere((onward[0].T < 0) & off_diagonal)
+    if missing_routes.size:
+        source, target = missing_routes[0]
         raise file.make_error(
             "routes",
             f"set 0 has no route from node {source} to node {target}: set 0 must have a route for every pair",
@@ -381,8 +382,10 @@ def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.n
     invalid_sums = np.argwhere(abs(weight.sum(axis=0) - 1) > _WEIGHT_TOLERANCE)
     if invalid_sums.size:
         source, target = invalid_sums[0]
-        total = weight[:, source, target].sum()
-        raise file.make_error("routes", f"the weights of {source} -> {target} sum to {total:g}, not to 1")
+        weight_sum = weight[:, source, target].sum()
+        raise file.make_error(
+            "routes", f"the weights of {source} -> {target} sum to {weight_sum:g}, not to 1"
+        )
 
 
 class PlanReader:
@@ -444,15 +447,15 @@ class PlanReader:
     def read_figures(self, key: str, required: str) -> dict[str, Any]:
         """Return figures by name. The figure `required` must be present.
 
-        A figure is a finite number of 0 or more, an object of such numbers, or a text for the keys in `TEXTS`.
+        A figure is a finite number of 0 or more, an object of such numbers, or a text for the keys in `TEXT_KEYS`.
         """
         figures = self.read_object(key)
         for name, value in figures.value.items():
-            if name in TEXTS:
+            if name in TEXT_KEYS:
                 figures.read_text(name)
                 continue
             numbers = value.values() if isinstance(value, dict) else (value,)
-            if not all(_is_number(set_number) and 0 <= set_number < math.inf for set_number in numbers):
+            if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
                 raise figures.make_error(name, f"{value!r} is not a finite number of 0 or more")
         if required not in figures.value:
             raise figures.make_error(required, "is missing")
@@ -475,10 +478,10 @@ class PlanReader:
 
     def check_node(self, value: Any, key: str, nodes: int) -> int:
         """Return `value` if it is a node, 0 to `nodes` - 1. Errors name `key`."""
-        set_number = self.check_integer(value, key)
-        if not 0 <= set_number < nodes:
-            raise self.make_error(key, f"there is no node {set_number}: nodes are 0 to {nodes - 1}")
-        return set_number
+        node = self.check_integer(value, key)
+        if not 0 <= node < nodes:
+            raise self.make_error(key, f"there is no node {node}: nodes are 0 to {nodes - 1}")
+        return node
 
     def _get(self, key: str) -> Any:
         if key not in self.value:

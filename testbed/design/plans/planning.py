@@ -43,7 +43,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Effort of a search, see `search.optimise`. `default_walk` gives the default steps and chains."""
+    """Effort of a search, see `search.optimise`. `get_default_walk` gives the default steps and chains."""
 
     seed: int = 0
     steps: int | None = None
@@ -54,13 +54,13 @@ class Effort:
     resume: bool = False
 
 
-def default_walk(nodes: int) -> tuple[int, int]:
+def get_default_walk(nodes: int) -> tuple[int, int]:
     """Return the default number of steps per chain, and of chains.
 
     They are one chain of the published 4,000 steps, but 4 chains of 250 on few servers, where slower steps by
     simulation improve the result.
 
-    >>> default_walk(12), default_walk(128)
+    >>> get_default_walk(12), get_default_walk(128)
     ((250, 4), (4000, 1))
     """
     return (250, 4) if nodes <= FEW_NODES else (4000, 1)
@@ -77,9 +77,9 @@ def make_plan(
     Raises the errors of `search.optimise`, and `WorkloadError`.
     """
     begin_s, workload = process_time(), choice.workload(servers.nodes)
-    steps, chains = default_walk(servers.nodes)
-    steps = steps if effort.steps is None else effort.steps
-    chains = chains if effort.chains is None else effort.chains
+    step_count, chain_count = get_default_walk(servers.nodes)
+    step_count = step_count if effort.steps is None else effort.steps
+    chain_count = chain_count if effort.chains is None else effort.chains
     result = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -87,8 +87,8 @@ def make_plan(
         servers.rate_gbps,
         simplex=servers.simplex,
         seed=effort.seed,
-        steps=steps,
-        chains=chains,
+        steps=step_count,
+        chains=chain_count,
         workers=effort.workers,
         scheduler=effort.scheduler,
         checkpoint=effort.checkpoint,
@@ -102,12 +102,12 @@ def make_plan(
         rate_gbps=servers.rate_gbps,
         operators=tuple(operator.name for operator in workload.operators),
         strategy=result.strategy,
-        predicted={**_predict(result, workload, choice), "batch": workload.batch},
+        predicted={**_make_predicted_figures(result, workload, choice), "batch": workload.batch},
         reasons=result.reasons,
         search={
             "seed": effort.seed,
-            "steps": steps,
-            "chains": chains,
+            "steps": step_count,
+            "chains": chain_count,
             "done": result.steps,
             "cpu_s": round(process_time() - begin_s, 2),
         },
@@ -118,21 +118,23 @@ def make_plan(
     return plan, result
 
 
-def path_lengths(topology: Topology) -> dict[str, int]:
+def count_path_lengths(topology: Topology) -> dict[str, int]:
     """Return the number of ordered pairs of nodes at each distance in hops.
 
     >>> from testbed.design.topology.circulants import find_topology
-    >>> path_lengths(find_topology(12, 4))
+    >>> count_path_lengths(find_topology(12, 4))
     {'1': 48, '2': 60, '3': 24}
     """
     if topology.nodes == 1:
         return {}
     hops = make_hop_table(topology.nodes, topology.edges)
-    lengths, pairs = np.unique(hops[hops > 0], return_counts=True)
-    return {str(length): int(count) for length, count in zip(lengths, pairs, strict=True)}
+    lengths, pair_counts = np.unique(hops[hops > 0], return_counts=True)
+    return {str(length): int(count) for length, count in zip(lengths, pair_counts, strict=True)}
 
 
-def _predict(result: SearchResult, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
+def _make_predicted_figures(
+    result: SearchResult, workload: Workload, choice: WorkloadChoice
+) -> dict[str, Any]:
     predicted, topology, routes = result.predicted, result.finding.topology, result.wirings[0].routes
     return {
         "iteration_ms": predicted.iteration_s * 1e3,
@@ -147,7 +149,7 @@ def _predict(result: SearchResult, workload: Workload, choice: WorkloadChoice) -
         "routing_gap": _compute_routing_gap(routes, result.strategy, workload, choice) if routes else 0.0,
         "mean_hops": predicted.mean_hops,
         "diameter": diameter(topology) if topology.nodes > 1 else 0,
-        "path_lengths": path_lengths(topology),
+        "path_lengths": count_path_lengths(topology),
         "ring_degree": result.finding.ring_degree,
         "matching_degree": result.finding.matching_degree,
     }

@@ -10,7 +10,7 @@ from lightbed.wording import describe_extra
 from testbed.design.reproductions.figure import Panel, Plot
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
-_MARKS = "osD^vXP"
+_MARKERS = "osD^vXP"
 
 
 def draw(plot: Plot, path: Path) -> Path:
@@ -25,14 +25,14 @@ def draw(plot: Plot, path: Path) -> Path:
         raise ModuleNotFoundError(
             f"drawing needs matplotlib: {describe_extra('testbed')}", name=error.name
         ) from error
-    columns = min(plot.wide, len(plot.panels))
+    columns = min(plot.max_columns, len(plot.panels))
     rows = -(-len(plot.panels) // columns)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 9}):
         figure = Figure(figsize=(3.6 * columns + 0.4, 2.9 * rows + 0.5), layout="constrained")
         figure.suptitle(plot.title)
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         for axis, panel in zip(axes, plot.panels, strict=False):
-            _PLOTS[panel.kind](axis, panel)
+            _DRAW_FUNCTION_BY_KIND[panel.kind](axis, panel)
             from matplotlib.ticker import LogLocator
 
             axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
@@ -41,9 +41,9 @@ def draw(plot: Plot, path: Path) -> Path:
                 axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 axis.yaxis.set_major_formatter("{x:g}")
                 axis.yaxis.set_minor_formatter("")
-            elif panel.kind not in _MAPS:
+            elif panel.kind not in _MAP_KINDS:
                 axis.set_ylim(bottom=0)
-            if panel.kind not in _MAPS:
+            if panel.kind not in _MAP_KINDS:
                 axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
@@ -52,14 +52,14 @@ def draw(plot: Plot, path: Path) -> Path:
     return path
 
 
-def _colour(index: int) -> str:
+def _get_colour(index: int) -> str:
     return _COLOURS[index % len(_COLOURS)]
 
 
 def _draw_lines(axis: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
-        mark = _MARKS[index % len(_MARKS)]
-        style = {"color": _colour(index), "marker": mark, "markersize": 4, "alpha": 0.85}
+        mark = _MARKERS[index % len(_MARKERS)]
+        style = {"color": _get_colour(index), "marker": mark, "markersize": 4, "alpha": 0.85}
         axis.plot(series.x_values, series.y_values, label=series.name, linewidth=1.3, **style)
     ticks = sorted({value for series in panel.series for value in series.x_values})
     if "x" in panel.logarithmic:
@@ -75,13 +75,13 @@ def _draw_bars(axis: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
         shift = (index - (len(panel.series) - 1) / 2) * width
         positions = [names.index(name) + shift for name in series.x_values]
-        axis.bar(positions, series.y_values, width, label=series.name, color=_colour(index))
+        axis.bar(positions, series.y_values, width, label=series.name, color=_get_colour(index))
     axis.set_xticks(range(len(names)), [name if isinstance(name, str) else f"{name:g}" for name in names])
 
 
 def _draw_steps(axis: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
-        style = {"color": _colour(index), "linestyle": ("-", "--", ":")[index % 3]}
+        style = {"color": _get_colour(index), "linestyle": ("-", "--", ":")[index % 3]}
         axis.step(series.x_values, series.y_values, where="post", label=series.name, linewidth=1.4, **style)
     axis.set_xlim(left=0)
 
@@ -97,29 +97,29 @@ def _draw_heat(axis: Any, panel: Panel) -> None:
 
 def _draw_tiles(axis: Any, panel: Panel) -> None:
     """Colour each area of equal numbers and write the number at its centre. Cells of 0 stay white."""
-    cells_of_number: dict[float, list[tuple[int, int]]] = {}
+    cells_by_number: dict[float, list[tuple[int, int]]] = {}
     for y, series in enumerate(panel.series):
         for x, number in enumerate(series.y_values):
-            cells_of_number.setdefault(number, []).append((x, y))
+            cells_by_number.setdefault(number, []).append((x, y))
     rows = [
         [(number - 1) % 10 if number else float("nan") for number in series.y_values]
         for series in panel.series
     ]
     axis.imshow(rows, cmap="tab10", vmin=0, vmax=9, alpha=0.7, interpolation="nearest", aspect="auto")
-    for number, cells in cells_of_number.items():
+    for number, cells in cells_by_number.items():
         if number:
             x, y = (sum(values) / len(cells) for values in zip(*cells, strict=True))
             axis.text(x, y, f"{number:g}", ha="center", va="center", fontsize=8)
 
 
-_PLOTS = {
+_DRAW_FUNCTION_BY_KIND = {
     "lines": _draw_lines,
     "bars": _draw_bars,
     "steps": _draw_steps,
     "heat": _draw_heat,
     "tiles": _draw_tiles,
 }
-_MAPS = ("heat", "tiles")
+_MAP_KINDS = ("heat", "tiles")
 
 
 def _draw_legend(figure: Any, plot: Plot, rows: int) -> None:
@@ -134,6 +134,6 @@ def _draw_legend(figure: Any, plot: Plot, rows: int) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
     for axis, panel in zip(figure.axes, plot.panels, strict=False):
-        if panel.kind in _MAPS:
+        if panel.kind in _MAP_KINDS:
             continue
         axis.legend(frameon=False, fontsize=8 if rows == 1 else 7)

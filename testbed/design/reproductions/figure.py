@@ -49,18 +49,21 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Panels side by side, at most `wide` per row."""
+    """Panels side by side, at most `max_columns` per row."""
 
     title: str
     panels: tuple[Panel, ...]
-    wide: int = 3
+    max_columns: int = 3
 
 
-def make_series(table: Table, name: str, x: str, y: str) -> tuple[Series, ...]:
-    """Return a series for each value of the column `name`."""
-    parts = [(str(value), table.select_rows(**{name: value})) for value in table.values(name)]
+def make_series(table: Table, name_column: str, x_column: str, y_column: str) -> tuple[Series, ...]:
+    """Return a series for each value of the column `name_column`."""
+    tables_by_title = [
+        (str(value), table.select_rows(**{name_column: value})) for value in table.list_values(name_column)
+    ]
     return tuple(
-        Series(title, tuple(record[x] for record in part.records), part.numbers(y)) for title, part in parts
+        Series(title, tuple(record[x_column] for record in part.records), part.get_numbers(y_column))
+        for title, part in tables_by_title
     )
 
 
@@ -92,7 +95,7 @@ class Table:
     def from_csv(cls, text: str) -> Table:
         """Parse the text that `csv` returns. Numeric cells become numbers. Raises as `from_rows`."""
         columns, *rows = csv.reader(io.StringIO(text))
-        return cls.from_rows(columns, [[_number_or_word(cell) for cell in row] for row in rows])
+        return cls.from_rows(columns, [[_parse_cell(cell) for cell in row] for row in rows])
 
     @property
     def csv(self) -> str:
@@ -122,41 +125,41 @@ class Table:
         ]
         return Table(self.columns, tuple(rows))
 
-    def numbers(self, column: str) -> tuple[float, ...]:
+    def get_numbers(self, column: str) -> tuple[float, ...]:
         """Return a column as numbers. Raises `ValueError` if a cell is not numeric."""
         return tuple(float(record[column]) for record in self.records)
 
-    def values(self, column: str) -> tuple[Cell, ...]:
+    def list_values(self, column: str) -> tuple[Cell, ...]:
         """Return the distinct values of a column, in order of first appearance."""
         return tuple(dict.fromkeys(record[column] for record in self.records))
 
-    def number(self, column: str, **criteria: Cell) -> float:
+    def get_number(self, column: str, **criteria: Cell) -> float:
         """Return a column's number in the row that matches `criteria`. Raises `ValueError` unless one row matches."""
-        numbers = self.select_rows(**criteria).numbers(column)
+        numbers = self.select_rows(**criteria).get_numbers(column)
         if len(numbers) != 1:
             raise ValueError(f"{len(numbers)} rows match {criteria} instead of one")
         return numbers[0]
 
 
-def plot_by_model(table: Table, title: str, label: str, name: str, x: str) -> Plot:
-    """Return one panel per model, with one line per value of the column `name`.
+def make_plot_by_model(table: Table, title: str, x_label: str, name_column: str, x_column: str) -> Plot:
+    """Return one panel per model, with one line per value of the column `name_column`.
 
-    The x axis shows the column `x` and carries `label`; the y axis shows the iteration time in ms.
+    The x axis shows the column `x_column` and carries `x_label`; the y axis shows the iteration time in ms.
     """
     panels = [
         Panel(
             str(model),
-            label,
+            x_label,
             "iteration (ms)",
-            make_series(table.select_rows(model=model), name, x, "iteration_ms"),
+            make_series(table.select_rows(model=model), name_column, x_column, "iteration_ms"),
             logarithmic="xy",
         )
-        for model in table.values("model")
+        for model in table.list_values("model")
     ]
     return Plot(title, tuple(panels))
 
 
-def _number_or_word(text: str) -> Cell:
+def _parse_cell(text: str) -> Cell:
     try:
         return float(text)
     except ValueError:
@@ -172,7 +175,7 @@ class PublishedValue:
     value: float | None = None
 
 
-NOTHING = PublishedValue("—")
+UNPUBLISHED = PublishedValue("—")
 """Placeholder for a quantity without a known published number."""
 
 

@@ -42,16 +42,16 @@ class NextHops:
             nodes.append(int(self.neighbours[nodes[-1], self.choice[nodes[-1], target]]))
         return tuple(nodes)
 
-    def loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def compute_loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the load of each link, shape (n, links per node), if each s sends `weights[s, t]` to each t."""
-        loads = np.zeros(self.neighbours.shape)
-        arriving = weights.astype(np.float64)
+        load_by_link = np.zeros(self.neighbours.shape)
+        arriving_load = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
             from_nodes, to_nodes = np.nonzero(self.hops == distance)
-            carried_load, slot = arriving[from_nodes, to_nodes], self.choice[from_nodes, to_nodes]
-            np.add.at(loads, (from_nodes, slot), carried_load)
-            np.add.at(arriving, (self.neighbours[from_nodes, slot], to_nodes), carried_load)
-        return loads
+            carried_load, slot = arriving_load[from_nodes, to_nodes], self.choice[from_nodes, to_nodes]
+            np.add.at(load_by_link, (from_nodes, slot), carried_load)
+            np.add.at(arriving_load, (self.neighbours[from_nodes, slot], to_nodes), carried_load)
+        return load_by_link
 
 
 def compute_next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:

@@ -19,10 +19,10 @@ def choose_links(slots: Any, hops: Any, choice: Any, nearer_count: Any, nearer_l
             nearer_count[target] = 0
             nearer_links[target] = 0
         for slot in range(width):
-            onward = slots[node, slot]
-            if onward >= 0:
+            next_node = slots[node, slot]
+            if next_node >= 0:
                 for target in range(nodes):
-                    is_nearer = hops[onward, target] < hops[node, target]
+                    is_nearer = hops[next_node, target] < hops[node, target]
                     nearer_count[target] += is_nearer
                     nearer_links[target] |= is_nearer << slot
         for target in range(nodes):
@@ -31,13 +31,13 @@ def choose_links(slots: Any, hops: Any, choice: Any, nearer_count: Any, nearer_l
 
 
 @compile_function
-def _find_bit(bits: int, number: int) -> int:
-    """Return the position of the set bit `number`, counted from 0 at the lowest."""
+def _find_bit(bits: int, bit_number: int) -> int:
+    """Return the position of the set bit `bit_number`, counted from 0 at the lowest."""
     bit_index = 0
     while True:
         if bits & 1:
-            if number == 0:
+            if bit_number == 0:
                 return bit_index
-            number -= 1
+            bit_number -= 1
         bits >>= 1
         bit_index += 1

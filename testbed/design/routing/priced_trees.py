@@ -41,31 +41,31 @@ def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, k
     onward[:] = -1
     distance[target] = 0.0
     keys[0], nodes[0] = 0.0, target
-    size = 1
-    while size > 0:
-        key, node = keys[0], nodes[0]
-        size -= 1
-        _pop_heap(keys, nodes, size)
-        if key > distance[node]:
+    heap_size = 1
+    while heap_size > 0:
+        node_price, node = keys[0], nodes[0]
+        heap_size -= 1
+        _pop_heap(keys, nodes, heap_size)
+        if node_price > distance[node]:
             continue
         for position in range(links.first_in[node], links.first_in[node + 1]):
             link = links.into[position]
-            previous = links.tail[link]
-            reached = key + price[link]
-            if reached < distance[previous]:
-                distance[previous] = reached
-                onward[previous] = link
-                _push_heap(keys, nodes, size, reached, previous)
-                size += 1
+            previous_node = links.tail[link]
+            new_price = node_price + price[link]
+            if new_price < distance[previous_node]:
+                distance[previous_node] = new_price
+                onward[previous_node] = link
+                _push_heap(keys, nodes, heap_size, new_price, previous_node)
+                heap_size += 1
 
 
 @compile_function
-def _pop_heap(keys: Any, nodes: Any, size: int) -> None:
-    """Replace the first entry of a heap by its last, at place `size`, and restore the order."""
-    key, node, position = keys[size], nodes[size], 0
-    while 2 * position + 1 < size:
+def _pop_heap(keys: Any, nodes: Any, heap_size: int) -> None:
+    """Replace the first entry of a heap by its last, at place `heap_size`, and restore the order."""
+    key, node, position = keys[heap_size], nodes[heap_size], 0
+    while 2 * position + 1 < heap_size:
         child = 2 * position + 1
-        if child + 1 < size and keys[child + 1] < keys[child]:
+        if child + 1 < heap_size and keys[child + 1] < keys[child]:
             child += 1
         if keys[child] >= key:
             break
@@ -91,12 +91,12 @@ def add_load(node: int, target: int, onward: Any, head: Any, load: Any, amount: 
 
 
 @compile_function
-def add_demand(onward: Any, weight: Any, size: Any, head: Any, load: Any) -> None:
-    """Split the bytes of every pair, `size[s, t]`, over its paths by weight, and add them to the load."""
-    sets, nodes = weight.shape[0], weight.shape[1]
-    for number in range(sets):
+def add_demand(onward: Any, weight: Any, bytes_by_pair: Any, head: Any, load: Any) -> None:
+    """Split the bytes of every pair, `bytes_by_pair[s, t]`, over its paths by weight, and add them to the load."""
+    set_count, nodes = weight.shape[0], weight.shape[1]
+    for set_number in range(set_count):
         for target in range(nodes):
             for source in range(nodes):
-                amount = weight[number, source, target] * size[source, target]
+                amount = weight[set_number, source, target] * bytes_by_pair[source, target]
                 if amount > 0:
-                    add_load(source, target, onward[number, target], head, load, amount)
+                    add_load(source, target, onward[set_number, target], head, load, amount)

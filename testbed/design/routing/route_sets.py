@@ -60,11 +60,11 @@ class RouteSets:
         """Return the hash of the topology."""
         return hash(self.topology)
 
-    def path(self, source: int, target: int, number: int = 0) -> tuple[int, ...]:
+    def path(self, source: int, target: int, set_number: int = 0) -> tuple[int, ...]:
         """Return the edges of the path from source to target in a set."""
         edges, path, node = self.topology.edges, [], source
         while node != target:
-            path.append(int(self.onward[number, target, node]))
+            path.append(int(self.onward[set_number, target, node]))
             node = edges[path[-1]][1]
         return tuple(path)
 
@@ -75,20 +75,22 @@ class RouteSets:
 
     def routes(self) -> Iterator[PairRoute]:
         """Yield all routes of the first set, and the other routes that have a weight in either direction."""
-        for source, target, number in np.argwhere(find_used_routes(self.weight).transpose(1, 2, 0)).tolist():
-            weight = float(self.weight[number, source, target])
-            yield PairRoute(source, target, number, weight, self.path(source, target, number))
+        for source, target, set_number in np.argwhere(
+            find_used_routes(self.weight).transpose(1, 2, 0)
+        ).tolist():
+            weight = float(self.weight[set_number, source, target])
+            yield PairRoute(source, target, set_number, weight, self.path(source, target, set_number))
 
     def link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the bytes on each edge for the pairs of a demand, or for a matrix of bytes from row to column."""
         from testbed.design.routing.priced_trees import add_demand
 
-        size = (
+        bytes_by_pair = (
             make_demand_matrix(demand) if isinstance(demand, Demand) else np.asarray(demand, dtype=np.float64)
         )
         load = np.zeros(len(self.topology.edges))
         head = np.array([edge[1] for edge in self.topology.edges], dtype=np.int64)
-        add_demand(self.onward, self.weight, size, head, load)
+        add_demand(self.onward, self.weight, bytes_by_pair, head, load)
         return load
 
     def gap(self, demand: Demand | NDArray[np.float64]) -> float:
@@ -129,6 +131,6 @@ def map_routes(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
 
 def make_demand_matrix(demand: Demand) -> NDArray[np.float64]:
     """Return the bytes between pairs as a matrix, from row to column."""
-    size = np.zeros((demand.nodes, demand.nodes))
-    size[demand.source, demand.target] = demand.size_bytes
-    return size
+    bytes_by_pair = np.zeros((demand.nodes, demand.nodes))
+    bytes_by_pair[demand.source, demand.target] = demand.size_bytes
+    return bytes_by_pair

@@ -49,14 +49,14 @@ def list_ring_links(
     can use different links. Other neighbours use `routes` (default: `find_routes`).
     Raises `TopologyError` if two neighbours of the ring have no path.
     """
-    direct: dict[tuple[int, int], list[Link]] = defaultdict(list)
+    links_by_hop: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
-        direct[link.source.node, link.target.node].append(link)
+        links_by_hop[link.source.node, link.target.node].append(link)
     paths: list[Path] = []
     for source, target in zip(order.order, order.order[1:] + order.order[:1], strict=True):
-        parallel = direct.get((source, target))
-        if parallel:
-            paths.append((parallel[copy % len(parallel)],))
+        parallel_links = links_by_hop.get((source, target))
+        if parallel_links:
+            paths.append((parallel_links[copy % len(parallel_links)],))
         else:
             routes = routes or find_routes(wiring)
             paths.append(routes.path(source, target))
@@ -77,18 +77,18 @@ def _choose_links(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], S
             f"node {node} has no path to node {target}: the wiring is not connected; "
             f"add links between its parts"
         )
-    around = (np.arange(nodes) - np.arange(nodes)[:, np.newaxis]) % nodes
-    order = np.argsort(hops * nodes + around, axis=1)
-    table = np.array(edges, dtype=np.int64).reshape(-1, 2)
-    first_links = np.searchsorted(table[:, 0], np.arange(nodes + 1))
+    offsets_from_target = (np.arange(nodes) - np.arange(nodes)[:, np.newaxis]) % nodes
+    choosing_order = np.argsort(hops * nodes + offsets_from_target, axis=1)
+    edge_table = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    first_links = np.searchsorted(edge_table[:, 0], np.arange(nodes + 1))
     workspace = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
-    columns = [first_links, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *workspace]
+    columns = [first_links, edge_table[:, 1].copy(), choosing_order.reshape(-1), hops.reshape(-1), *workspace]
     if nodes >= _MIN_NODES_TO_COMPILE:
         _compile_trees()(nodes, _ROUNDS, *columns)
-        return order.tolist(), columns[-1].tolist()
+        return choosing_order.tolist(), columns[-1].tolist()
     lists = [column.tolist() for column in columns]
     route_trees(nodes, _ROUNDS, *lists)
-    return order.tolist(), lists[-1]
+    return choosing_order.tolist(), lists[-1]
 
 
 @cache
@@ -103,9 +103,10 @@ def route_trees(
 ) -> None:
     """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
 
-    The links of node v are `first[v]` to `first[v + 1]`, and link l leads to `head[l]`. Row t of `order` holds the
-    nodes in the order in which they choose, t itself first. Row t of `hops` holds their distances. For each target, the
-    load of all pairs to it is removed first. Each node then takes the path with the least sum of squared loads.
+    The links of node v are `first_link[v]` to `first_link[v + 1]`, and link l leads to `head[l]`. Row t of `order`
+    holds the nodes in the order in which they choose, t itself first. Row t of `hops` holds their distances. For each
+    target, the load of all pairs to it is removed first. Each node then takes the path with the least sum of squared
+    loads.
     """
     for round_number in range(rounds):
         for target in range(nodes):

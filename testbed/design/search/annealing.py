@@ -38,15 +38,15 @@ MAX_LOAD_GROWTH, MAX_TIME_GROWTH = 1.03, 1.015
 """New links are simulated with all microbatches unless the load of the fullest link, or the time of a few microbatches,
 grows by more than these factors."""
 _CLOSED_FORM_WORK = 30
-_MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
-_REMAKE_BELOW, _SWAP_BELOW, _RECOUNT_BELOW = 0.02, 0.12, 0.15
+_MICROBATCH_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
+_REMAKE_THRESHOLD, _SWAP_THRESHOLD, _MICROBATCH_THRESHOLD = 0.02, 0.12, 0.15
 """Thresholds of a uniform draw. Below the first, the links are made again for the strategy; below the second, links are
 swapped; below the third, the number of microbatches changes; otherwise operators move."""
-_SWAP_TRIES = 80
+_MAX_SWAP_TRIES = 80
 """Number of topologies to try from each start, without simulation."""
 _MAX_USELESS_COUNTS = 2
 """The search for a number of microbatches ends after this many without a gain."""
-_FEW_MICROBATCHES, _MANY_MICROBATCHES = 2, 8
+_FEW_MICROBATCH_COUNT, _MANY_MICROBATCH_COUNT = 2, 8
 """Numbers of microbatches for descents: few make simulations quick and lead to similar shapes; many suit pipelines."""
 _DESCENT_SHARE = 0.1
 """Maximum fraction of the budget for each of the first descents."""
@@ -88,13 +88,13 @@ class Cooling:
     last: float = 0.002
     closed: float = 0.02
 
-    def temperature_at(self, part: float) -> float:
+    def temperature_at(self, spent_fraction: float) -> float:
         """Return the temperature after a fraction of the budget.
 
         >>> round(Cooling(first=0.04, last=0.0001).temperature_at(0.5), 6)
         0.002
         """
-        return float(self.first * (self.last / self.first) ** min(part, 1.0))
+        return float(self.first * (self.last / self.first) ** min(spent_fraction, 1.0))
 
 
 class Annealer:
@@ -104,16 +104,18 @@ class Annealer:
         self.problem = problem
         self.simulator = Simulator(problem)
         self._objectives: dict[int, StrategyObjective] = {}
-        self.moves = Moves(problem.workload, self.objective(problem.microbatches).shardings, problem.nodes)
-        self.closed = 0
+        self.moves = Moves(
+            problem.workload, self.get_objective(problem.microbatches).shardings, problem.nodes
+        )
+        self.estimate_count = 0
         """Number of evaluations of the closed form."""
 
     @property
     def work(self) -> int:
         """Work so far, in simulated tasks and messages, including the equivalent of closed-form evaluations."""
-        return self.simulator.work + self.closed * (_CLOSED_FORM_WORK + self.problem.nodes**2 // 4)
+        return self.simulator.work + self.estimate_count * (_CLOSED_FORM_WORK + self.problem.nodes**2 // 4)
 
-    def objective(self, microbatches: int) -> StrategyObjective:
+    def get_objective(self, microbatches: int) -> StrategyObjective:
         """Return the objective for strategies with this number of microbatches."""
         if microbatches not in self._objectives:
             self._objectives[microbatches] = StrategyObjective(
@@ -121,22 +123,22 @@ class Annealer:
             )
         return self._objectives[microbatches]
 
-    def strategy(self, candidate: Candidate) -> Strategy:
+    def make_strategy(self, candidate: Candidate) -> Strategy:
         """Return the strategy of a candidate."""
-        return self.objective(candidate.microbatches).strategy(candidate.point)
+        return self.get_objective(candidate.microbatches).make_strategy(candidate.point)
 
-    def fits(self, candidate: Candidate) -> bool:
+    def fits_memory(self, candidate: Candidate) -> bool:
         """Return whether the candidate fits into memory."""
-        return self.objective(candidate.microbatches).fits(candidate.point)
+        return self.get_objective(candidate.microbatches).fits_memory(candidate.point)
 
     def estimate_s(self, candidate: Candidate) -> float:
         """Return the seconds of an iteration in closed form; infinity if it does not fit into memory."""
-        self.closed += 1
-        return self.objective(candidate.microbatches).cost_on(candidate.point, candidate.finding)
+        self.estimate_count += 1
+        return self.get_objective(candidate.microbatches).compute_cost_on(candidate.point, candidate.finding)
 
-    def seconds(self, candidate: Candidate, limit_s: float = math.inf) -> float:
+    def simulate_s(self, candidate: Candidate, limit_s: float = math.inf) -> float:
         """Return the simulated seconds of an iteration; infinity if they exceed `limit_s`."""
-        return self.simulator.seconds(self.strategy(candidate), candidate.finding.topology, limit_s)
+        return self.simulator.simulate_s(self.make_strategy(candidate), candidate.finding.topology, limit_s)
 
     def run(
         self,
@@ -144,29 +146,31 @@ class Annealer:
         rng: np.random.Generator,
         budget: int,
         cooling: Cooling,
-        counts: Sequence[int] = (),
+        microbatch_counts: Sequence[int] = (),
     ) -> TimedCandidate:
         """Return the best of one annealing run that spends `budget`.
 
-        The number of microbatches is drawn from `counts`, or from all numbers if `counts` is empty.
+        The number of microbatches is drawn from `microbatch_counts`, or from all numbers if that is empty.
         """
-        current = best_timed = TimedCandidate(self.seconds(start), start)
-        closed_s, scale_s = self.estimate_s(start), current.seconds
-        begin = self.work
-        while self.work < begin + budget:
-            temperature_s = scale_s * cooling.temperature_at((self.work - begin) / budget)
-            neighbour = self.propose(current.candidate, rng, counts)
+        current = best_timed = TimedCandidate(self.simulate_s(start), start)
+        estimated_s, scale_s = self.estimate_s(start), current.seconds
+        begin_work = self.work
+        while self.work < begin_work + budget:
+            temperature_s = scale_s * cooling.temperature_at((self.work - begin_work) / budget)
+            neighbour = self.propose(current.candidate, rng, microbatch_counts)
             if neighbour.finding.matching_degree != start.finding.matching_degree:
                 continue
-            other_closed_s = self.estimate_s(neighbour)
-            closed_limit_s = closed_s - max(temperature_s, scale_s * cooling.closed) * math.log1p(
+            other_estimated_s = self.estimate_s(neighbour)
+            estimate_limit_s = estimated_s - max(temperature_s, scale_s * cooling.closed) * math.log1p(
                 -rng.random()
             )
-            if neighbour == current.candidate or other_closed_s > closed_limit_s:
+            if neighbour == current.candidate or other_estimated_s > estimate_limit_s:
                 continue
-            other_s = self.seconds(neighbour, current.seconds - temperature_s * math.log1p(-rng.random()))
-            if math.isfinite(other_s):
-                current, closed_s = TimedCandidate(other_s, neighbour), other_closed_s
+            neighbour_s = self.simulate_s(
+                neighbour, current.seconds - temperature_s * math.log1p(-rng.random())
+            )
+            if math.isfinite(neighbour_s):
+                current, estimated_s = TimedCandidate(neighbour_s, neighbour), other_estimated_s
                 best_timed = min(best_timed, current, key=get_seconds)
         return best_timed
 
@@ -181,40 +185,40 @@ class Annealer:
 
         The groups are `groups` (default: all groups of the problem).
         """
-        best_timed = TimedCandidate(self.seconds(start), start)
-        begin, unchanged, groups = self.work, 0, groups or self.moves.groups
-        while unchanged < len(groups) and self.work < begin + budget:
+        best_timed = TimedCandidate(self.simulate_s(start), start)
+        begin_work, unchanged_count, groups = self.work, 0, groups or self.moves.groups
+        while unchanged_count < len(groups) and self.work < begin_work + budget:
             for group_index in rng.permutation(len(groups)).tolist():
                 previous_best = best_timed
-                points = self.moves.layouts(best_timed.candidate.point, groups[group_index])
+                points = self.moves.list_layouts(best_timed.candidate.point, groups[group_index])
                 candidates = [best_timed.candidate._replace(point=point) for point in dict.fromkeys(points)]
                 # Most promising first: each improvement lowers the time at which later simulations stop.
-                by_estimate = sorted(
+                estimates = sorted(
                     (self.estimate_s(candidate), index) for index, candidate in enumerate(candidates)
                 )
-                for closed_s, index in by_estimate:
-                    if closed_s < best_timed.seconds * MAX_CLOSED_FORM_RATIO:
-                        simulated_s = self.seconds(candidates[index], best_timed.seconds * (1 - 1e-9))
+                for estimated_s, index in estimates:
+                    if estimated_s < best_timed.seconds * MAX_CLOSED_FORM_RATIO:
+                        simulated_s = self.simulate_s(candidates[index], best_timed.seconds * (1 - 1e-9))
                         if math.isfinite(simulated_s):
                             best_timed = TimedCandidate(simulated_s, candidates[index])
-                unchanged = unchanged + 1 if best_timed is previous_best else 0
-                if unchanged == len(groups) or self.work >= begin + budget:
+                unchanged_count = unchanged_count + 1 if best_timed is previous_best else 0
+                if unchanged_count == len(groups) or self.work >= begin_work + budget:
                     break
         return best_timed
 
-    def gather(self, best_timed: TimedCandidate) -> TimedCandidate:
+    def move_chains(self, best_timed: TimedCandidate) -> TimedCandidate:
         """Return the fastest candidate after moving a chain of operators to a server of another chain, or `best_timed`.
 
         Each move gets new links, since the old links join the servers that the chain has left.
         """
-        start, gathered = best_timed.candidate, [best_timed]
+        start, moved_candidates = best_timed.candidate, [best_timed]
         for point in dict.fromkeys(self.moves.gather_chains(start.point)):
-            gathered_candidate = self.relink(start._replace(point=point), start.finding.matching_degree)
-            if point != start.point and self.fits(gathered_candidate):
-                gathered.append(TimedCandidate(self.seconds(gathered_candidate), gathered_candidate))
-        return min(gathered, key=get_seconds)
+            moved_candidate = self.remake_links(start._replace(point=point), start.finding.matching_degree)
+            if point != start.point and self.fits_memory(moved_candidate):
+                moved_candidates.append(TimedCandidate(self.simulate_s(moved_candidate), moved_candidate))
+        return min(moved_candidates, key=get_seconds)
 
-    def rewire(
+    def swap_links(
         self, best_timed: TimedCandidate, few_microbatches: int, rng: np.random.Generator, budget: int
     ) -> TimedCandidate:
         """Return the candidate on better links, found by random swaps within `budget`.
@@ -222,58 +226,66 @@ class Annealer:
         Three checks of increasing cost decide on a swap. The fullest link may carry only a little more,
         `few_microbatches` microbatches may take only a little longer, and all microbatches must be faster.
         """
-        start, begin = best_timed.candidate, self.work
+        start, begin_work = best_timed.candidate, self.work
         if (
             not self._list_neighbours(start.finding)
             or self.problem.nodes > FEW_NODES
             or not self._has_pair_bytes(start)
         ):
             return best_timed
-        strategy, limits_s = self.strategy(start), self._compute_limits(start, few_microbatches)
-        while self.work < begin + budget:
-            self.closed += 1  # count the draw as work: cached results cost none, so the loop might never end
+        strategy, limits_s = self.make_strategy(start), self._compute_limits(start, few_microbatches)
+        while self.work < begin_work + budget:
+            self.estimate_count += (
+                1  # count the draw as work: cached results cost none, so the loop might never end
+            )
             neighbours = self._list_neighbours(best_timed.candidate.finding)
-            swapped = start._replace(finding=neighbours[int(rng.integers(len(neighbours)))])
+            swapped_candidate = start._replace(finding=neighbours[int(rng.integers(len(neighbours)))])
             if (
-                self.simulator.compute_fullest_link_s(strategy, swapped.finding.topology)
+                self.simulator.compute_fullest_link_s(strategy, swapped_candidate.finding.topology)
                 > limits_s[0] * MAX_LOAD_GROWTH
             ):
                 continue
             if math.isinf(
-                self.seconds(swapped._replace(microbatches=few_microbatches), limits_s[1] * MAX_TIME_GROWTH)
+                self.simulate_s(
+                    swapped_candidate._replace(microbatches=few_microbatches), limits_s[1] * MAX_TIME_GROWTH
+                )
             ):
                 continue
-            simulated_s = self.seconds(swapped, best_timed.seconds * (1 - 1e-9))
+            simulated_s = self.simulate_s(swapped_candidate, best_timed.seconds * (1 - 1e-9))
             if math.isfinite(simulated_s):
                 best_timed, limits_s = (
-                    TimedCandidate(simulated_s, swapped),
-                    self._compute_limits(swapped, few_microbatches),
+                    TimedCandidate(simulated_s, swapped_candidate),
+                    self._compute_limits(swapped_candidate, few_microbatches),
                 )
         return best_timed
 
     def _compute_limits(self, current: Candidate, microbatches: int) -> tuple[float, float]:
         """Return the seconds for which the fullest link is busy, and the seconds of an iteration of `microbatches`."""
-        full_s = self.simulator.compute_fullest_link_s(self.strategy(current), current.finding.topology)
-        return full_s, self.seconds(current._replace(microbatches=microbatches))
+        full_s = self.simulator.compute_fullest_link_s(self.make_strategy(current), current.finding.topology)
+        return full_s, self.simulate_s(current._replace(microbatches=microbatches))
 
-    def propose(self, current: Candidate, rng: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
+    def propose(
+        self, current: Candidate, rng: np.random.Generator, microbatch_counts: Sequence[int] = ()
+    ) -> Candidate:
         """Return a random neighbour: another strategy, other links, or another number of microbatches."""
         draw = rng.random()
-        if draw < _REMAKE_BELOW:
-            finding = self.objective(current.microbatches).finding(current.point)
+        if draw < _REMAKE_THRESHOLD:
+            finding = self.get_objective(current.microbatches).get_finding(current.point)
             return current._replace(finding=finding)
-        if draw < _SWAP_BELOW:
+        if draw < _SWAP_THRESHOLD:
             neighbours = self._list_neighbours(current.finding)
             return (
                 current._replace(finding=neighbours[int(rng.integers(len(neighbours)))])
                 if neighbours
                 else current
             )
-        if draw < _RECOUNT_BELOW:
-            numbers = [count for count in (counts or self.counts()) if count != current.microbatches]
+        if draw < _MICROBATCH_THRESHOLD:
+            other_counts = [
+                count for count in (microbatch_counts or self.list_counts()) if count != current.microbatches
+            ]
             return (
-                current._replace(microbatches=numbers[int(rng.integers(len(numbers)))])
-                if numbers
+                current._replace(microbatches=other_counts[int(rng.integers(len(other_counts)))])
+                if other_counts
                 else current
             )
         return current._replace(point=self.moves.propose(current.point, rng))
@@ -281,7 +293,7 @@ class Annealer:
     def _list_neighbours(self, finding: Finding) -> Sequence[Finding]:
         return list(list_neighbours(finding, frozenset()))
 
-    def counts(self, candidate_counts: Sequence[int] = _MICROBATCHES) -> list[int]:
+    def list_counts(self, candidate_counts: Sequence[int] = _MICROBATCH_COUNTS) -> list[int]:
         """Return the numbers of microbatches to try: only the problem's own number if it is not 1."""
         fixed = self.problem.microbatches
         return (
@@ -292,31 +304,31 @@ class Annealer:
 
     def improve_links(self, current: TimedCandidate) -> TimedCandidate:
         """Return the candidate on improved links, as many for pairs as before, or unchanged if they are not faster."""
-        relinked = self.relink(current.candidate, current.candidate.finding.matching_degree)
+        relinked = self.remake_links(current.candidate, current.candidate.finding.matching_degree)
         return min(
-            current, TimedCandidate(self.seconds(relinked, current.seconds), relinked), key=get_seconds
+            current, TimedCandidate(self.simulate_s(relinked, current.seconds), relinked), key=get_seconds
         )
 
     def find_nearest_count(self, target_count: int) -> int:
         """Return the number among `counts` that is nearest to `target_count`."""
-        return min(self.counts(), key=lambda count: abs(count - target_count))
+        return min(self.list_counts(), key=lambda count: abs(count - target_count))
 
-    def relink(self, current: Candidate, degree: int) -> Candidate:
+    def remake_links(self, current: Candidate, degree: int) -> Candidate:
         """Return the candidate with `degree` links for pairs, chosen so that the fullest link carries little.
 
         Edge swaps start from TopologyFinder's links and from the candidate's own links; the better result wins.
         """
-        objective, strategy = self.objective(current.microbatches), self.strategy(current)
+        objective, strategy = self.get_objective(current.microbatches), self.make_strategy(current)
         if self.problem.nodes > FEW_NODES or not self._has_pair_bytes(current):
             return current
-        demand = objective.demand(current.point)
+        demand = objective.compute_demand(current.point)
 
-        def cost_of(finding: Finding) -> float:
+        def compute_cost_s(finding: Finding) -> float:
             return self.simulator.compute_fullest_link_s(strategy, finding.topology)
 
         findings = [current.finding, *(start.finding for start in propose_starts(objective, strategy))]
         swap_results = [
-            swap(start, cost_of(start), cost_of, demand, TrialBudget(_SWAP_TRIES))
+            swap(start, compute_cost_s(start), compute_cost_s, demand, TrialBudget(_MAX_SWAP_TRIES))
             for start in dict.fromkeys(findings)
             if start.matching_degree == degree
         ]
@@ -324,25 +336,27 @@ class Annealer:
 
     def _has_pair_bytes(self, current: Candidate) -> bool:
         """Return whether any bytes pass between pairs."""
-        return bool(self.objective(current.microbatches).demand(current.point).pair_bytes)
+        return bool(self.get_objective(current.microbatches).compute_demand(current.point).pair_bytes)
 
-    def recount(self, best_timed: TimedCandidate, end: int) -> TimedCandidate:
+    def search_microbatches(self, best_timed: TimedCandidate, end_work: int) -> TimedCandidate:
         """Return the candidate with its fastest number of microbatches.
 
-        Try numbers outward from its own, until `work` reaches `end`.
+        Try numbers outward from its own, until `work` reaches `end_work`.
         """
-        counts = self.counts()
+        counts = self.list_counts()
         own_index = counts.index(best_timed.candidate.microbatches)
-        for nearest_first in (counts[own_index + 1 :], counts[:own_index][::-1]):
-            useless = 0
-            for count in nearest_first:
-                recounted = best_timed.candidate._replace(microbatches=count)
+        for ordered_counts in (counts[own_index + 1 :], counts[:own_index][::-1]):
+            useless_count = 0
+            for count in ordered_counts:
+                candidate = best_timed.candidate._replace(microbatches=count)
                 simulated_s = (
-                    self.seconds(recounted, best_timed.seconds) if self.fits(recounted) else math.inf
+                    self.simulate_s(candidate, best_timed.seconds)
+                    if self.fits_memory(candidate)
+                    else math.inf
                 )
-                useless = 0 if simulated_s < best_timed.seconds else useless + 1
-                best_timed = min(best_timed, TimedCandidate(simulated_s, recounted), key=get_seconds)
-                if useless == _MAX_USELESS_COUNTS or self.work >= end:
+                useless_count = 0 if simulated_s < best_timed.seconds else useless_count + 1
+                best_timed = min(best_timed, TimedCandidate(simulated_s, candidate), key=get_seconds)
+                if useless_count == _MAX_USELESS_COUNTS or self.work >= end_work:
                     break
         return best_timed
 
@@ -375,18 +389,20 @@ def polish(
             annealed = annealer.run(rival.candidate, rng, part // 4, Cooling(), counts)
             same_count = annealer.improve_links(annealer.descend(annealed.candidate, rng, part // 2))
             pipelined_start = same_count.candidate._replace(
-                microbatches=annealer.find_nearest_count(_MANY_MICROBATCHES)
+                microbatches=annealer.find_nearest_count(_MANY_MICROBATCH_COUNT)
             )
-            pipelined = annealer.gather(TimedCandidate(annealer.seconds(pipelined_start), pipelined_start))
+            pipelined = annealer.move_chains(
+                TimedCandidate(annealer.simulate_s(pipelined_start), pipelined_start)
+            )
             timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part)))
-        timed_ends.append(annealer.recount(min(timed_ends, key=get_seconds), end))
+        timed_ends.append(annealer.search_microbatches(min(timed_ends, key=get_seconds), end))
         timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=get_seconds), rng, part, end))
         few_microbatches, remaining_budget = (
-            annealer.find_nearest_count(_FEW_MICROBATCHES),
+            annealer.find_nearest_count(_FEW_MICROBATCH_COUNT),
             min(end - annealer.work, int(budget * _LINK_SHARE)),
         )
         timed_ends.append(
-            annealer.rewire(min(timed_ends, key=get_seconds), few_microbatches, rng, remaining_budget)
+            annealer.swap_links(min(timed_ends, key=get_seconds), few_microbatches, rng, remaining_budget)
         )
         best_timed, remaining_budget = (
             min(timed_ends, key=get_seconds).candidate,
@@ -399,54 +415,63 @@ def polish(
 
 
 def _descend_on_each_degree(
-    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, part: int
+    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, part_budget: int
 ) -> Iterator[TimedCandidate]:
     """Yield the results of descents from the starts, for every number of links for pairs."""
-    few_microbatches, coarse = annealer.find_nearest_count(_FEW_MICROBATCHES), list[TimedCandidate]()
+    few_microbatches, coarse_results = (
+        annealer.find_nearest_count(_FEW_MICROBATCH_COUNT),
+        list[TimedCandidate](),
+    )
     first_start, *relinked_candidates = starts
-    rewired = [annealer.relink(first_start, degree) for degree in annealer.problem.possible_pair_links]
+    rewired = [annealer.remake_links(first_start, degree) for degree in annealer.problem.possible_pair_links]
     for start in dict.fromkeys([first_start, *rewired, *relinked_candidates]):
-        yield TimedCandidate(annealer.seconds(start), start)
+        yield TimedCandidate(annealer.simulate_s(start), start)
         small_start = start._replace(microbatches=few_microbatches)
-        rough = annealer.descend(small_start, rng, part, annealer.moves.largest)
-        coarse.append(_improve_coarsely(annealer, rough, rng, part))
-        yield coarse[-1]
-    for degree in dict.fromkeys(entry.candidate.finding.matching_degree for entry in coarse):
+        rough_result = annealer.descend(small_start, rng, part_budget, annealer.moves.largest_groups)
+        coarse_results.append(_improve_coarsely(annealer, rough_result, rng, part_budget))
+        yield coarse_results[-1]
+    for degree in dict.fromkeys(entry.candidate.finding.matching_degree for entry in coarse_results):
         fastest = {
             entry.candidate.finding.matching_degree == degree: entry
-            for entry in sorted(coarse, reverse=True, key=get_seconds)
+            for entry in sorted(coarse_results, reverse=True, key=get_seconds)
         }
         own_best = fastest[True].candidate
-        relinked_candidates = [annealer.relink(fastest[False].candidate, degree)] if False in fastest else []
-        bases = dict.fromkeys([own_best, *relinked_candidates])
-        descended = [annealer.descend(base, rng, part) for base in bases]
-        yield from descended
-        improved = annealer.improve_links(min(descended, key=get_seconds))
-        yield improved
-        yield annealer.descend(improved.candidate, rng, part)
+        relinked_candidates = (
+            [annealer.remake_links(fastest[False].candidate, degree)] if False in fastest else []
+        )
+        start_candidates = dict.fromkeys([own_best, *relinked_candidates])
+        descended_results = [annealer.descend(base, rng, part_budget) for base in start_candidates]
+        yield from descended_results
+        improved_result = annealer.improve_links(min(descended_results, key=get_seconds))
+        yield improved_result
+        yield annealer.descend(improved_result.candidate, rng, part_budget)
 
 
 def _improve_coarsely(
-    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part: int
+    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part_budget: int
 ) -> TimedCandidate:
     """Alternate descents of the largest groups with new links until the gain is small, and return the result."""
     while best_timed.candidate.finding.matching_degree:
-        linked = annealer.gather(annealer.improve_links(best_timed))
-        improved = annealer.descend(linked.candidate, rng, part, annealer.moves.largest)
-        if improved.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
-            return min(best_timed, improved, key=get_seconds)
-        best_timed = improved
+        relinked_result = annealer.move_chains(annealer.improve_links(best_timed))
+        improved_result = annealer.descend(
+            relinked_result.candidate, rng, part_budget, annealer.moves.largest_groups
+        )
+        if improved_result.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
+            return min(best_timed, improved_result, key=get_seconds)
+        best_timed = improved_result
     return best_timed
 
 
 def _improve_in_turns(
-    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part: int, end: int
+    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part_budget: int, end_work: int
 ) -> TimedCandidate:
-    """Alternate new links with descents until the gain is small or work reaches `end`, and return the result."""
-    while annealer.work < end:
-        linked = annealer.improve_links(annealer.gather(best_timed))
-        improved = annealer.descend(linked.candidate, rng, min(part, end - annealer.work))
-        if improved.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
-            return min(best_timed, improved, key=get_seconds)
-        best_timed = improved
+    """Alternate new links with descents until the gain is small or work reaches `end_work`, and return the result."""
+    while annealer.work < end_work:
+        relinked_result = annealer.improve_links(annealer.move_chains(best_timed))
+        improved_result = annealer.descend(
+            relinked_result.candidate, rng, min(part_budget, end_work - annealer.work)
+        )
+        if improved_result.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
+            return min(best_timed, improved_result, key=get_seconds)
+        best_timed = improved_result
     return best_timed

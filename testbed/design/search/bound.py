@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from testbed.design.search.moves import group_by_shape
 from testbed.design.search.problem import Problem
-from testbed.design.workloads.iteration.totals import edge_pairs, list_gradient_sums
+from testbed.design.workloads.iteration.totals import list_gradient_sums, sum_edge_pairs
 from testbed.design.workloads.model import Edge, Operator
-from testbed.design.workloads.roofline import operator_seconds
+from testbed.design.workloads.roofline import compute_operator_seconds
 from testbed.design.workloads.sharding import Sharding, count_row_samples, trainable
 from testbed.design.workloads.strategies import list_legal_shardings
 
@@ -35,7 +35,7 @@ class Bound(NamedTuple):
     by: str
 
 
-def bound_iteration(problem: Problem) -> Bound:
+def compute_bound(problem: Problem) -> Bound:
     """Return the lower bound on an iteration with any strategy on any topology."""
     costs = _ShapeCosts(problem)
     compute_s = sum(min(shape.seconds for shape in shapes) for shapes in costs.shapes) / problem.nodes
@@ -50,38 +50,38 @@ def bound_iteration(problem: Problem) -> Bound:
     # The variables are the fractions of shapes, the fractions of pairs of shapes, and the seconds.
     first_variables = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
     variable_count = int(first_variables[-1])
-    computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
+    compute_s_by_variable = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
     byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
-    sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
+    send_s_by_variable = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
     rows: list[tuple[int, int, float]] = [
         (op_index, shape_index, 1.0)
         for op_index in range(len(costs.shapes))
         for shape_index in range(first_variables[op_index], first_variables[op_index + 1])
     ]
-    right_side = [1.0] * len(costs.shapes)
+    right_sides = [1.0] * len(costs.shapes)
     for edge in problem.workload.edges:
-        table = costs.edge(edge) * byte_s
+        pair_costs = costs.compute_edge_costs(edge) * byte_s
         for side, op_index in enumerate(edge):
-            for shape_index in range(table.shape[side]):
+            for shape_index in range(pair_costs.shape[side]):
                 index = (
-                    np.arange(table.size).reshape(table.shape).take(shape_index, axis=side).ravel()
+                    np.arange(pair_costs.size).reshape(pair_costs.shape).take(shape_index, axis=side).ravel()
                     + variable_count
                 )
-                rows += [(len(right_side), int(variable), 1.0) for variable in index]
-                rows.append((len(right_side), int(first_variables[op_index] + shape_index), -1.0))
-                right_side.append(0.0)
-        computing += [0.0] * table.size
-        sending += table.ravel().tolist()
-        variable_count += table.size
+                rows += [(len(right_sides), int(variable), 1.0) for variable in index]
+                rows.append((len(right_sides), int(first_variables[op_index] + shape_index), -1.0))
+                right_sides.append(0.0)
+        compute_s_by_variable += [0.0] * pair_costs.size
+        send_s_by_variable += pair_costs.ravel().tolist()
+        variable_count += pair_costs.size
     row, column, value = zip(*rows, strict=True)
-    equal = coo_array((value, (row, column)), shape=(len(right_side), variable_count + 1)).tocsr()
-    limits = np.array([[*computing, -1.0], [*sending, -1.0]])
+    equations = coo_array((value, (row, column)), shape=(len(right_sides), variable_count + 1)).tocsr()
+    limit_rows = np.array([[*compute_s_by_variable, -1.0], [*send_s_by_variable, -1.0]])
     solution = linprog(
         np.eye(1, variable_count + 1, variable_count)[0],
-        A_ub=limits,
+        A_ub=limit_rows,
         b_ub=[0.0, 0.0],
-        A_eq=equal,
-        b_eq=right_side,
+        A_eq=equations,
+        b_eq=right_sides,
         method="highs",
     )
     seconds = float(solution.fun) if solution.success else 0.0
@@ -106,7 +106,7 @@ class _ShapeCosts:
         self.problem = problem
         self.trainable = trainable(problem.workload)
         self.shapes = [self._list_shapes(op_index) for op_index in range(len(problem.workload.operators))]
-        self.pair = lru_cache(1 << 14)(self._find_pair_minimum)
+        self.find_pair_minimum = lru_cache(1 << 14)(self._find_pair_minimum)
 
     def _list_shapes(self, op_index: int) -> tuple[_Shape, ...]:
         operator, nodes = self.problem.workload.operators[op_index], self.problem.nodes
@@ -121,11 +121,13 @@ class _ShapeCosts:
         workload, cluster = self.problem.workload, self.problem.cluster
         rows = count_row_samples(sharding, workload.batch).tolist()
         passes = 1 + self.trainable[op_index]
-        times = [sum(operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows]
+        times = [
+            sum(compute_operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows
+        ]
         sums = list_gradient_sums(workload, op_index, sharding)
         return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in sums))
 
-    def edge(self, edge: Edge) -> Floats:
+    def compute_edge_costs(self, edge: Edge) -> Floats:
         """Return the bytes times links of an edge for each pair of shapes of its two operators."""
         workload = self.problem.workload
         size, sliced = workload.edge_bytes(edge), workload.is_sliced(edge)
@@ -133,7 +135,7 @@ class _ShapeCosts:
         return np.array(
             [
                 [
-                    self.pair(
+                    self.find_pair_minimum(
                         producer_shape.shardings,
                         consumer_shape.shardings,
                         size,
@@ -150,8 +152,8 @@ class _ShapeCosts:
         self,
         producers: tuple[Sharding, ...],
         consumers: tuple[Sharding, ...],
-        size: int,
-        sliced: bool,
+        edge_bytes: int,
+        is_sliced: bool,
         with_gradients: bool,
     ) -> float:
         """Return the minimum of bytes times links over all consumers, for the first producer.
@@ -162,7 +164,7 @@ class _ShapeCosts:
         fewest_bytes = np.inf
         for consumer in consumers:
             pairs, pairs_with_gradients = (
-                edge_pairs(producers[0], consumer, batch, size, nodes, sliced, gradients)
+                sum_edge_pairs(producers[0], consumer, batch, edge_bytes, nodes, is_sliced, gradients)
                 for gradients in (False, with_gradients)
             )
             fewest_bytes = min(
@@ -175,11 +177,14 @@ class _ShapeCosts:
     def _sum_bytes_times_links(self, pairs: Floats) -> float:
         """Return the bytes times the minimum number of links that they cross on any topology of this degree."""
         degree, nodes = self.problem.degree, self.problem.nodes
-        hops, reached, ring = np.zeros(nodes), 0, degree
+        hops, reached_count, ring_count = np.zeros(nodes), 0, degree
         for distance in range(1, nodes):
-            hops[reached : reached + ring] = distance
-            reached, ring = reached + ring, ring * (degree if self.problem.simplex else degree - 1)
-            if reached >= nodes or not ring:
-                hops[min(reached, nodes) :] = distance + 1
+            hops[reached_count : reached_count + ring_count] = distance
+            reached_count, ring_count = (
+                reached_count + ring_count,
+                ring_count * (degree if self.problem.simplex else degree - 1),
+            )
+            if reached_count >= nodes or not ring_count:
+                hops[min(reached_count, nodes) :] = distance + 1
                 break
-        return float(max((-np.sort(-side, axis=1) * hops).sum() for side in (pairs, pairs.T)))
+        return float(max((-np.sort(-sent_bytes, axis=1) * hops).sum() for sent_bytes in (pairs, pairs.T)))

@@ -38,17 +38,17 @@ class Objective(Protocol):
     def start(self) -> Point:
         """Return the point where every chain begins. Its cost on its own topology must be finite."""
 
-    def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+    def draw_neighbour(self, point: Point, chance: np.random.Generator) -> Point:
         """Return a point that differs from this one in one number."""
 
-    def cost_s(self, point: Point, origin: Point) -> float:
+    def compute_cost_s(self, point: Point, origin: Point) -> float:
         """Return the seconds of an iteration; infinity for an impossible point, such as one that exceeds the memory."""
 
 
 class Recipe(Protocol):
     """Everything that defines an objective, small enough to send to another process."""
 
-    def objective(self) -> Objective:
+    def make_objective(self) -> Objective:
         """Return the objective, with empty caches."""
 
 
@@ -94,12 +94,12 @@ class Rules:
         return max(1, min(1000, self.steps // 100))
 
 
-def unit_s(objective: Objective, rules: Rules) -> float:
+def compute_unit_s(objective: Objective, rules: Rules) -> float:
     """Return the unit of cost differences for the alphas, in seconds."""
     if rules.per == "ms":
         return 1e-3
     start = objective.start()
-    return objective.cost_s(start, start) * 1e-3
+    return objective.compute_cost_s(start, start) * 1e-3
 
 
 class Visit(NamedTuple):
@@ -125,46 +125,48 @@ class ChainState:
     best: tuple[Visit, ...]
 
 
-def begin(objective: Objective, seed: int, number: int) -> ChainState:
+def make_first_state(objective: Objective, seed: int, number: int) -> ChainState:
     """Return the state before the first step of chain `number`. Raises `SearchError` if its cost is infinite."""
     start = objective.start()
-    visit = Visit(objective.cost_s(start, start), start, start)
+    visit = Visit(objective.compute_cost_s(start, start), start, start)
     if not math.isfinite(visit.cost_s):
         raise SearchError("the initial strategy does not run: give more servers or memory")
     chance = np.random.default_rng([seed, number])
     return ChainState(chance.bit_generator.state, 0, visit, 0, 0, (visit,))
 
 
-def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
+def run_steps(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
     """Return the state after `steps` more steps, or at the end of the chain if that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
-    unit = unit_s(objective, rules) if steps > 0 else 0.0
+    unit_s = compute_unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
         current, best_visits = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:
             current = best_visits[0]
-        point = objective.neighbour(current.point, chance)
-        moved = Visit(objective.cost_s(point, current.origin), point, current.origin)
-        accepted = _accepts(current.cost_s, moved.cost_s, rules.alpha / unit, chance)
-        unchanged = 0 if accepted else state.unchanged + 1
-        if accepted:
+        point = objective.draw_neighbour(current.point, chance)
+        moved = Visit(objective.compute_cost_s(point, current.origin), point, current.origin)
+        is_accepted = _is_accepted(current.cost_s, moved.cost_s, rules.alpha / unit_s, chance)
+        unchanged = 0 if is_accepted else state.unchanged + 1
+        if is_accepted:
             current = moved
-            best_visits = merge(best_visits, current, rules.keep)
-        if accepted or unchanged == rules.patience:
-            rewired = Visit(objective.cost_s(current.point, current.point), current.point, current.point)
+            best_visits = merge_visit(best_visits, current, rules.keep)
+        if is_accepted or unchanged == rules.patience:
+            rewired = Visit(
+                objective.compute_cost_s(current.point, current.point), current.point, current.point
+            )
             unchanged = 0
-            if _accepts(current.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
+            if _is_accepted(current.cost_s, rewired.cost_s, rules.topology_alpha / unit_s, chance):
                 current = rewired
-                best_visits = merge(best_visits, current, rules.keep)
+                best_visits = merge_visit(best_visits, current, rules.keep)
         state = ChainState(
-            state.chance, state.step + 1, current, unchanged, state.accepted + accepted, best_visits
+            state.chance, state.step + 1, current, unchanged, state.accepted + is_accepted, best_visits
         )
     return replace(state, chance=chance.bit_generator.state)
 
 
-def merge(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
+def merge_visit(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
     """Return the best visits with `visit` added, at most `keep`, cheapest first.
 
     Keep one of several visits with the same point, or with equal cost (to 12 digits): strategies of equal cost mostly
@@ -172,9 +174,9 @@ def merge(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visi
     """
     if len(best_visits) == keep and visit.cost_s >= best_visits[-1].cost_s:
         return best_visits
-    cost = _round(visit)
+    cost = _format_cost(visit)
     for earlier_visit in best_visits:
-        if _round(earlier_visit) == cost or (
+        if _format_cost(earlier_visit) == cost or (
             earlier_visit.point == visit.point and earlier_visit.cost_s <= visit.cost_s
         ):
             return best_visits
@@ -182,11 +184,11 @@ def merge(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visi
     return tuple(sorted([*other_visits, visit], key=lambda other_visit: other_visit.cost_s)[:keep])
 
 
-def _round(visit: Visit) -> str:
+def _format_cost(visit: Visit) -> str:
     return f"{visit.cost_s:.12g}"
 
 
-def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
+def _is_accepted(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
     """Return whether Metropolis' rule accepts the candidate, with `alpha` per second.
 
     It always draws a number, so that chains with different costs use the same random numbers.

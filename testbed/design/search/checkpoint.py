@@ -87,7 +87,7 @@ def _find_fault(objective: Objective, visit: Visit) -> str:
     if len(visit.point) != len(objective.start()):
         return f"{visit.point} is not a strategy of this search"
     try:
-        cost_s = objective.cost_s(visit.point, visit.origin)
+        cost_s = objective.compute_cost_s(visit.point, visit.origin)
     except IndexError:
         return f"{visit.point} on the topology of {visit.origin} is not a strategy of this search"
     if not math.isclose(cost_s, visit.cost_s, rel_tol=1e-6):
@@ -99,26 +99,26 @@ def _make_damage_error(path: Path, reason: str) -> SearchError:
     return SearchError(f"the checkpoint {path} is damaged ({reason}): start without --resume")
 
 
-def _parse_state(row: Any) -> ChainState:
+def _parse_state(entry: Any) -> ChainState:
     """Check a state and return it. Raises `ValueError`, `KeyError` or `TypeError` if it is invalid."""
     generator = np.random.default_rng()
-    if min(dict(row["chance"]["state"]).values()) < 0:
+    if min(dict(entry["chance"]["state"]).values()) < 0:
         raise ValueError("a negative state of the random generator")  # numpy 1 would wrap it
-    generator.bit_generator.state = row["chance"]
-    best_visits = tuple(_parse_visit(visit) for visit in row["best"])
-    counts = [row[name] for name in ("step", "unchanged", "accepted")]
+    generator.bit_generator.state = entry["chance"]
+    best_visits = tuple(_parse_visit(visit) for visit in entry["best"])
+    counts = [entry[name] for name in ("step", "unchanged", "accepted")]
     if not best_visits or not all(isinstance(count, int) and count >= 0 for count in counts):
         raise ValueError("counts must be integers of 0 or more, and there must be a best state")
     step, unchanged, accepted = counts
     return ChainState(
-        generator.bit_generator.state, step, _parse_visit(row["at"]), unchanged, accepted, best_visits
+        generator.bit_generator.state, step, _parse_visit(entry["at"]), unchanged, accepted, best_visits
     )
 
 
-def _parse_visit(row: Any) -> Visit:
-    cost, point, origin = row
+def _parse_visit(entry: Any) -> Visit:
+    cost, point, origin = entry
     if not (isinstance(cost, float) and math.isfinite(cost) and len(point) == len(origin)):
-        raise ValueError(f"{row} is not a visit")
+        raise ValueError(f"{entry} is not a visit")
     if not all(isinstance(number, int) and number >= 0 for number in (*point, *origin)):
-        raise ValueError(f"{row} is not a visit")
+        raise ValueError(f"{entry} is not a visit")
     return Visit(cost, tuple(point), tuple(origin))

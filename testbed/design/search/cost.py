@@ -58,7 +58,7 @@ class Paths:
     byte_s: Floats
     strides: Callable[[Sequence[int]], tuple[int, ...]]
 
-    def seconds(
+    def compute_link_seconds(
         self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
     ) -> tuple[Floats, int]:
         """Return the seconds that each link needs for these messages, and the number of links of the longest path."""
@@ -74,28 +74,28 @@ class Paths:
 def build_paths(topology: Topology, rate_gbps: float) -> Paths:
     """Return the paths of a topology: the simulator's routes on a circulant, next-hop routes on any other graph."""
 
-    def strides(members: Sequence[int]) -> tuple[int, ...]:
+    def find_ring_strides(members: Sequence[int]) -> tuple[int, ...]:
         return list_ring_strides(topology, members)
 
     nodes = topology.nodes
     if nodes == 1:
         nothing = np.zeros(0, dtype=np.int64)
-        return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
+        return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), find_ring_strides)
     steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if topology.edges == list_circulant_edges(nodes, steps):
         path_starts, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
-        return Paths(nodes, ROUTE_SETS, path_starts, links, byte_s, strides)
+        return Paths(nodes, ROUTE_SETS, path_starts, links, byte_s, find_ring_strides)
     from testbed.design.search.recurrence import list_path_links
 
-    nodes, table = topology.nodes, compute_next_hops(topology.nodes, topology.edges)
-    link_ids = np.arange(nodes)[:, None] * nodes + table.neighbours
-    _, numbers_of_links, copies = np.unique(link_ids, return_inverse=True, return_counts=True)
-    path_starts = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
+    nodes, next_hops = topology.nodes, compute_next_hops(topology.nodes, topology.edges)
+    link_ids = np.arange(nodes)[:, None] * nodes + next_hops.neighbours
+    _, link_numbers, link_copies = np.unique(link_ids, return_inverse=True, return_counts=True)
+    path_starts = np.concatenate([[0], np.cumsum(next_hops.hops.ravel(), dtype=np.int64)])
     links = np.zeros(path_starts[-1], dtype=np.int64)
     list_path_links(
-        table.neighbours, table.choice, numbers_of_links.reshape(link_ids.shape), path_starts, links
+        next_hops.neighbours, next_hops.choice, link_numbers.reshape(link_ids.shape), path_starts, links
     )
-    return Paths(nodes, 1, path_starts, links, 8 / (copies * rate_gbps * 1e9), strides)
+    return Paths(nodes, 1, path_starts, links, 8 / (link_copies * rate_gbps * 1e9), find_ring_strides)
 
 
 @lru_cache(_CACHED_CIRCULANTS)
@@ -111,7 +111,7 @@ def _route_on_circulant(
 
 
 class _Rows(NamedTuple):
-    """Work in the form for `recurrence.finish_s`.
+    """Work in the form for `recurrence.compute_finish_s`.
 
     Row i is the server or link `numbers[i]` and its `amount` of seconds. The rows form four runs of given `lengths`.
     `extra_s` is the time after the last link. `messages` counts the messages or AllReduces.
@@ -147,24 +147,24 @@ class Costs:
         self._rows: dict[tuple[Work, int], _Rows] = {}
         self._blocks: dict[tuple[Part, int], _Block] = {}
 
-    def seconds(self, program: Program) -> float:
+    def compute_seconds(self, program: Program) -> float:
         """Return the time of an iteration."""
         from testbed.design.search.recurrence import compute_finish_s
 
         # Consecutive messages and sums use consecutive sets of paths.
-        blocks, choice, cached_blocks, sets = [], 0, self._blocks, self._paths.sets
+        blocks, path_set, cached_blocks, set_count = [], 0, self._blocks, self._paths.sets
         if len(cached_blocks) > _CACHED_BLOCKS_PER_PART * len(program.parts):
             cached_blocks.clear()
         for part in program.parts:
-            block = cached_blocks.get((part, choice)) or self._build_block(part, choice)
+            block = cached_blocks.get((part, path_set)) or self._build_block(part, path_set)
             blocks.append(block)
-            choice = (choice + block.messages) % sets
+            path_set = (path_set + block.messages) % set_count
         if not len(program.items):
             return 0.0
         lengths = np.concatenate([block.lengths for block in blocks])
         end_indices = np.cumsum(lengths.ravel()).reshape(lengths.shape)
         bounds = np.concatenate([(end_indices[:, -1] - lengths.sum(axis=1))[:, None], end_indices], axis=1)
-        busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
+        busy_until = np.zeros((program.nodes + self._paths.byte_s.size, 4))
         last_end_s = float(
             compute_finish_s(
                 program.items,
@@ -173,77 +173,75 @@ class Costs:
                 np.concatenate([block.amount for block in blocks]),
                 np.concatenate([block.extra_s for block in blocks]),
                 np.zeros((program.stages, program.nodes)),
-                busy,
+                busy_until,
             )
         )
-        return max(last_end_s, float(busy[program.nodes :, 3].max(initial=0.0)))
+        return max(last_end_s, float(busy_until[program.nodes :, 3].max(initial=0.0)))
 
-    def _build_block(self, part: Part, choice: int) -> _Block:
-        rows, messages, sets = list[_Rows](), 0, self._paths.sets
+    def _build_block(self, part: Part, path_set: int) -> _Block:
+        rows, message_count, set_count = list[_Rows](), 0, self._paths.sets
         for work in part.works:
-            key = work, (choice + messages) % sets
+            key = work, (path_set + message_count) % set_count
             rows.append(self._rows.get(key) or self._compute_rows(*key))
-            messages += rows[-1].messages
+            message_count += rows[-1].messages
         block = _Block(
             np.concatenate([row.numbers for row in rows]),
             np.concatenate([row.amount for row in rows]),
             np.array([row.lengths for row in rows], dtype=np.int64),
             np.array([row.extra_s for row in rows]),
-            messages,
+            message_count,
         )
-        self._blocks[part, choice] = block
+        self._blocks[part, path_set] = block
         return block
 
     def _compute_rows(self, work: Work, choice: int) -> _Rows:
         if isinstance(work, Computing):
             rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0, 0)
         elif isinstance(work, Sending):
-            wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
-            seconds, longest = self._paths.seconds(
-                work.source, work.target, choice + np.arange(wire.size), wire
+            wire_bytes = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
+            seconds, max_hops = self._paths.compute_link_seconds(
+                work.source, work.target, choice + np.arange(wire_bytes.size), wire_bytes
             )
             senders, receivers, extra_s = (
                 np.unique(work.source),
                 np.unique(work.target),
-                self._compute_latency_s(longest),
+                self._compute_latency_s(max_hops),
             )
-            rows = self._make_load_rows(work.keeps, senders, seconds, receivers, extra_s, wire.size)
+            rows = self._make_load_rows(work.keeps, senders, seconds, receivers, extra_s, wire_bytes.size)
         else:
             members = np.array(sorted(server for group in work.groups for server in group))
             seconds, extra_s = np.zeros(self._paths.byte_s.size), 0.0
-            for numbers_of_links, (group, size_bytes) in enumerate(
-                zip(work.groups, work.size_bytes, strict=True)
-            ):
+            for group_index, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
                 if len(group) > 1:
-                    ring_seconds, after_s = self._time_rings(
-                        group, size_bytes, (choice + numbers_of_links) % self._paths.sets
+                    ring_seconds, after_s = self._compute_ring_times(
+                        group, size_bytes, (choice + group_index) % self._paths.sets
                     )
                     seconds, extra_s = seconds + ring_seconds, max(extra_s, after_s)
-            none = np.zeros(0, dtype=np.int64)
-            rows = self._make_load_rows(none, members, seconds, members, extra_s, len(work.groups))
+            no_servers = np.zeros(0, dtype=np.int64)
+            rows = self._make_load_rows(no_servers, members, seconds, members, extra_s, len(work.groups))
         self._rows[work, choice] = rows
         return rows
 
-    def _time_rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
+    def _compute_ring_times(self, members: Group, size_bytes: int, path_set: int) -> tuple[Floats, float]:
         """Return the seconds of a group's AllReduce on each link, and the sum of its latencies in seconds.
 
         All rounds are equal and send whole packets. A round takes as long as its longest hop.
         """
-        size, strides = len(members), self._paths.strides(members)
-        rounds = 2 * (size - 1)
-        message_bytes = -(-size_bytes // (len(strides) * size))
-        if size_bytes < self._latency.single_round_bytes * size:
-            strides, rounds = (1,), 1
-            message_bytes = -(-2 * (size - 1) * size_bytes // size**2)
-        wire = float(self._latency.wire_bytes(np.array(message_bytes))) * rounds
+        member_count, strides = len(members), self._paths.strides(members)
+        round_count = 2 * (member_count - 1)
+        message_bytes = -(-size_bytes // (len(strides) * member_count))
+        if size_bytes < self._latency.single_round_bytes * member_count:
+            strides, round_count = (1,), 1
+            message_bytes = -(-2 * (member_count - 1) * size_bytes // member_count**2)
+        wire_bytes = float(self._latency.wire_bytes(np.array(message_bytes))) * round_count
         source = np.tile(members, len(strides))
         target = np.concatenate([np.roll(members, -stride) for stride in strides])
-        seconds, longest = self._paths.seconds(
-            source, target, np.full(source.size, choice), np.full(source.size, wire)
+        seconds, max_hops = self._paths.compute_link_seconds(
+            source, target, np.full(source.size, path_set), np.full(source.size, wire_bytes)
         )
-        return seconds, rounds * self._compute_latency_s(longest) + self._cluster.local_reduce_seconds(
-            size_bytes
-        )
+        return seconds, round_count * self._compute_latency_s(
+            max_hops
+        ) + self._cluster.compute_local_reduce_seconds(size_bytes)
 
     def _make_load_rows(
         self,

@@ -44,12 +44,12 @@ class TrialBudget:
     """Budget of a search. `left` is the number of topologies that it may still try."""
 
     def __init__(self, max_tries: int = MAX_TRIES) -> None:
-        self.left = max_tries
+        self.remaining_tries = max_tries
 
     def take(self) -> bool:
         """Count one topology, and return whether the budget allows it."""
-        self.left -= 1
-        return self.left >= 0
+        self.remaining_tries -= 1
+        return self.remaining_tries >= 0
 
 
 def improve_by_edge_swaps(
@@ -71,11 +71,11 @@ def improve_by_edge_swaps(
 
 def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
     """Yield the strategy on TopologyFinder's topology for each possible number of links for pairs."""
-    problem, point = objective.problem, objective.point(strategy)
-    demand = objective.demand(point)
+    problem, point = objective.problem, objective.find_point(strategy)
+    demand = objective.compute_demand(point)
     for degree in problem.possible_pair_links if problem.nodes > 1 else ():
         finding = find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
-        yield Proposal(strategy, finding, objective.cost_on(point, finding))
+        yield Proposal(strategy, finding, objective.compute_cost_on(point, finding))
 
 
 def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
@@ -84,17 +84,17 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget
     The search is deterministic: it tries changes in a fixed order and applies each one that helps. It ends when no
     change helps or the tries are spent. It tries nothing if pairs send nothing, or with more than `FEW_NODES` servers.
     """
-    point = objective.point(proposal.strategy)
-    demand = objective.demand(point)
+    point = objective.find_point(proposal.strategy)
+    demand = objective.compute_demand(point)
     if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
         return proposal
-    costs = partial(objective.cost_on, point)
+    costs = partial(objective.compute_cost_on, point)
     finding, cost_s = swap(proposal.finding, proposal.closed_form_s, costs, demand, tries)
     return Proposal(proposal.strategy, finding, cost_s) if finding != proposal.finding else proposal
 
 
 def swap(
-    finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: TrialBudget
+    finding: Finding, cost_s: float, cost_of: Callable[[Finding], float], demand: Demand, tries: TrialBudget
 ) -> tuple[Finding, float]:
     """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`. Return the new links and their cost."""
     simplex = finding.topology.simplex
@@ -106,10 +106,10 @@ def swap(
         candidate = neighbours[position % len(neighbours)]
         other_cost = cost_of(candidate)
         position, failures = position + 1, failures + 1
-        if other_cost < cost * (1 - MIN_IMPROVEMENT):
-            finding, cost, failures = candidate, other_cost, 0
+        if other_cost < cost_s * (1 - MIN_IMPROVEMENT):
+            finding, cost_s, failures = candidate, other_cost, 0
             neighbours = list(list_neighbours(finding, demanded_links))
-    return finding, cost
+    return finding, cost_s
 
 
 def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
@@ -132,12 +132,12 @@ def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterat
         (*pair_links, *filler_links)
         for pair_links, filler_links in zip(finding.matchings, finding.fillers, strict=True)
     )
-    for number, links in enumerate(rounds):
+    for round_index, links in enumerate(rounds):
         for swapped_links in _swap_ends(links, simplex=simplex):
             yield _replace_links(
                 finding,
                 finding.topology.strides,
-                (*rounds[:number], swapped_links, *rounds[number + 1 :]),
+                (*rounds[:round_index], swapped_links, *rounds[round_index + 1 :]),
                 demanded_links,
             )
     for strides in _vary_strides(finding.topology):
@@ -147,8 +147,15 @@ def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterat
 def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
     """Yield the links after each swap of the ends of two links: one way to swap if simplex, two if duplex."""
     for first_index, second_index in combinations(range(len(links)), 2):
-        (a, b), (c, d) = links[first_index], links[second_index]
-        exchanges = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
+        (first_source, first_target), (second_source, second_target) = links[first_index], links[second_index]
+        exchanges = (
+            [((first_source, second_target), (second_source, first_target))]
+            if simplex
+            else [
+                ((first_source, second_target), (first_target, second_source)),
+                ((first_source, second_source), (first_target, second_target)),
+            ]
+        )
         remaining = [link for index, link in enumerate(links) if index not in (first_index, second_index)]
         for pair in exchanges:
             if all(source != target for source, target in pair):
@@ -169,14 +176,16 @@ def _replace_links(
     finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], demanded_links: frozenset[Edge]
 ) -> Finding:
     """Return the finding with these strides and rounds of links for pairs."""
-    old = finding.topology
-    rings = list_circulant_edges(old.nodes, list_direct_strides(old.nodes, strides, simplex=old.simplex))
-    extra = [link for links in rounds for link in links]
-    if not old.simplex:
-        extra += [(target, source) for source, target in extra]
+    old_topology = finding.topology
+    ring_edges = list_circulant_edges(
+        old_topology.nodes, list_direct_strides(old_topology.nodes, strides, simplex=old_topology.simplex)
+    )
+    pair_edges = [link for links in rounds for link in links]
+    if not old_topology.simplex:
+        pair_edges += [(target, source) for source, target in pair_edges]
     return replace(
         finding,
-        topology=replace(old, strides=strides, edges=tuple(sorted((*rings, *extra)))),
+        topology=replace(old_topology, strides=strides, edges=tuple(sorted((*ring_edges, *pair_edges)))),
         matchings=tuple(tuple(sorted(link for link in links if link in demanded_links)) for links in rounds),
         fillers=tuple(
             tuple(sorted(link for link in links if link not in demanded_links)) for links in rounds

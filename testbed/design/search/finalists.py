@@ -13,7 +13,7 @@ from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import Stop
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import RoutedExecution, install, simulate_on_quick_routes
+from testbed.design.search.simulator import RoutedExecution, simulate_on_quick_routes, simulate_plan_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -35,7 +35,7 @@ class RankedStrategy:
     routes: RouteSets | None = None
 
 
-def rank(
+def rank_strategies(
     problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
 ) -> tuple[RankedStrategy, ...]:
     """Return every strategy with its simulated time, fastest first; ties are in the order of the proposals.
@@ -45,26 +45,26 @@ def rank(
     in closed form is simulated, and only another Ctrl-C ends that.
     """
     stop = Stop() if stop is None else stop
-    pending: list[Future[RankedStrategy]] = []
+    futures: list[Future[RankedStrategy]] = []
     with stop:
-        pending.extend(executor.submit(simulate_proposal, problem, proposal, True) for proposal in proposals)
-        wait(pending)
-        for future in pending:
+        futures.extend(executor.submit(simulate_proposal, problem, proposal, True) for proposal in proposals)
+        wait(futures)
+        for future in futures:
             future.result()
-    for future in pending:
+    for future in futures:
         future.cancel()
-    ranked = [
+    ranked_strategies = [
         entry.result()
-        for entry in pending
+        for entry in futures
         if entry.done() and not entry.cancelled() and not entry.exception()
     ]
-    if not ranked:
+    if not ranked_strategies:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
-        ranked = [simulate_proposal(problem, cheapest, rounded=True)]
-    fastest: dict[Strategy, RankedStrategy] = {}
-    for entry in sorted(ranked, key=lambda entry: entry.simulated_s):
-        fastest.setdefault(entry.strategy, entry)
-    return tuple(fastest.values())
+        ranked_strategies = [simulate_proposal(problem, cheapest, rounded=True)]
+    fastest_by_strategy: dict[Strategy, RankedStrategy] = {}
+    for entry in sorted(ranked_strategies, key=lambda entry: entry.simulated_s):
+        fastest_by_strategy.setdefault(entry.strategy, entry)
+    return tuple(fastest_by_strategy.values())
 
 
 def rank_wirings(
@@ -77,27 +77,33 @@ def rank_wirings(
     the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop`
     ends the search with the results so far.
     """
-    problem, tries, by_finding = objective.problem, TrialBudget(), {best_strategy.finding: best_strategy}
-    published: list[Finding] = []
+    problem, tries, ranked_by_finding = (
+        objective.problem,
+        TrialBudget(),
+        {best_strategy.finding: best_strategy},
+    )
+    published_findings: list[Finding] = []
     with Stop() if stop is None else stop:
-        by_finding[best_strategy.finding] = simulate_proposal(
+        ranked_by_finding[best_strategy.finding] = simulate_proposal(
             problem, Proposal(best_strategy.strategy, best_strategy.finding, best_strategy.closed_form_s)
         )
         for start in propose_starts(objective, best_strategy.strategy):
-            published.append(start.finding)
+            published_findings.append(start.finding)
             for proposal in (start, improve(objective, start, tries)):
-                if proposal.finding not in by_finding:
-                    by_finding[proposal.finding] = simulate_proposal(problem, proposal)
-    fastest: dict[int, RankedStrategy] = {}
-    for finding in dict.fromkeys([*published, *by_finding]):
-        if finding in by_finding:
-            entry = by_finding[finding]
-            previous = fastest.setdefault(finding.matching_degree, entry)
+                if proposal.finding not in ranked_by_finding:
+                    ranked_by_finding[proposal.finding] = simulate_proposal(problem, proposal)
+    fastest_by_degree: dict[int, RankedStrategy] = {}
+    for finding in dict.fromkeys([*published_findings, *ranked_by_finding]):
+        if finding in ranked_by_finding:
+            entry = ranked_by_finding[finding]
+            previous = fastest_by_degree.setdefault(finding.matching_degree, entry)
             if entry.simulated_s < previous.simulated_s * (1 - MIN_IMPROVEMENT):
-                fastest[finding.matching_degree] = entry
-    enough_s = min(entry.simulated_s for entry in fastest.values()) * (1 + MIN_IMPROVEMENT)
-    best_choice = fastest[min(degree for degree, entry in fastest.items() if entry.simulated_s <= enough_s)]
-    runners_up = sorted(fastest.values(), key=lambda entry: entry.simulated_s)
+                fastest_by_degree[finding.matching_degree] = entry
+    max_sufficient_s = min(entry.simulated_s for entry in fastest_by_degree.values()) * (1 + MIN_IMPROVEMENT)
+    best_choice = fastest_by_degree[
+        min(degree for degree, entry in fastest_by_degree.items() if entry.simulated_s <= max_sufficient_s)
+    ]
+    runners_up = sorted(fastest_by_degree.values(), key=lambda entry: entry.simulated_s)
     return (best_choice, *(entry for entry in runners_up if entry is not best_choice))
 
 
@@ -110,17 +116,19 @@ def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = Fals
 
 
 def simulate_on_plan_routes(problem: Problem, best_strategy: RankedStrategy) -> RankedStrategy:
-    """Return the strategy simulated on the routes of its plan, see `install`."""
+    """Return the strategy simulated on the routes of its plan, see `simulate_plan_routes`."""
     proposal = Proposal(best_strategy.strategy, best_strategy.finding, best_strategy.closed_form_s)
-    return _make_ranked(proposal, install(problem, best_strategy.strategy, best_strategy.finding.topology))
+    return _make_ranked(
+        proposal, simulate_plan_routes(problem, best_strategy.strategy, best_strategy.finding.topology)
+    )
 
 
-def _make_ranked(proposal: Proposal, installed: RoutedExecution) -> RankedStrategy:
-    execution = installed.execution
-    return RankedStrategy(*proposal, execution.iteration_s, execution.bandwidth_tax, installed.routes)
+def _make_ranked(proposal: Proposal, routed_execution: RoutedExecution) -> RankedStrategy:
+    execution = routed_execution.execution
+    return RankedStrategy(*proposal, execution.iteration_s, execution.bandwidth_tax, routed_execution.routes)
 
 
-def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
+def simulate_ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
     """Return the simulated seconds of an iteration on a non-blocking switch, at degree × rate per server."""
     fabric = ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
     graph = iteration(problem.workload, strategy, problem.cluster)

@@ -17,7 +17,7 @@ import numpy as np
 
 from testbed.design.search.chains import Point
 from testbed.design.workloads.model import Operator, Workload
-from testbed.design.workloads.sharding import Sharding, place_sharding
+from testbed.design.workloads.sharding import Sharding, make_placed_sharding
 
 Shape = tuple[str, int, int, bool]
 """Way, replicas, shards, and whether the servers of the first replica have consecutive numbers."""
@@ -38,16 +38,16 @@ class Moves:
             {sharding: sharding_index for sharding_index, sharding in enumerate(options)}
             for options in shardings
         ]
-        self.free = [op_index for op_index, options in enumerate(shardings) if len(options) > 1]
+        self.free_operators = [op_index for op_index, options in enumerate(shardings) if len(options) > 1]
         self._shapes = [group_by_shape(options) for options in shardings]
         self._outputs = [operator.output_bytes for operator in workload.operators]
-        self.classes = _group_classes(workload, self.free)
+        self.classes = _group_classes(workload, self.free_operators)
         self._classes = [members for members in self.classes if len(members) > 1]
         single_placements = ([op_index] for members in self._classes for op_index in members)
-        self._chains = _find_chains(workload, self.free)
+        self._chains = _find_chains(workload, self.free_operators)
         self.groups = [*self.classes, *self._chains, *single_placements]
         """Operators that a descent lays out together: classes, chains, and single members of classes."""
-        self.largest = [
+        self.largest_groups = [
             group for group in self.groups if not any(set(group) < set(larger) for larger in self.groups)
         ]
         """Groups that are not part of another group."""
@@ -57,23 +57,23 @@ class Moves:
             self._neighbours[producer].append(consumer)
             self._neighbours[consumer].append(producer)
         self._next_operator = {
-            producer: consumer for producer, consumer in workload.edges if consumer in self.free
+            producer: consumer for producer, consumer in workload.edges if consumer in self.free_operators
         }
-        self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [
+        self._move_functions: list[Callable[[Point, np.random.Generator], Point]] = [
             self.move_one,
             self.join,
             self.lay_out_run,
         ]
         if self._classes:
-            self._kinds += [self.swap, self.lay_out_class]
+            self._move_functions += [self.swap, self.lay_out_class]
         if any(sharding.way == "place" for options in shardings for sharding in options):
-            self._kinds.append(self.swap_servers)
+            self._move_functions.append(self.swap_servers)
 
     def propose(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point after a random move of a random kind."""
-        if not self.free:
+        if not self.free_operators:
             return point
-        return self._kinds[int(rng.integers(len(self._kinds)))](point, rng)
+        return self._move_functions[int(rng.integers(len(self._move_functions)))](point, rng)
 
     def move_one(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out in another way.
@@ -81,7 +81,7 @@ class Moves:
         The shape is drawn first, then the servers. Otherwise a table would almost never be cut over all servers, since
         there are many more ways to place it on a single one.
         """
-        op_index = _draw(self.free, rng)
+        op_index = _draw(self.free_operators, rng)
         other_shardings = [
             [sharding_index for sharding_index in shape if sharding_index != point[op_index]]
             for shape in self._shapes[op_index].values()
@@ -91,7 +91,7 @@ class Moves:
 
     def join(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out like one of its producers or consumers."""
-        op_index = _draw(self.free, rng)
+        op_index = _draw(self.free_operators, rng)
         choices = self._find_neighbour_layouts(point, op_index)
         return (
             _apply_changes(point, {op_index: _draw(choices, rng)}) if choices else self.move_one(point, rng)
@@ -107,7 +107,7 @@ class Moves:
 
     def lay_out_run(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with up to `MAX_RUN_LENGTH` consecutive operators in one sharding, as far as legal."""
-        op_index = _draw(self.free, rng)
+        op_index = _draw(self.free_operators, rng)
         sharding = self._shardings[op_index][_draw(_draw(list(self._shapes[op_index].values()), rng), rng)]
         changes: dict[int, int] = {}
         for _ in range(1 + int(rng.integers(MAX_RUN_LENGTH))):
@@ -144,7 +144,7 @@ class Moves:
             },
         )
 
-    def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
+    def list_layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with a group laid out in each shape of its first member.
 
         A shape that places operators on single servers comes twice: each operator on the server that sends least so
@@ -163,12 +163,12 @@ class Moves:
                 yield self._lay_out(point, dict.fromkeys(members, first_sharding))
                 continue
             for is_joint in (False, True)[: len(members)]:
-                load = self._sum_output_bytes(point, members)
+                sent_bytes_by_server = self._sum_output_bytes(point, members)
                 changes = {}
                 for op_index in members:
-                    server = min(range(self._nodes), key=load.__getitem__)
-                    changes[op_index] = place_sharding((server,))
-                    load[server] += 0 if is_joint else self._outputs[op_index]
+                    server = min(range(self._nodes), key=sent_bytes_by_server.__getitem__)
+                    changes[op_index] = make_placed_sharding((server,))
+                    sent_bytes_by_server[server] += 0 if is_joint else self._outputs[op_index]
                 yield self._lay_out(point, changes)
 
     def _split_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
@@ -176,20 +176,22 @@ class Moves:
 
         Moves of single operators do not lead there from a group that is cut: each move alone is slower.
         """
-        free = [
+        free_servers = [
             server
             for server, sent_bytes in enumerate(self._sum_output_bytes(point, members))
             if not sent_bytes
         ]
-        single_placements = [place_sharding((server,)) for server in free]
+        single_placements = [make_placed_sharding((server,)) for server in free_servers]
         if (
-            not 0 < len(free) < len(members)
+            not 0 < len(free_servers) < len(members)
             or single_placements[0] not in self._sharding_index_of[members[0]]
         ):
             return
         for choices in self._shapes[members[0]].values():
             if self._find_home(members[0], choices[0]) is None:
-                other_layouts = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
+                other_layouts = dict.fromkeys(
+                    members[len(free_servers) :], self._shardings[members[0]][choices[0]]
+                )
                 yield self._lay_out(
                     point, dict(zip(members, single_placements, strict=False)) | other_layouts
                 )
@@ -198,23 +200,23 @@ class Moves:
         """Yield strategies in which a chain's operators on single servers move to a server of another chain.
 
         A server that becomes empty gets one cut operator, see `_fill_free_servers`. Neither moves of single operators
-        nor `layouts` lead there.
+        nor `list_layouts` lead there.
         """
-        homes = {
+        home_by_operator = {
             op_index: self._find_home(op_index, sharding_index)
             for op_index, sharding_index in enumerate(point)
         }
         for chain in self._chains:
-            members = [op_index for op_index in chain if homes[op_index] is not None]
+            members = [op_index for op_index in chain if home_by_operator[op_index] is not None]
             other_chains = {
-                homes[op_index]
+                home_by_operator[op_index]
                 for other_chain in self._chains
                 if other_chain is not chain
                 for op_index in other_chain
             }
             for server in sorted({home for home in other_chains if home is not None} if members else ()):
                 yield self._fill_free_servers(
-                    self._lay_out(point, dict.fromkeys(members, place_sharding((server,))))
+                    self._lay_out(point, dict.fromkeys(members, make_placed_sharding((server,))))
                 )
 
     def _fill_free_servers(self, point: Point) -> Point:
@@ -223,17 +225,17 @@ class Moves:
         Only classes with both cut and placed operators change.
         """
         for members in self._classes:
-            homeless = [
+            cut_operators = [
                 op_index for op_index in members if self._find_home(op_index, point[op_index]) is None
             ]
-            if homeless and len(homeless) < len(members):
-                free = [
+            if cut_operators and len(cut_operators) < len(members):
+                free_servers = [
                     server
-                    for server, sent_bytes in enumerate(self._sum_output_bytes(point, homeless))
+                    for server, sent_bytes in enumerate(self._sum_output_bytes(point, cut_operators))
                     if not sent_bytes
                 ]
-                single_placements = (place_sharding((server,)) for server in free)
-                point = self._lay_out(point, dict(zip(homeless, single_placements, strict=False)))
+                single_placements = (make_placed_sharding((server,)) for server in free_servers)
+                point = self._lay_out(point, dict(zip(cut_operators, single_placements, strict=False)))
         return point
 
     def _lay_out(self, point: Point, shardings: dict[int, Sharding]) -> Point:
@@ -248,26 +250,28 @@ class Moves:
 
     def _sum_output_bytes(self, point: Point, excluded: Sequence[int]) -> list[float]:
         """Return the output bytes per sample of the operators placed on each server, except those `excluded`."""
-        load = [0.0] * self._nodes
+        sent_bytes_by_server = [0.0] * self._nodes
         for op_index, sharding_index in enumerate(point):
             sharding = self._shardings[op_index][sharding_index]
             if op_index not in excluded and sharding.way == "place":
                 for server in sharding.servers:
-                    load[server] += self._outputs[op_index] / sharding.shards
-        return load
+                    sent_bytes_by_server[server] += self._outputs[op_index] / sharding.shards
+        return sent_bytes_by_server
 
     def swap_servers(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the operators placed on two servers exchanged."""
-        homes = {op_index: self._find_home(op_index, point[op_index]) for op_index in self.free}
-        used_servers = sorted({home for home in homes.values() if home is not None})
+        home_by_operator = {
+            op_index: self._find_home(op_index, point[op_index]) for op_index in self.free_operators
+        }
+        used_servers = sorted({home for home in home_by_operator.values() if home is not None})
         if not used_servers:
             return self.move_one(point, rng)
         first_server, second_server = _draw(used_servers, rng), int(rng.integers(self._nodes))
         exchanged = {first_server: second_server, second_server: first_server}
         changes = {}
-        for op_index, home in homes.items():
+        for op_index, home in home_by_operator.items():
             if home in exchanged:
-                target = place_sharding((exchanged[home],))
+                target = make_placed_sharding((exchanged[home],))
                 changes[op_index] = self._sharding_index_of[op_index].get(target, point[op_index])
         return _apply_changes(point, changes)
 

@@ -14,14 +14,14 @@ import numpy as np
 from sim.models.network.latency import Latency
 from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.annealing import Annealer, Candidate, polish
-from testbed.design.search.bound import Bound, bound_iteration
-from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
+from testbed.design.search.bound import Bound, compute_bound
+from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge_visit
 from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
     RankedStrategy,
-    ideal_switch_s,
-    rank,
+    rank_strategies,
     rank_wirings,
+    simulate_ideal_switch_s,
     simulate_on_plan_routes,
     simulate_proposal,
 )
@@ -32,8 +32,8 @@ from testbed.design.search.worker_pool import (
     ChainTask,
     InProcessExecutor,
     make_first_states,
+    open_worker_pool,
     run_chains,
-    worker_pool,
 )
 from testbed.design.topology.finder import Finding
 from testbed.design.topology.hops import mean_hops
@@ -53,7 +53,7 @@ _FINALISTS_BEFORE_POLISH = 3
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a search: `steps` of `of` steps are done, summed over all chains.
+    """Progress of a search: `steps` of `total` steps are done, summed over all chains.
 
     `best_s` is the least cost so far in closed form.
     """
@@ -154,12 +154,12 @@ def optimise(
     if resume and not checkpoint:
         raise SearchError("resuming needs a checkpoint: give its file")
     objective = StrategyObjective(problem)
-    name = checkpoints.compute_fingerprint(problem, rules, seed, chains, objective.shardings)
-    task = ChainTask(name, StrategyRecipe(problem), rules)
+    fingerprint = checkpoints.compute_fingerprint(problem, rules, seed, chains, objective.shardings)
+    task = ChainTask(fingerprint, StrategyRecipe(problem), rules)
 
     def report(current_states: Sequence[ChainState]) -> None:
         if checkpoint:
-            checkpoints.write(checkpoint, name, current_states)
+            checkpoints.write(checkpoint, fingerprint, current_states)
         if progress:
             progress(
                 Progress(
@@ -170,9 +170,9 @@ def optimise(
             )
 
     stop = Stop()
-    with worker_pool(workers, scheduler) as executor:
+    with open_worker_pool(workers, scheduler) as executor:
         if checkpoint and resume:
-            states = checkpoints.read(checkpoint, name, chains)
+            states = checkpoints.read(checkpoint, fingerprint, chains)
             checkpoints.check(checkpoint, states, objective, rules)
         else:
             states = make_first_states(task, seed, chains)
@@ -182,20 +182,20 @@ def optimise(
         best_visits: tuple[Visit, ...] = ()
         for state in states:
             for visit in state.best:
-                best_visits = merge(best_visits, visit, rules.keep)
+                best_visits = merge_visit(best_visits, visit, rules.keep)
         visits = best_visits[: _FINALISTS_BEFORE_POLISH if budget else None]
         proposals: list[Proposal] = []
         with stop:
-            proposals.extend(map(objective.proposal, visits))
-        proposals = proposals or [objective.proposal(visits[0])]
-        ranking = rank(
+            proposals.extend(map(objective.make_proposal, visits))
+        proposals = proposals or [objective.make_proposal(visits[0])]
+        ranking = rank_strategies(
             objective.problem,
             [*proposals, *improve_by_edge_swaps(objective, proposals, stop)],
             InProcessExecutor() if stop.lost else executor,
             stop,
         )
     ranking = _polish_ranking(objective, ranking, seed, budget, stop)
-    result = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
+    result = _make_result(objective, ranking, states, rules, stop, plan_routes=plan_routes)
     return replace(result, cpu_s=process_time() - begin_s)
 
 
@@ -206,28 +206,29 @@ def _polish_ranking(
     if budget <= 0 or stop or objective.problem.nodes == 1:
         return ranking
     problem, annealer = objective.problem, Annealer(objective.problem)
-    default = objective.start()
+    default_point = objective.start()
     starts = [
-        Candidate(default, problem.microbatches, objective.finding(default)),
-        Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
+        Candidate(default_point, problem.microbatches, objective.get_finding(default_point)),
+        Candidate(objective.find_point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
-    with _freeze_old_garbage():
+    with _freeze_existing_objects():
         polished_candidates = polish(
             annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop
         )
     candidates = list(dict.fromkeys(entry.candidate for entry in polished_candidates))[:_MAX_POLISHED]
     proposals = [
-        Proposal(annealer.strategy(entry), entry.finding, annealer.estimate_s(entry)) for entry in candidates
+        Proposal(annealer.make_strategy(entry), entry.finding, annealer.estimate_s(entry))
+        for entry in candidates
     ]
-    fastest: dict[Strategy, RankedStrategy] = {}
-    polished = [simulate_proposal(problem, proposal) for proposal in proposals]
-    for entry in sorted([*polished, *ranking], key=lambda entry: entry.simulated_s):
-        fastest.setdefault(entry.strategy, entry)
-    return tuple(fastest.values())
+    fastest_by_strategy: dict[Strategy, RankedStrategy] = {}
+    polished_strategies = [simulate_proposal(problem, proposal) for proposal in proposals]
+    for entry in sorted([*polished_strategies, *ranking], key=lambda entry: entry.simulated_s):
+        fastest_by_strategy.setdefault(entry.strategy, entry)
+    return tuple(fastest_by_strategy.values())
 
 
 @contextmanager
-def _freeze_old_garbage() -> Iterator[None]:
+def _freeze_existing_objects() -> Iterator[None]:
     """Exclude existing objects from garbage collection: a scan of compiled code would be slower than a simulation."""
     gc.freeze()
     try:
@@ -236,7 +237,7 @@ def _freeze_old_garbage() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _conclude(
+def _make_result(
     objective: StrategyObjective,
     ranking: tuple[RankedStrategy, ...],
     states: Sequence[ChainState],
@@ -253,7 +254,7 @@ def _conclude(
     if plan_routes:
         with stop:
             best_strategy = simulate_on_plan_routes(objective.problem, best_strategy)
-    wired = best_strategy, *runners_up
+    ranked_wirings = best_strategy, *runners_up
     ideal_s = _simulate_ideal_switch(problem, best_strategy, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return SearchResult(
@@ -265,15 +266,15 @@ def _conclude(
             bandwidth_tax=best_strategy.bandwidth_tax,
             mean_hops=mean_hops(best_strategy.finding.topology),
             ideal_switch_s=ideal_s,
-            bound=bound_iteration(problem),
+            bound=compute_bound(problem),
         ),
         reasons=(
-            *explain_plan(problem, wired, ideal_s),
+            *explain_plan(problem, ranked_wirings, ideal_s),
             *compare_with_fat_tree(problem, best_strategy.strategy, best_strategy.simulated_s),
             *_explain_stop(stop, steps, budget),
         ),
         ranking=ranking,
-        wirings=wired,
+        wirings=ranked_wirings,
         steps=steps,
         stopped=bool(stop) or steps < budget,
     )
@@ -282,8 +283,8 @@ def _conclude(
 def _simulate_ideal_switch(problem: Problem, ranked: RankedStrategy, stop: Stop) -> float:
     """Return the time on an ideal switch. The first Ctrl-C restarts the simulation: a plan file needs this time."""
     with stop:
-        return ideal_switch_s(problem, ranked.strategy)
-    return ideal_switch_s(problem, ranked.strategy)
+        return simulate_ideal_switch_s(problem, ranked.strategy)
+    return simulate_ideal_switch_s(problem, ranked.strategy)
 
 
 def _explain_stop(stop: Stop, steps: int, budget: int) -> Iterator[str]:

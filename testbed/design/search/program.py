@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import BUCKET_BYTES
-from testbed.design.workloads.roofline import operator_seconds
+from testbed.design.workloads.roofline import compute_operator_seconds
 from testbed.design.workloads.sharding import (
     Group,
     Resharding,
     Sharding,
-    backward_resharding,
     count_microbatch_samples,
     count_row_samples,
     count_shard_bytes,
-    dispatch_resharding,
-    forward_resharding,
     list_replica_groups,
+    make_backward_resharding,
+    make_dispatch_resharding,
+    make_forward_resharding,
     reverse_resharding,
     split_evenly,
     trainable,
@@ -120,27 +120,29 @@ class Programs:
         self._problem = problem
         workload = problem.workload
         self._operators = workload.operators
-        self._samples = count_microbatch_samples(workload.batch, problem.microbatches)
-        self._trainable = trainable(workload)
+        self._microbatch_samples = count_microbatch_samples(workload.batch, problem.microbatches)
+        self._has_backward = trainable(workload)
         self._producers: list[list[int]] = [[] for _ in self._operators]
         self._consumers: list[list[int]] = [[] for _ in self._operators]
         for producer, consumer in workload.edges:
             self._producers[consumer].append(producer)
             self._consumers[producer].append(consumer)
-        depth: list[int] = []
+        depth_by_operator: list[int] = []
         for producers in self._producers:
-            depth.append(1 + max((depth[producer] for producer in producers), default=0))
-        self._order = sorted(range(len(depth)), key=depth.__getitem__)
-        self._rank = {op_index: rank for rank, op_index in enumerate(self._order)}
+            depth_by_operator.append(
+                1 + max((depth_by_operator[producer] for producer in producers), default=0)
+            )
+        self._order = sorted(range(len(depth_by_operator)), key=depth_by_operator.__getitem__)
+        self._rank_by_operator = {op_index: rank for rank, op_index in enumerate(self._order)}
         self._computing = lru_cache(_CACHE_SIZE)(self._make_computing)
         self._gradients = lru_cache(_CACHE_SIZE)(self._make_gradients)
         self._forward = lru_cache(_CACHE_SIZE)(self._make_forward)
         self._backward = lru_cache(_CACHE_SIZE)(self._make_backward)
 
-    def program(self, shardings: Sequence[Sharding]) -> Program:
+    def build_program(self, shardings: Sequence[Sharding]) -> Program:
         """Return the program of the strategy with these shardings."""
         parts, shifts = [], []
-        for microbatch, samples in enumerate(self._samples):
+        for microbatch, samples in enumerate(self._microbatch_samples):
             for op_index in self._order:
                 producer_shardings = tuple(shardings[producer] for producer in self._producers[op_index])
                 parts.append(self._forward(op_index, shardings[op_index], producer_shardings, samples))
@@ -153,7 +155,7 @@ class Programs:
         shift = np.repeat(shifts, [len(part.works) for part in parts])
         items += np.where(items == _NO_STAGE, 0, shift[:, None])
         return Program(
-            self._problem.nodes, 4 * len(self._operators) * len(self._samples), tuple(parts), items
+            self._problem.nodes, 4 * len(self._operators) * len(self._microbatch_samples), tuple(parts), items
         )
 
     def _make_forward(
@@ -172,11 +174,11 @@ class Programs:
         """Yield the microbatch and the part of each operator's backward pass and of each sum of gradients."""
         buckets, last_microbatch = (
             {bucket.last: bucket for bucket in self._collect_buckets(shardings)},
-            len(self._samples) - 1,
+            len(self._microbatch_samples) - 1,
         )
-        for microbatch, samples in enumerate(self._samples):
+        for microbatch, samples in enumerate(self._microbatch_samples):
             for op_index in reversed(self._order):
-                if not self._trainable[op_index]:
+                if not self._has_backward[op_index]:
                     continue
                 consumer_shardings = tuple(shardings[consumer] for consumer in self._consumers[op_index])
                 forward_delay = (
@@ -245,13 +247,13 @@ class Programs:
         rows = count_row_samples(sharding, samples)
         counts, count_index = np.unique(rows, return_inverse=True)
         seconds = [
-            operator_seconds(operator, count, sharding.shards, cluster)[direction]
+            compute_operator_seconds(operator, count, sharding.shards, cluster)[direction]
             for count in counts.tolist()
         ]
         return Computing(np.array(sharding.servers), np.array(seconds)[count_index])
 
     def _collect_buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
-        """Yield the same buckets as `workloads.sharding.gradient_buckets`. The gradients of operators are cached."""
+        """Yield the buckets of `workloads.sharding.make_gradient_buckets`. The gradients of operators are cached."""
         open_buckets: dict[tuple[Group, ...], _Bucket] = {}
         for op_index in reversed(range(len(shardings))):
             sizes, groups = self._gradients(op_index, shardings[op_index])
@@ -266,7 +268,9 @@ class Programs:
                     old_bytes + added_bytes
                     for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
                 )
-            last_operator = min(op_index, bucket.last, key=self._rank.__getitem__) if bucket else op_index
+            last_operator = (
+                min(op_index, bucket.last, key=self._rank_by_operator.__getitem__) if bucket else op_index
+            )
             open_buckets[groups] = _Bucket(last_operator, sizes, groups)
         yield from open_buckets.values()
 
@@ -279,19 +283,19 @@ class Programs:
 def _make_sending(
     direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
 ) -> Sending:
-    compute_resharding = backward_resharding if direction else forward_resharding
-    return _to_sending(compute_resharding(producer, consumer, samples, output_bytes, sliced))
+    compute_resharding = make_backward_resharding if direction else make_forward_resharding
+    return _make_remote_sending(compute_resharding(producer, consumer, samples, output_bytes, sliced))
 
 
 @lru_cache(_CACHE_SIZE)
 def _make_dispatch(
     sharding: Sharding, samples: int, sample_bytes: int, popularity: tuple[float, ...]
 ) -> tuple[Sending, Sending]:
-    resharding = dispatch_resharding(sharding, samples, sample_bytes, popularity)
-    return _to_sending(resharding), _to_sending(reverse_resharding(resharding))
+    resharding = make_dispatch_resharding(sharding, samples, sample_bytes, popularity)
+    return _make_remote_sending(resharding), _make_remote_sending(reverse_resharding(resharding))
 
 
-def _to_sending(resharding: Resharding) -> Sending:
+def _make_remote_sending(resharding: Resharding) -> Sending:
     is_remote = resharding.source != resharding.target
     return Sending(
         resharding.source[is_remote],

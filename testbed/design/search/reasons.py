@@ -9,7 +9,7 @@ from lightbed.wording import format_count
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
-from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.fabrics.kind import RANKING_ROUNDING
 from testbed.design.search.finalists import RankedStrategy
 from testbed.design.search.problem import Problem
@@ -104,7 +104,7 @@ def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float
     if problem.nodes == 1:
         return ()
     try:
-        rate_gbps = equal_cost_fat_tree_gbps(problem.nodes, problem.degree, problem.rate_gbps)
+        rate_gbps = compute_equal_cost_gbps(problem.nodes, problem.degree, problem.rate_gbps)
     except ValueError:
         return ("No Fat-tree costs as little (prices recalled): there is none to compare with.",)
     execution = simulate(

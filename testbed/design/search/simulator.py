@@ -33,7 +33,7 @@ ROUTING_WORK = 250
 """The work of one search for routes, in simulated tasks and messages."""
 
 _MAX_NODES_FOR_ALL_SETS = 32
-"""Up to this number of servers, `install` tries all numbers of route sets."""
+"""Up to this number of servers, `simulate_plan_routes` tries all numbers of route sets."""
 
 
 class Simulator:
@@ -46,15 +46,17 @@ class Simulator:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.work = 0
-        self.fabric = lru_cache(_CACHED_FABRICS)(self._build_fabric)
-        self.graph = lru_cache(_CACHED_GRAPHS)(partial(iteration, problem.workload, cluster=problem.cluster))
+        self.get_fabric = lru_cache(_CACHED_FABRICS)(self._build_fabric)
+        self.get_graph = lru_cache(_CACHED_GRAPHS)(
+            partial(iteration, problem.workload, cluster=problem.cluster)
+        )
         self._hops = lru_cache(_CACHED_FABRICS)(distances)
         self._simulated_s: dict[tuple[Strategy, Topology], float] = {}
         self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
         self._exceeded_limit_s: dict[tuple[Strategy, Topology], float] = {}
         self._fullest_link_s: dict[tuple[Strategy, Topology], float] = {}
 
-    def seconds(self, strategy: Strategy, topology: Topology, limit_s: float = math.inf) -> float:
+    def simulate_s(self, strategy: Strategy, topology: Topology, limit_s: float = math.inf) -> float:
         """Return the seconds of an iteration, or infinity if they exceed `limit_s`.
 
         The simulation ends at `limit_s`, and does not even begin if a single link is busy for longer.
@@ -73,15 +75,15 @@ class Simulator:
         )
         return simulated_s
 
-    def select_fastest(self, within: float) -> list[tuple[float, Strategy, Topology]]:
-        """Return the completed simulations that are slower than the fastest by at most the fraction `within`.
+    def select_fastest(self, max_excess: float) -> list[tuple[float, Strategy, Topology]]:
+        """Return the completed simulations that are slower than the fastest by at most the fraction `max_excess`.
 
         The fastest come first.
         """
         sorted_runs = sorted(
             ((seconds, *key) for key, seconds in self._simulated_s.items()), key=lambda entry: entry[0]
         )
-        return [entry for entry in sorted_runs if entry[0] <= sorted_runs[0][0] * (1 + within)]
+        return [entry for entry in sorted_runs if entry[0] <= sorted_runs[0][0] * (1 + max_excess)]
 
     def compute_lower_bound_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return a lower bound, in seconds, on the iteration with any routes on the topology.
@@ -91,14 +93,15 @@ class Simulator:
         """
         demand_bytes = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
         byte_s = 8e-9 / self.problem.rate_gbps
-        rings = np.zeros(self.problem.nodes)
+        ring_bytes = np.zeros(self.problem.nodes)
         for members, size_bytes in demand_bytes.allreduce.items():
-            rings[list(members)] += 2 * (len(members) - 1) / len(members) * size_bytes
-        busiest = (
-            max((demand_bytes.pairs.sum(axis=axis) + rings).max() for axis in (0, 1)) / self.problem.degree
+            ring_bytes[list(members)] += 2 * (len(members) - 1) / len(members) * size_bytes
+        busiest_bytes = (
+            max((demand_bytes.pairs.sum(axis=axis) + ring_bytes).max() for axis in (0, 1))
+            / self.problem.degree
         )
-        carried_bytes = (demand_bytes.pairs * self._hops(topology)).sum() + rings.sum()
-        return float(max(busiest, carried_bytes / max(len(topology.edges), 1)) * byte_s)
+        carried_bytes = (demand_bytes.pairs * self._hops(topology)).sum() + ring_bytes.sum()
+        return float(max(busiest_bytes, carried_bytes / max(len(topology.edges), 1)) * byte_s)
 
     def compute_fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return the seconds for which the fullest link is busy. This compares topologies without a simulation."""
@@ -110,7 +113,7 @@ class Simulator:
         self.work += ROUTING_WORK
         key = unsplit, topology.strides
         if key not in self._demands:  # the demand depends on the links only by the strides of AllReduce rings
-            self._demands[key] = find_demand(topology, self.graph(unsplit), self.problem.latency)
+            self._demands[key] = find_demand(topology, self.get_graph(unsplit), self.problem.latency)
         demand = self._demands[key]
         fullest_bytes = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
         self._fullest_link_s[unsplit, topology] = float(fullest_bytes * 8e-9 / self.problem.rate_gbps)
@@ -118,21 +121,26 @@ class Simulator:
 
     def run(self, strategy: Strategy, topology: Topology) -> Execution:
         """Return the execution of a whole iteration."""
-        return self.fabric(_use_one_microbatch(strategy), topology).run(
-            self.graph(strategy), latency=self.problem.latency
+        return self.get_fabric(_use_one_microbatch(strategy), topology).run(
+            self.get_graph(strategy), latency=self.problem.latency
         )
 
     def _simulate_until(self, strategy: Strategy, topology: Topology, limit_s: float) -> float:
-        graph, routed_fabric = self.graph(strategy), self.fabric(_use_one_microbatch(strategy), topology)
+        graph, routed_fabric = (
+            self.get_graph(strategy),
+            self.get_fabric(_use_one_microbatch(strategy), topology),
+        )
         fabric = routed_fabric.fabric
         lowered = lower(graph, fabric, self.problem.latency, routed_fabric.allreduce)
         self.work += graph.tasks
-        byte_s, program, routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
-        hops = np.diff(routes.first)
+        byte_s, program, lowered_routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
+        hops = np.diff(lowered_routes.first)
         demand_bytes = np.bincount(
-            routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size
+            lowered_routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size
         )
-        carried_bytes = np.bincount(routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size)
+        carried_bytes = np.bincount(
+            lowered_routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size
+        )
         if (carried_bytes * byte_s).max(initial=0.0) > limit_s:
             return math.inf
         self.work += graph.tasks + program.message_bytes.size
@@ -179,20 +187,20 @@ def simulate_on_quick_routes(
     return RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency))
 
 
-def install(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedExecution:
+def simulate_plan_routes(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedExecution:
     """Return the fastest routes for a plan, and the iteration on them.
 
     It tries several numbers of route sets, since more sets unload the fullest link, but fewer sets keep paths shorter.
     The quick routes, on which candidates are judged, are sometimes the fastest.
     """
-    installed = [simulate_on_quick_routes(problem, strategy, topology)]
-    graph = installed[0].execution.graph
-    numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _MAX_NODES_FOR_ALL_SETS else (MAX_SETS, 1)
-    for sets in numbers if problem.nodes > 1 else ():
-        routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
+    routed_executions = [simulate_on_quick_routes(problem, strategy, topology)]
+    graph = routed_executions[0].execution.graph
+    set_counts = range(MAX_SETS, 0, -1) if problem.nodes <= _MAX_NODES_FOR_ALL_SETS else (MAX_SETS, 1)
+    for set_count in set_counts if problem.nodes > 1 else ():
+        routes = route_job(topology, graph, max_paths=set_count, latency=problem.latency)
         routed_fabric = build_routed_fabric(problem, topology, routes).as_fluid()
-        installed.append(RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency)))
-    return min(installed, key=lambda entry: entry.execution.iteration_s)
+        routed_executions.append(RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency)))
+    return min(routed_executions, key=lambda entry: entry.execution.iteration_s)
 
 
 def build_routed_fabric(problem: Problem, topology: Topology, routes: RouteSets | None) -> ChosenFabric:

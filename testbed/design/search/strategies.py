@@ -18,7 +18,7 @@ from testbed.design.search.program import Programs
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic
-from testbed.design.workloads.roofline import check_memory, operator_memory, peak_bytes
+from testbed.design.workloads.roofline import check_memory, compute_operator_memory, compute_peak_bytes
 from testbed.design.workloads.sharding import Sharding, Strategy
 from testbed.design.workloads.strategies import fitting_strategy, list_legal_shardings
 
@@ -44,7 +44,7 @@ class StrategyRecipe:
 
     problem: Problem
 
-    def objective(self) -> StrategyObjective:
+    def make_objective(self) -> StrategyObjective:
         """Return the objective of the problem, with empty caches."""
         return StrategyObjective(self.problem)
 
@@ -67,13 +67,13 @@ class StrategyObjective:
             legal.index(sharding) for legal, sharding in zip(self.shardings, fitting, strict=True)
         )
         self._moves = Moves(workload, self.shardings, nodes)
-        check_memory(workload, self.strategy(self._start), problem.cluster)
+        check_memory(workload, self.make_strategy(self._start), problem.cluster)
         self._memory = lru_cache(_CACHED_MEMORY_ENTRIES)(self._compute_memory)
         self._programs = Programs(problem)
-        self.program = lru_cache(_CACHED_PROGRAMS)(
-            lambda point: self._programs.program(self._list_shardings(point))
+        self.get_program = lru_cache(_CACHED_PROGRAMS)(
+            lambda point: self._programs.build_program(self._list_shardings(point))
         )
-        self.finding = lru_cache(_CACHED_TOPOLOGIES)(self._choose_finding)
+        self.get_finding = lru_cache(_CACHED_TOPOLOGIES)(self._choose_finding)
         self._costs = lru_cache(_CACHED_TOPOLOGIES)(
             lambda finding: Costs(problem, build_paths(finding.topology, problem.rate_gbps))
         )
@@ -82,58 +82,62 @@ class StrategyObjective:
         """Return the default strategy, or, if it does not fit into memory, a strategy with everything cut."""
         return self._start
 
-    def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+    def draw_neighbour(self, point: Point, chance: np.random.Generator) -> Point:
         """Return the point with a random operator laid out in another way."""
-        return self._moves.move_one(point, chance) if self._moves.free else point
+        return self._moves.move_one(point, chance) if self._moves.free_operators else point
 
-    def cost_s(self, point: Point, origin: Point) -> float:
+    def compute_cost_s(self, point: Point, origin: Point) -> float:
         """Return the seconds of an iteration in closed form on the topology made for `origin`.
 
         Return infinity if the strategy does not fit into memory.
         """
-        if not self.fits(point):
+        if not self.fits_memory(point):
             return math.inf
-        return self._costs(self.finding(origin)).seconds(self.program(point))
+        return self._costs(self.get_finding(origin)).compute_seconds(self.get_program(point))
 
-    def cost_on(self, point: Point, finding: Finding) -> float:
+    def compute_cost_on(self, point: Point, finding: Finding) -> float:
         """Return the seconds of an iteration in closed form on a topology; infinity if it does not fit into memory."""
-        return self._costs(finding).seconds(self.program(point)) if self.fits(point) else math.inf
+        return (
+            self._costs(finding).compute_seconds(self.get_program(point))
+            if self.fits_memory(point)
+            else math.inf
+        )
 
-    def demand(self, point: Point) -> Demand:
+    def compute_demand(self, point: Point) -> Demand:
         """Return the demand of the strategy, the input of the topology search."""
-        return traffic(self.problem.workload, self.strategy(point), self.problem.cluster).demand
+        return traffic(self.problem.workload, self.make_strategy(point), self.problem.cluster).demand
 
-    def fits(self, point: Point) -> bool:
+    def fits_memory(self, point: Point) -> bool:
         """Return whether the strategy fits into the memory of every server."""
-        rows = np.array(
+        memory_rows = np.array(
             [self._memory(op_index, sharding_index) for op_index, sharding_index in enumerate(point)]
         )
-        used = peak_bytes(self.problem.workload, rows, self.problem.microbatches)
-        return bool(np.max(used) <= self.problem.cluster.memory_bytes)
+        used_bytes = compute_peak_bytes(self.problem.workload, memory_rows, self.problem.microbatches)
+        return bool(np.max(used_bytes) <= self.problem.cluster.memory_bytes)
 
-    def strategy(self, point: Point) -> Strategy:
+    def make_strategy(self, point: Point) -> Strategy:
         """Return the strategy of a point."""
         return Strategy(self._list_shardings(point), self.problem.microbatches)
 
-    def point(self, strategy: Strategy) -> Point:
+    def find_point(self, strategy: Strategy) -> Point:
         """Return the point of a strategy. Raises `ValueError` for a sharding that is not legal."""
         return tuple(
             legal.index(sharding) for legal, sharding in zip(self.shardings, strategy.shardings, strict=True)
         )
 
-    def proposal(self, visit: Visit) -> Proposal:
+    def make_proposal(self, visit: Visit) -> Proposal:
         """Return the strategy, topology and cost of a chain's visit."""
-        return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
+        return Proposal(self.make_strategy(visit.point), self.get_finding(visit.origin), visit.cost_s)
 
     def split_as_published(self, point: Point) -> Finding:
         """Return the topology for a strategy's demand, with links split between rings and pairs as published."""
-        return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
+        return find(self.compute_demand(point), self.problem.degree, simplex=self.problem.simplex)
 
     def _compute_memory(self, op_index: int, sharding_index: int) -> NDArray[np.float64]:
-        """Return `operator_memory` for one operator in one of its shardings."""
+        """Return `compute_operator_memory` for one operator in one of its shardings."""
         workload, sharding = self.problem.workload, self.shardings[op_index][sharding_index]
         operator, nodes = workload.operators[op_index], self.problem.nodes
-        return operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)
+        return compute_operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)
 
     def _list_shardings(self, point: Point) -> tuple[Sharding, ...]:
         return tuple(
@@ -142,11 +146,11 @@ class StrategyObjective:
 
     def _choose_finding(self, origin: Point) -> Finding:
         """Return the topology of least cost over the published number of links for pairs and other numbers."""
-        problem, demand, split = self.problem, self.demand(origin), self.split_as_published(origin)
+        problem, demand, split = self.problem, self.compute_demand(origin), self.split_as_published(origin)
         degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
         other_findings = [
             find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees
             if degree != split.matching_degree
         ]
-        return min((split, *other_findings), key=lambda finding: self.cost_on(origin, finding))
+        return min((split, *other_findings), key=lambda finding: self.compute_cost_on(origin, finding))

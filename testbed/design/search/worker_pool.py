@@ -17,7 +17,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lightbed.wording import describe_extra
-from testbed.design.search.chains import ChainState, Objective, Recipe, Rules, Stop, advance, begin, is_loss
+from testbed.design.search.chains import (
+    ChainState,
+    Objective,
+    Recipe,
+    Rules,
+    Stop,
+    is_loss,
+    make_first_state,
+    run_steps,
+)
 from testbed.errors import SearchError
 
 CHUNK_STEPS = 100
@@ -42,20 +51,20 @@ class ChainTask:
 
 
 @lru_cache(maxsize=2)
-def get_objective(job: ChainTask) -> Objective:
+def get_objective(task: ChainTask) -> Objective:
     """Return the objective of a task. It is made once per process, since it caches costs."""
-    return job.recipe.objective()
+    return task.recipe.make_objective()
 
 
-def make_first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
+def make_first_states(task: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
     """Return the states of all chains before the first step. Raises `SearchError` for `chains` below 1."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")
-    return tuple(begin(get_objective(job), seed, number) for number in range(chains))
+    return tuple(make_first_state(get_objective(task), seed, chain_number) for chain_number in range(chains))
 
 
 def run_chains(
-    job: ChainTask,
+    task: ChainTask,
     states: Sequence[ChainState],
     executor: Executor,
     *,
@@ -69,26 +78,26 @@ def run_chains(
     are then lost. Raises `SearchError` if workers are lost before the first chunk is complete.
     """
     stop = Stop() if stop is None else stop
-    last_step = job.rules.steps if until is None else min(until, job.rules.steps)
+    last_step = task.rules.steps if until is None else min(until, task.rules.steps)
     current_states = list(states)
     pending: dict[Future[ChainState], int] = {}
 
-    def submit_next(number: int) -> None:
-        steps = min(CHUNK_STEPS, last_step - current_states[number].step)
+    def submit_next(chain_index: int) -> None:
+        steps = min(CHUNK_STEPS, last_step - current_states[chain_index].step)
         if steps > 0:
-            pending[executor.submit(_run_chunk, job, current_states[number], steps)] = number
+            pending[executor.submit(_run_chunk, task, current_states[chain_index], steps)] = chain_index
 
     with stop:
-        for number in range(len(current_states)):
-            submit_next(number)
+        for chain_index in range(len(current_states)):
+            submit_next(chain_index)
         while pending:
             finished, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(finished, key=pending.__getitem__):
-                number = pending.pop(future)
-                current_states[number] = future.result()
+                chain_index = pending.pop(future)
+                current_states[chain_index] = future.result()
                 if report:
                     report(current_states)
-                submit_next(number)
+                submit_next(chain_index)
     for future in pending:
         future.cancel()
     if stop.lost and tuple(current_states) == tuple(states):
@@ -104,12 +113,12 @@ def _make_lost_workers_error(reason: str) -> SearchError:
     )
 
 
-def _run_chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
-    return advance(get_objective(job), job.rules, state, steps)
+def _run_chunk(task: ChainTask, state: ChainState, steps: int) -> ChainState:
+    return run_steps(get_objective(task), task.rules, state, steps)
 
 
 @contextmanager
-def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+def open_worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
     """Yield an executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
     Raises `SearchError` for `workers` below 1, for a scheduler that does not answer, and for a loss of workers that no

@@ -35,7 +35,7 @@ class Checkpoint:
     mode: Mode = "blocking"
     size_bytes: int = 0
 
-    def shares_of(self, job: Job) -> tuple[int, ...]:
+    def divide_bytes(self, job: Job) -> tuple[int, ...]:
         """Return the bytes that each node writes. Raises `WorkloadError` if they are not known."""
         if self.size_bytes:
             return divide_evenly(self.size_bytes, job.graph.nodes)
@@ -85,7 +85,7 @@ def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
     if job.plan is not None:
         raise PlanFileError("circuits of the plan reach no storage host: leave out --checkpoint-every")
     plain = add_storage(job.graph, checkpoint.storage)
-    writing = add_checkpoint(job.graph, checkpoint.shares_of(job), checkpoint.storage, checkpoint.mode)
+    writing = add_checkpoint(job.graph, checkpoint.divide_bytes(job), checkpoint.storage, checkpoint.mode)
     plain_traffic, all_traffic = sum_graph_traffic(plain), sum_graph_traffic(writing)
     mean_pairs = plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.every
     return CheckpointJobs(
@@ -103,37 +103,54 @@ def run_checkpoint(
     not known, and the errors of `simulate`.
     """
     plain = simulate(add_storage(job.graph, checkpoint.storage))
-    shares, every, plain_s = checkpoint.shares_of(job), checkpoint.every, plain.iteration_s
+    bytes_by_node, period_iterations, plain_s = (
+        checkpoint.divide_bytes(job),
+        checkpoint.every,
+        plain.iteration_s,
+    )
     if checkpoint.mode == "blocking":
-        window = simulate(add_checkpoint(job.graph, shares, checkpoint.storage, "blocking"))
+        window = simulate(add_checkpoint(job.graph, bytes_by_node, checkpoint.storage, "blocking"))
         added_s = window.iteration_s - plain_s
-        return CheckpointRun(plain, window, 1, window.iteration_s, added_s, plain_s + added_s / every)
+        return CheckpointRun(
+            plain, window, 1, window.iteration_s, added_s, plain_s + added_s / period_iterations
+        )
 
     def simulate_overlapped(graph: TaskGraph) -> Execution:
-        return simulate(add_checkpoint(graph, shares, checkpoint.storage, "overlapped"))
+        return simulate(add_checkpoint(graph, bytes_by_node, checkpoint.storage, "overlapped"))
 
-    servers = job.graph.nodes
-    alone_s = simulate_overlapped(TaskGraphBuilder(servers).build()).iteration_s
+    server_count = job.graph.nodes
+    alone_s = simulate_overlapped(TaskGraphBuilder(server_count).build()).iteration_s
     # The write takes longer than alone, but so do the iterations: the ratio is a good estimate.
-    count = min(every, MAX_WINDOW, ceil(alone_s / plain_s) + 1 if plain_s else MAX_WINDOW)
-    server_ids = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
-    chain = chain_iterations(servers, [PlacedJob(job.graph, server_ids)], count)
-    window = simulate_overlapped(chain.graph)
+    iteration_count = min(
+        period_iterations, MAX_WINDOW, ceil(alone_s / plain_s) + 1 if plain_s else MAX_WINDOW
+    )
+    server_ids = np.arange(max(server_count, int(job.graph.device.max(initial=0)) + 1))
+    chained_iterations = chain_iterations(server_count, [PlacedJob(job.graph, server_ids)], iteration_count)
+    window = simulate_overlapped(chained_iterations.graph)
     is_transfer = window.graph.kind == Kind.TRANSFER
-    write_s = float(window.end_s[is_transfer & (window.graph.target >= servers)].max())
-    end_s = float(window.end_s[chain.ends[0, -1]])
-    iteration_s = chain.iteration_s(window)
+    write_s = float(window.end_s[is_transfer & (window.graph.target >= server_count)].max())
+    end_s = float(window.end_s[chained_iterations.ends[0, -1]])
+    iteration_s = chained_iterations.iteration_s(window)
     longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())
     if write_s <= end_s:
-        mean_s = (end_s + (every - count) * plain_s) / every
-        return CheckpointRun(plain, window, count, longest_s, write_s, mean_s)
+        mean_s = (end_s + (period_iterations - iteration_count) * plain_s) / period_iterations
+        return CheckpointRun(plain, window, iteration_count, longest_s, write_s, mean_s)
     rest_s = write_s - end_s
-    if count == every:
-        return CheckpointRun(plain, window, count, max(longest_s, last_s + rest_s), write_s, write_s / every)
+    if iteration_count == period_iterations:
+        return CheckpointRun(
+            plain,
+            window,
+            iteration_count,
+            max(longest_s, last_s + rest_s),
+            write_s,
+            write_s / period_iterations,
+        )
     # Progress of the write in one iteration, in seconds of a write without iterations.
-    progress_s, slow_s = max((alone_s - rest_s) / count, 0.0), end_s / count
-    needed_iterations = alone_s / progress_s if progress_s * every > alone_s else every
+    progress_s, slow_s = max((alone_s - rest_s) / iteration_count, 0.0), end_s / iteration_count
+    needed_iterations = (
+        alone_s / progress_s if progress_s * period_iterations > alone_s else period_iterations
+    )
     wait_s = max(alone_s - needed_iterations * progress_s, 0.0)
     write_s, longest_s = needed_iterations * slow_s + wait_s, max(longest_s, slow_s + wait_s)
-    mean_s = (write_s + (every - needed_iterations) * plain_s) / every
-    return CheckpointRun(plain, window, count, longest_s, write_s, mean_s, extrapolated=True)
+    mean_s = (write_s + (period_iterations - needed_iterations) * plain_s) / period_iterations
+    return CheckpointRun(plain, window, iteration_count, longest_s, write_s, mean_s, extrapolated=True)

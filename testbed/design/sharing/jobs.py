@@ -30,10 +30,10 @@ class SharedJob:
     traffic: str = ""
     storage: tuple[str, ...] = ()
 
-    def pairs(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
+    def list_pairs(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
         """Return the pairs whose links the job uses on `hosts`: each pair once, with its names in alphabetical order.
 
-        >>> SharedJob("save", 1e4, (), storage=("d", "e")).pairs(("a", "b", "c"))
+        >>> SharedJob("save", 1e4, (), storage=("d", "e")).list_pairs(("a", "b", "c"))
         [('a', 'd'), ('b', 'e'), ('c', 'd')]
         """
         if not self.storage:
@@ -41,7 +41,7 @@ class SharedJob:
         pairs = [(host, self.storage[number % len(self.storage)]) for number, host in enumerate(hosts)]
         return [(min(pair), max(pair)) for pair in pairs]
 
-    def on(self, links: tuple[int, ...]) -> PeriodicJob:
+    def place_on_links(self, links: tuple[int, ...]) -> PeriodicJob:
         """Return the job on these links for the contention model. Raises `ValueError` as `PeriodicJob` does."""
         return PeriodicJob(self.name, self.period_ms, self.bursts, links)
 
@@ -69,16 +69,16 @@ class LabLinks:
         ... )
         {'a-b': ('x', 'y', 'z'), 'b-c': ('z',), 'a-c': ('z',)}
         """
-        users: dict[str, list[str]] = {}
-        by_name = {job.name: job for job in jobs}
+        jobs_by_link: dict[str, list[str]] = {}
+        job_by_name = {job.name: job for job in jobs}
         for name, hosts in placement.items():
-            for pair in by_name[name].pairs(hosts):
-                users.setdefault("-".join(pair), []).append(name)
+            for pair in job_by_name[name].list_pairs(hosts):
+                jobs_by_link.setdefault("-".join(pair), []).append(name)
         if not self.spread:
-            return {link: tuple(names) for link, names in users.items()}
+            return {link: tuple(names) for link, names in jobs_by_link.items()}
         return {
             f"{link}/{circuit + 1}": tuple(names[circuit :: self.nics])
-            for link, names in users.items()
+            for link, names in jobs_by_link.items()
             for circuit in range(min(self.nics, len(names)))
         }
 
@@ -90,10 +90,10 @@ def list_ring_pairs(hosts: Sequence[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(neighbours))
 
 
-def place_jobs(jobs: Sequence[SharedJob], users: Mapping[str, Sequence[str]]) -> list[PeriodicJob]:
-    """Return the jobs for the contention model. Its link i is the i-th link of `users`."""
-    links_of: dict[str, list[int]] = {job.name: [] for job in jobs}
-    for number, names in enumerate(users.values()):
+def place_jobs(jobs: Sequence[SharedJob], jobs_by_link: Mapping[str, Sequence[str]]) -> list[PeriodicJob]:
+    """Return the jobs for the contention model. Its link i is the i-th link of `jobs_by_link`."""
+    links_by_job: dict[str, list[int]] = {job.name: [] for job in jobs}
+    for link_index, names in enumerate(jobs_by_link.values()):
         for name in names:
-            links_of[name].append(number)
-    return [job.on(tuple(links_of[job.name])) for job in jobs]
+            links_by_job[name].append(link_index)
+    return [job.place_on_links(tuple(links_by_job[job.name])) for job in jobs]

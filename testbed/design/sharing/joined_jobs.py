@@ -73,7 +73,7 @@ class _GraphBuilder:
         return self.tasks - 1
 
     def add_iteration(self, job: PlacedJob, earlier_task: int) -> int:
-        """Add all tasks of a job after task `after`, then a barrier; return the number of the barrier."""
+        """Add all tasks of a job after `earlier_task`, then a barrier; return the number of the barrier."""
         graph, first_task = job.graph, self.tasks
         roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first_task
         leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first_task

@@ -24,7 +24,7 @@ class TwoPlanes:
     second: frozenset[Link]
     on_second: frozenset[Nic] = frozenset()
 
-    def find_lit(self) -> frozenset[Link]:
+    def find_lit_links(self) -> frozenset[Link]:
         """Return the links that carry light: both ends use the plane that holds the link."""
         return frozenset(
             link
@@ -67,27 +67,29 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
     """
     own_nodes = set(range(planes.nodes) if nodes is None else nodes)
     nics = frozenset(Nic(node, index) for node in own_nodes for index in range(planes.degree))
-    foreign = [nic for link in upcoming.links for nic in link if nic not in nics]
-    unknown = sorted(own_nodes - set(range(planes.nodes)))
-    if foreign:
+    foreign_nics = [nic for link in upcoming.links for nic in link if nic not in nics]
+    unknown_nodes = sorted(own_nodes - set(range(planes.nodes)))
+    if foreign_nics:
         raise TopologyError(
-            f"the wiring uses NIC {foreign[0].index} of node {foreign[0].node}, which is not a NIC of the job's nodes: "
-            "give all nodes of the job"
+            f"the wiring uses NIC {foreign_nics[0].index} of node {foreign_nics[0].node}, which is not a NIC of the "
+            "job's nodes: give all nodes of the job"
         )
-    if unknown:
+    if unknown_nodes:
         raise TopologyError(
-            f"the job names node {unknown[0]}, but the planes have {planes.nodes} nodes: "
+            f"the job names node {unknown_nodes[0]}, but the planes have {planes.nodes} nodes: "
             f"give nodes 0 to {planes.nodes - 1}"
         )
-    if frozenset(upcoming.links) == {link for link in planes.find_lit() if {link.source, link.target} & nics}:
+    if frozenset(upcoming.links) == {
+        link for link in planes.find_lit_links() if {link.source, link.target} & nics
+    }:
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
     onto_second = not nics & planes.on_second
     if not onto_second and not nics <= planes.on_second:
         raise TopologyError("interfaces of the job listen on both planes: flip them to one plane first")
-    idle = planes.second if onto_second else planes.first
-    own_links = {link for link in idle if {link.source, link.target} & nics}
-    links = frozenset(upcoming.links)
-    new_links = (idle - own_links) | links
+    idle_links = planes.second if onto_second else planes.first
+    own_links = {link for link in idle_links if {link.source, link.target} & nics}
+    upcoming_links = frozenset(upcoming.links)
+    new_links = (idle_links - own_links) | upcoming_links
     after = replace(
         planes,
         first=planes.first if onto_second else new_links,
@@ -96,8 +98,8 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
     )
     return LookAhead(
         onto_second,
-        tuple(sorted(own_links - links)),
-        tuple(sorted(links - own_links)),
+        tuple(sorted(own_links - upcoming_links)),
+        tuple(sorted(upcoming_links - own_links)),
         tuple(sorted(nics)),
         after,
     )

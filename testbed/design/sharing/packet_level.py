@@ -84,7 +84,7 @@ class _Run:
         self._is_sending = [False] * len(self.jobs)
         for job_index, job in enumerate(self.jobs):
             self._schedule(job.start_s + job.compute_s, _JOB_READY, job_index)
-        handle = {
+        handler_by_kind = {
             _JOB_READY: self._begin_sending,
             _PACKET_SENT: self._finish_sending,
             _DATA_ARRIVED: self._receive_data,
@@ -95,14 +95,14 @@ class _Run:
             min(len(iteration_begins_s) for iteration_begins_s in self._iteration_begins) <= self.iterations
         ):
             self.now, _, kind, job_index, packet = heapq.heappop(self._events)
-            handle[kind](job_index, packet)
-        times = np.array(
+            handler_by_kind[kind](job_index, packet)
+        iteration_s = np.array(
             [
                 np.diff(iteration_begins_s[: self.iterations + 1])
                 for iteration_begins_s in self._iteration_begins
             ]
         )
-        return PacketRun(times, tuple(job.sender for job in self.jobs), self.dropped)
+        return PacketRun(iteration_s, tuple(job.sender for job in self.jobs), self.dropped)
 
     def _schedule(self, time_s: float, kind: int, job_index: int, packet: bytes = b"") -> None:
         heapq.heappush(self._events, (time_s, next(self._order), kind, job_index, packet))

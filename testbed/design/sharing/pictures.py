@@ -132,48 +132,56 @@ def draw_schedule(scheduler: Scheduler, schedule: Schedule, folder: Path, ending
     if not schedule.links:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    busiest = max(schedule.links, key=lambda link: _compute_load(scheduler, link))
-    by_name = {job.name: job for job in scheduler.jobs}
-    jobs = [by_name[name].on((0,)) for name in busiest.jobs]
-    starts = [schedule.starts_ms[name] for name in busiest.jobs]
-    drawn_link = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
+    busiest_link = max(schedule.links, key=lambda link: _compute_load(scheduler, link))
+    job_by_name = {job.name: job for job in scheduler.jobs}
+    jobs = [job_by_name[name].place_on_links((0,)) for name in busiest_link.jobs]
+    starts = [schedule.starts_ms[name] for name in busiest_link.jobs]
+    drawn_link = DrawnLink(busiest_link.link, scheduler.links.rate_gbps, jobs, starts)
     quantum = scheduler.rounding.quantum_ms
-    perimeter_ms = float(np.lcm.reduce([scheduler.rounding.period(job) for job in jobs])) * quantum
-    fair, scheduled = _simulate_before_and_after(scheduler, schedule, busiest)
+    perimeter_ms = (
+        float(np.lcm.reduce([scheduler.rounding.count_period_quanta(job) for job in jobs])) * quantum
+    )
+    fair_contention, shifted_contention = _simulate_before_and_after(scheduler, schedule, busiest_link)
     length_ms = max(starts) + SHOWN_PERIODS * max(job.period_ms for job in jobs)
     return [
         draw_circles(drawn_link, perimeter_ms, folder / f"circles.{ending}"),
-        draw_time_line(drawn_link, fair, scheduled, length_ms, folder / f"timeline.{ending}"),
+        draw_time_line(
+            drawn_link, fair_contention, shifted_contention, length_ms, folder / f"timeline.{ending}"
+        ),
     ]
 
 
 def _compute_load(scheduler: Scheduler, link: LinkSchedule) -> float:
-    by_name = {job.name: job.on(()) for job in scheduler.jobs}
-    return sum(by_name[name].volume_mbit / by_name[name].period_ms for name in link.jobs)
+    job_by_name = {job.name: job.place_on_links(()) for job in scheduler.jobs}
+    return sum(job_by_name[name].volume_mbit / job_by_name[name].period_ms for name in link.jobs)
 
 
 def _simulate_before_and_after(
     scheduler: Scheduler, schedule: Schedule, link: LinkSchedule
 ) -> tuple[Contention, Contention]:
     """Simulate a link's jobs and all connected jobs, fair and as scheduled, and return the link's rates over time."""
-    users = scheduler.links.find_jobs_by_link(schedule.placement, scheduler.jobs)
-    capacities = [scheduler.links.rate_gbps] * len(users)
-    all_jobs = place_jobs(scheduler.jobs, users)
+    jobs_by_link = scheduler.links.find_jobs_by_link(schedule.placement, scheduler.jobs)
+    capacities = [scheduler.links.rate_gbps] * len(jobs_by_link)
+    all_jobs = place_jobs(scheduler.jobs, jobs_by_link)
     group = next(
         group for group in group_by_links(all_jobs) if any(job.name == link.jobs[0] for job in group)
     )
-    predicted = {entry.job: entry for entry in schedule.predicted}
-    stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
+    prediction_by_job = {entry.job: entry for entry in schedule.predicted}
+    stretch = prediction_by_job[link.jobs[0]].slot_ms / prediction_by_job[link.jobs[0]].solo_ms
     setting = make_shifted_setting(
         [schedule.starts_ms[job.name] for job in group],
-        [predicted[job.name].solo_ms for job in group],
+        [prediction_by_job[job.name].solo_ms for job in group],
         stretch,
         TRACE_ROWS,
     )
-    fair = run_policy(group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS)
-    scheduled = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
-    job_indices = [next(n for n, job in enumerate(group) if job.name == name) for name in link.jobs]
-    return (_select_jobs(fair, job_indices), _select_jobs(scheduled, job_indices))
+    fair_contention = run_policy(
+        group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS
+    )
+    shifted_contention = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
+    job_indices = [
+        next(job_index for job_index, job in enumerate(group) if job.name == name) for name in link.jobs
+    ]
+    return (_select_jobs(fair_contention, job_indices), _select_jobs(shifted_contention, job_indices))
 
 
 def _select_jobs(contention: Contention, job_indices: list[int]) -> Contention:

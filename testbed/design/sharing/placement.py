@@ -15,7 +15,7 @@ from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob
 from testbed.errors import WorkloadError
 
 ENTRY_POINTS = "testbed.host_schedulers"
-CANDIDATES = 10
+MAX_CANDIDATES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PlacementRequest:
 
     jobs: tuple[SharedJob, ...]
     links: LabLinks
-    count: int = CANDIDATES
+    count: int = MAX_CANDIDATES
     jobs_per_host: int = 0
 
     @property
@@ -50,12 +50,12 @@ def find_candidates(scheduler: str, request: PlacementRequest) -> list[Placement
     check_hosts(request)
     if all(job.hosts for job in request.jobs):
         return [{job.name: job.hosts for job in request.jobs}]
-    distinct: dict[tuple[tuple[str, ...], ...], Placement] = {}
+    distinct_placements: dict[tuple[tuple[str, ...], ...], Placement] = {}
     for placement in find_host_scheduler(scheduler)(request):
-        distinct.setdefault(tuple(placement[job.name] for job in request.jobs), placement)
-    if not distinct:
+        distinct_placements.setdefault(tuple(placement[job.name] for job in request.jobs), placement)
+    if not distinct_placements:
         raise WorkloadError(f"host scheduler {scheduler!r} found no placement: raise --jobs-per-host")
-    return list(distinct.values())[: request.count]
+    return list(distinct_placements.values())[: request.count]
 
 
 def find_host_scheduler(name: str) -> HostScheduler:
@@ -76,10 +76,10 @@ def check_hosts(request: PlacementRequest) -> None:
     """Raise `WorkloadError` for hosts that are not in the lab, and for jobs that need more hosts than it has."""
     lab_hosts = request.links.hosts
     for job in request.jobs:
-        missing = [host for host in (*job.hosts, *job.storage) if host not in lab_hosts]
-        if missing:
+        missing_hosts = [host for host in (*job.hosts, *job.storage) if host not in lab_hosts]
+        if missing_hosts:
             raise WorkloadError(
-                f"job {job.name!r} should run on host {missing[0]!r}, which the lab does not have; its hosts "
+                f"job {job.name!r} should run on host {missing_hosts[0]!r}, which the lab does not have; its hosts "
                 f"are {', '.join(lab_hosts)}"
             )
         needed_hosts = job.workers + len(job.storage)
@@ -89,22 +89,26 @@ def check_hosts(request: PlacementRequest) -> None:
             )
 
 
-def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob]) -> float:
+def compare_shared_to_ideal(
+    job: SharedJob, placement: Placement, job_by_name: Mapping[str, SharedJob]
+) -> float:
     """Return a job's iteration time with fairly shared links over its time alone: Themis' finish-time fairness.
 
     This is an estimate, which is exact for two identical jobs. It assumes that, on its worst link, a job waits for the
     communication of each other job, but at most as long as its own communication takes.
     """
-    own_pairs = set(job.pairs(placement[job.name]))
-    waits = dict.fromkeys(own_pairs, 0.0)
+    own_pairs = set(job.list_pairs(placement[job.name]))
+    wait_by_pair = dict.fromkeys(own_pairs, 0.0)
     for name, hosts in placement.items():
         if name != job.name:
-            for pair in own_pairs.intersection(jobs[name].pairs(hosts)):
-                waits[pair] += min(_compute_busy_fraction(job), _compute_busy_fraction(jobs[name]))
-    return 1.0 + max(waits.values(), default=0.0)
+            for pair in own_pairs.intersection(job_by_name[name].list_pairs(hosts)):
+                wait_by_pair[pair] += min(
+                    _compute_busy_fraction(job), _compute_busy_fraction(job_by_name[name])
+                )
+    return 1.0 + max(wait_by_pair.values(), default=0.0)
 
 
-def finish_time_fairness(request: PlacementRequest) -> list[Placement]:
+def place_by_finish_time_fairness(request: PlacementRequest) -> list[Placement]:
     """Return placements that minimise the worst ratio of shared to ideal time, as Themis does."""
     return _place_greedily(request, lambda ratios: (max(ratios), sum(ratios)))
 
@@ -117,47 +121,64 @@ def place_by_goodput(request: PlacementRequest) -> list[Placement]:
     return _place_greedily(request, lambda ratios: (-sum(1 / ratio for ratio in ratios), max(ratios)))
 
 
-SCHEDULERS: dict[str, HostScheduler] = {"themis": finish_time_fairness, "pollux": place_by_goodput}
+SCHEDULERS: dict[str, HostScheduler] = {"themis": place_by_finish_time_fairness, "pollux": place_by_goodput}
 
-Cost = Callable[[Sequence[float]], tuple[float, float]]
+CombineRatios = Callable[[Sequence[float]], tuple[float, float]]
 
 
-def _place_greedily(request: PlacementRequest, cost: Cost) -> list[Placement]:
+def _place_greedily(request: PlacementRequest, combine_ratios: CombineRatios) -> list[Placement]:
     """Return placements that place one job after the other at the least cost, each starting from another host."""
-    placements = (_place_all(request, cost, first_host) for first_host in range(len(request.links.hosts)))
+    placements = (
+        _place_all(request, combine_ratios, first_host) for first_host in range(len(request.links.hosts))
+    )
     return [placement for placement in placements if placement]
 
 
-def _place_all(request: PlacementRequest, cost: Cost, first_host: int) -> Placement | None:
-    jobs = {job.name: job for job in request.jobs}
+def _place_all(request: PlacementRequest, combine_ratios: CombineRatios, first_host: int) -> Placement | None:
+    job_by_name = {job.name: job for job in request.jobs}
     placement = {job.name: job.hosts for job in request.jobs if job.hosts}
     unplaced_jobs = sorted(
         (job for job in request.jobs if not job.hosts), key=lambda job: -_compute_busy_fraction(job)
     )
     for job in unplaced_jobs:
         hosts = request.links.hosts
-        load = {host: sum(host in used for used in placement.values()) for host in hosts}
-        rows = (
+        job_count_by_host = {
+            host: sum(host in used_hosts for used_hosts in placement.values()) for host in hosts
+        }
+        host_rows = (
             tuple(hosts[(first_host + begin + step) % len(hosts)] for step in range(job.workers))
             for begin in range(len(hosts))
         )
-        windows = [
-            row
-            for row in rows
-            if all(load[host] < request.max_jobs_per_host and host not in job.storage for host in row)
+        possible_hosts = [
+            host_row
+            for host_row in host_rows
+            if all(
+                job_count_by_host[host] < request.max_jobs_per_host and host not in job.storage
+                for host in host_row
+            )
         ]
-        if not windows:
+        if not possible_hosts:
             return None
-        rank = partial(_price_placement, job=job, placement=placement, jobs=jobs, cost=cost)
-        placement[job.name] = min(windows, key=rank)
+        price_hosts = partial(
+            _price_placement,
+            job=job,
+            placement=placement,
+            job_by_name=job_by_name,
+            combine_ratios=combine_ratios,
+        )
+        placement[job.name] = min(possible_hosts, key=price_hosts)
     return {job.name: placement[job.name] for job in request.jobs}
 
 
 def _price_placement(
-    hosts: tuple[str, ...], job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob], cost: Cost
+    hosts: tuple[str, ...],
+    job: SharedJob,
+    placement: Placement,
+    job_by_name: Mapping[str, SharedJob],
+    combine_ratios: CombineRatios,
 ) -> tuple[float, float]:
     trial = {**placement, job.name: hosts}
-    return cost([compare_shared_to_ideal(jobs[name], trial, jobs) for name in trial])
+    return combine_ratios([compare_shared_to_ideal(job_by_name[name], trial, job_by_name) for name in trial])
 
 
 def _compute_busy_fraction(job: SharedJob) -> float:

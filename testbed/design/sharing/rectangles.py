@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from testbed.errors import WorkloadError
 
-EXACT_JOBS = 8
+MAX_EXACT_JOBS = 8
 """Maximum number of jobs for the search."""
-EXACT_GPUS = 2048
+MAX_EXACT_GPUS = 2048
 """Maximum number of GPUs of a cluster for the search: each rectangle has a bit per GPU."""
 MAX_STEPS = 2_000_000
 """Maximum number of rectangles that the search tries, in about a second. It then returns the best tiling, unproven."""
@@ -72,12 +72,12 @@ class RailJob:
                 "correct one of them"
             )
 
-    def shapes(self, cluster: RailCluster) -> tuple[Shape, ...]:
+    def list_shapes(self, cluster: RailCluster) -> tuple[Shape, ...]:
         """Return the shapes of rectangles that fit into the cluster and hold the job, in descending order of rails.
 
-        >>> RailJob("train", 24, tensor=2).shapes(RailCluster(16, 8))
+        >>> RailJob("train", 24, tensor=2).list_shapes(RailCluster(16, 8))
         ((3, 8), (4, 6), (6, 4), (12, 2))
-        >>> RailJob("serve", 4, serves=True).shapes(RailCluster(16, 8))
+        >>> RailJob("serve", 4, serves=True).list_shapes(RailCluster(16, 8))
         ((1, 4),)
         """
         if self.shape:
@@ -96,7 +96,7 @@ class RailJob:
 
     def explain_misfit(self, cluster: RailCluster) -> str:
         """Return why no rectangle in an empty cluster can hold the job, or "" if one can."""
-        if self.shapes(cluster):
+        if self.list_shapes(cluster):
             return ""
         size = f"{cluster.domains} domains of {cluster.rails} GPUs"
         if self.gpus > cluster.gpus:
@@ -129,12 +129,12 @@ class Rectangle:
             for rail in range(self.first_rail, self.first_rail + self.rails)
         )
 
-    def tensor_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
+    def list_tensor_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
         """Return the groups of tensor parallelism: neighbours within a domain."""
         gpus, width = self.find_gpus(cluster), self.job.tensor
         return tuple(gpus[start : start + width] for start in range(0, len(gpus), width))
 
-    def data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
+    def list_data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
         """Return the groups that sum gradients: GPUs with the same part of the model. A serving job has none."""
         if self.job.serves:
             return ()
@@ -166,12 +166,16 @@ class Tiling:
 
 
 def tile(
-    cluster: RailCluster, jobs: Sequence[RailJob], *, exact_jobs: int = EXACT_JOBS, max_steps: int = MAX_STEPS
+    cluster: RailCluster,
+    jobs: Sequence[RailJob],
+    *,
+    exact_jobs: int = MAX_EXACT_JOBS,
+    max_steps: int = MAX_STEPS,
 ) -> Tiling:
     """Return a tiling that uses as many GPUs as possible. It is proven if the search ends within `max_steps`.
 
-    The search handles up to `exact_jobs` jobs and `EXACT_GPUS` GPUs. Raises `WorkloadError` for two jobs of the same
-    name.
+    The search handles up to `exact_jobs` jobs and `MAX_EXACT_GPUS` GPUs. Raises `WorkloadError` for two jobs of the
+    same name.
 
     >>> jobs = [
     ...     RailJob("train", 24, tensor=4),
@@ -191,51 +195,51 @@ def tile(
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
-    rectangles, proven = cut_greedily(cluster, jobs), False
-    used = sum(rect.domains * rect.rails for rect in rectangles)
-    possible = [job for job in jobs if job.shapes(cluster)]
-    if used == min(cluster.gpus, sum(job.gpus for job in possible)):
-        proven = True
-    elif len(possible) <= exact_jobs and cluster.gpus <= EXACT_GPUS:
-        search = _Search(cluster, jobs, max_steps, rectangles)
-        rectangles, proven = search.run(), search.steps < max_steps
-    return Tiling(cluster, rectangles, _explain(cluster, jobs, rectangles), proven)
+    rectangles, is_proven = cut_greedily(cluster, jobs), False
+    used_gpus = sum(rect.domains * rect.rails for rect in rectangles)
+    possible_jobs = [job for job in jobs if job.list_shapes(cluster)]
+    if used_gpus == min(cluster.gpus, sum(job.gpus for job in possible_jobs)):
+        is_proven = True
+    elif len(possible_jobs) <= exact_jobs and cluster.gpus <= MAX_EXACT_GPUS:
+        search = _TilingSearch(cluster, jobs, max_steps, rectangles)
+        rectangles, is_proven = search.run(), search.steps < max_steps
+    return Tiling(cluster, rectangles, _explain_unplaced(cluster, jobs, rectangles), is_proven)
 
 
 def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectangle, ...]:
     """Place the largest job first, each in the smallest free rectangle that fits, and return the rectangles."""
-    free = [(0, 0, cluster.domains, cluster.rails)]
+    free_rectangles = [(0, 0, cluster.domains, cluster.rails)]
     rectangles = []
     for job in sorted(jobs, key=lambda job: -job.gpus):
-        fits = (
+        fitting_shapes = (
             (index, shape)
-            for index, (_, _, domains, rails) in enumerate(free)
-            for shape in job.shapes(cluster)
+            for index, (_, _, domains, rails) in enumerate(free_rectangles)
+            for shape in job.list_shapes(cluster)
             if shape[0] <= domains and shape[1] <= rails
         )
-        fit = next(fits, None)
-        if fit is not None:
-            index, (domains, rails) = fit
-            at_domain, at_rail, all_domains, all_rails = free.pop(index)
-            rectangles.append(Rectangle(job, at_domain, at_rail, domains, rails))
-            left_domains, left_rails = all_domains - domains, all_rails - rails
+        fitting_shape = next(fitting_shapes, None)
+        if fitting_shape is not None:
+            index, (domains, rails) = fitting_shape
+            first_domain, first_rail, free_domains, free_rails = free_rectangles.pop(index)
+            rectangles.append(Rectangle(job, first_domain, first_rail, domains, rails))
+            remaining_domains, remaining_rails = free_domains - domains, free_rails - rails
             # Of the two possible cuts, choose the one that leaves the largest single piece.
-            if left_domains * all_rails >= all_domains * left_rails:
+            if remaining_domains * free_rails >= free_domains * remaining_rails:
                 remainders = [
-                    (at_domain + domains, at_rail, left_domains, all_rails),
-                    (at_domain, at_rail + rails, domains, left_rails),
+                    (first_domain + domains, first_rail, remaining_domains, free_rails),
+                    (first_domain, first_rail + rails, domains, remaining_rails),
                 ]
             else:
                 remainders = [
-                    (at_domain, at_rail + rails, all_domains, left_rails),
-                    (at_domain + domains, at_rail, left_domains, rails),
+                    (first_domain, first_rail + rails, free_domains, remaining_rails),
+                    (first_domain + domains, first_rail, remaining_domains, rails),
                 ]
-            free += [remainder for remainder in remainders if remainder[2] and remainder[3]]
-            free.sort(key=lambda remainder: remainder[2] * remainder[3])
+            free_rectangles += [remainder for remainder in remainders if remainder[2] and remainder[3]]
+            free_rectangles.sort(key=lambda remainder: remainder[2] * remainder[3])
     return tuple(rectangles)
 
 
-class _Search:
+class _TilingSearch:
     """Branch and bound over the jobs, largest first. Each job gets a rectangle that is still free, or none.
 
     Rectangles can always be pushed towards domain 0 and rail 0. So it suffices to try first domains that are sums of
@@ -252,7 +256,7 @@ class _Search:
     ) -> None:
         self._cluster, self._max_steps = cluster, max_steps
         self._jobs = sorted(
-            (job for job in jobs if job.shapes(cluster)), key=lambda job: (-job.gpus, _make_job_key(job))
+            (job for job in jobs if job.list_shapes(cluster)), key=lambda job: (-job.gpus, _make_job_key(job))
         )
         self._remaining_gpus = [
             sum(job.gpus for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
@@ -269,7 +273,9 @@ class _Search:
         """Return the possible rectangles of a job, each with a bit mask of its GPUs."""
         job, cluster = self._jobs[index], self._cluster
         other_shapes = [
-            other_job.shapes(cluster) for number, other_job in enumerate(self._jobs) if number != index
+            other_job.list_shapes(cluster)
+            for spot_index, other_job in enumerate(self._jobs)
+            if spot_index != index
         ]
         sums = (
             _list_sums([{shape[axis] for shape in shapes} for shapes in other_shapes], limit)
@@ -277,7 +283,7 @@ class _Search:
         )
         first_domains, first_rails = sums
         spots = []
-        for domains, rails in job.shapes(cluster):
+        for domains, rails in job.list_shapes(cluster):
             row = (1 << rails) - 1
             block = sum(row << (cluster.rails * domain) for domain in range(domains))
             spots += [
@@ -292,28 +298,39 @@ class _Search:
         return spots
 
     def _search_places(
-        self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], previous_spot: int
+        self,
+        index: int,
+        occupied_bits: int,
+        used_gpus: int,
+        placed_rectangles: tuple[Rectangle, ...],
+        previous_spot: int,
     ) -> None:
         """Try all rectangles of the jobs from `index` on. `previous_spot` is the previous job's spot, or -1."""
-        if used > self._best_gpus:
-            self._best, self._best_gpus = placed, used
-        max_gpus = min(used + self._remaining_gpus[index], self._cluster.gpus)
+        if used_gpus > self._best_gpus:
+            self._best, self._best_gpus = placed_rectangles, used_gpus
+        max_gpus = min(used_gpus + self._remaining_gpus[index], self._cluster.gpus)
         if index == len(self._jobs) or max_gpus <= self._best_gpus:
             return
         job = self._jobs[index]
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
         is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
         spots = self._spots[index]
-        begin = 0 if not is_repeated else previous_spot + 1 if previous_spot >= 0 else len(spots)
-        for number in range(begin, len(spots)):
-            rectangle, bits = spots[number]
+        first_spot = 0 if not is_repeated else previous_spot + 1 if previous_spot >= 0 else len(spots)
+        for spot_index in range(first_spot, len(spots)):
+            rectangle, bits = spots[spot_index]
             self.steps += 1
             if self.steps >= self._max_steps:
                 return
-            if occupied & bits:
+            if occupied_bits & bits:
                 continue
-            self._search_places(index + 1, occupied | bits, used + job.gpus, (*placed, rectangle), number)
-        self._search_places(index + 1, occupied, used, placed, -1)
+            self._search_places(
+                index + 1,
+                occupied_bits | bits,
+                used_gpus + job.gpus,
+                (*placed_rectangles, rectangle),
+                spot_index,
+            )
+        self._search_places(index + 1, occupied_bits, used_gpus, placed_rectangles, -1)
 
 
 def _make_job_key(job: RailJob) -> tuple[int, int, Shape, bool]:
@@ -332,19 +349,23 @@ def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
     return sorted(sums)
 
 
-def _explain(
+def _explain_unplaced(
     cluster: RailCluster, jobs: Sequence[RailJob], rectangles: Sequence[Rectangle]
 ) -> dict[str, str]:
-    placed = {rect.job.name for rect in rectangles}
-    free = cluster.gpus - sum(rect.domains * rect.rails for rect in rectangles)
-    return {job.name: _explain_one(cluster, job, free) for job in jobs if job.name not in placed}
+    placed_names = {rect.job.name for rect in rectangles}
+    free_gpus = cluster.gpus - sum(rect.domains * rect.rails for rect in rectangles)
+    return {
+        job.name: _explain_unplaced_job(cluster, job, free_gpus)
+        for job in jobs
+        if job.name not in placed_names
+    }
 
 
-def _explain_one(cluster: RailCluster, job: RailJob, free: int) -> str:
+def _explain_unplaced_job(cluster: RailCluster, job: RailJob, free_gpus: int) -> str:
     misfit = job.explain_misfit(cluster)
     if misfit:
         return misfit
-    if free < job.gpus:
-        return f"it needs {job.gpus} GPUs, but other jobs leave {free}"
-    forms = " or ".join(f"{domains} by {rails}" for domains, rails in job.shapes(cluster))
-    return f"{free} GPUs are free, but not in a rectangle of {forms} (domains by rails)"
+    if free_gpus < job.gpus:
+        return f"it needs {job.gpus} GPUs, but other jobs leave {free_gpus}"
+    shape_texts = " or ".join(f"{domains} by {rails}" for domains, rails in job.list_shapes(cluster))
+    return f"{free_gpus} GPUs are free, but not in a rectangle of {shape_texts} (domains by rails)"

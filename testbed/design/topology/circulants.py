@@ -34,7 +34,7 @@ __all__ = ["AllReduceDemand", "check_possible", "find_topology", "list_circulant
 
 Shares = Literal["averages", "published"]
 
-MAX_LINKS = 1024
+MAX_DEGREE = 1024
 """Maximum NICs per node, far above any real node: a typo is refused before it costs memory."""
 MAX_NICS = 8_000_000
 """Maximum NICs of all nodes together: their links take a gigabyte of memory."""
@@ -75,19 +75,19 @@ def find_topology(
     (1, 3)
     """
     check_possible(nodes, degree, simplex=simplex)
-    weights: dict[int, float] = {}
+    bytes_by_group: dict[int, float] = {}
     for demand in demands or (AllReduceDemand(nodes, 1),):
         check_group(nodes, demand)
-        weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
-    weights = dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
-    search = _Search(nodes, degree, simplex, method, shares, primes)
-    strides = _choose_strides(search, weights)
+        bytes_by_group[demand.group] = bytes_by_group.get(demand.group, 0.0) + demand.bytes_sent
+    bytes_by_group = dict(sorted(bytes_by_group.items(), key=lambda item: (-item[1], -item[0])))
+    stride_search = _StrideSearch(nodes, degree, simplex, method, shares, primes)
+    strides = _choose_strides(stride_search, bytes_by_group)
     if math.gcd(nodes, *strides) != 1:
-        connected_search = _Search(nodes, degree, simplex, method, "averages", primes)
-        strides = _choose_strides(connected_search, {nodes: 0.0} | weights)
+        connected_search = _StrideSearch(nodes, degree, simplex, method, "averages", primes)
+        strides = _choose_strides(connected_search, {nodes: 0.0} | bytes_by_group)
     edges = list_circulant_edges(nodes, list_direct_strides(nodes, strides, simplex=simplex))
-    regular = Topology(nodes, degree, simplex, strides, edges)
-    return regular if simplex or degree % 2 == 0 or 2 in weights else find_with_shortcuts(regular)
+    circulant = Topology(nodes, degree, simplex, strides, edges)
+    return circulant if simplex or degree % 2 == 0 or 2 in bytes_by_group else find_with_shortcuts(circulant)
 
 
 def find_with_shortcuts(topology: Topology) -> Topology:
@@ -118,8 +118,8 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         raise TopologyError(f"{nodes} nodes: a topology needs at least 2")
     if degree < 1:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
-    if degree > MAX_LINKS:
-        raise TopologyError(f"degree {degree} with {nodes} nodes: lower the degree to at most {MAX_LINKS}")
+    if degree > MAX_DEGREE:
+        raise TopologyError(f"degree {degree} with {nodes} nodes: lower the degree to at most {MAX_DEGREE}")
     if nodes * degree > MAX_NICS:
         raise TopologyError(
             f"{nodes} nodes of degree {degree}: a topology has at most {MAX_NICS:,} NICs; give fewer nodes"
@@ -160,7 +160,7 @@ def render_topology(topology: Topology) -> dict[str, Any]:
     return document | ({"hops_sampled_from": distances.sampled_from} if distances.sampled_from else {})
 
 
-class _Search(NamedTuple):
+class _StrideSearch(NamedTuple):
     """Options of a search for strides."""
 
     nodes: int
@@ -170,42 +170,51 @@ class _Search(NamedTuple):
     shares: Shares
     primes: bool
 
-    def select(self, count: int, pool: Sequence[int], fixed_strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the best `count` strides of a pool, in addition to `fixed_strides`."""
+    def select(
+        self, stride_count: int, candidates: Sequence[int], fixed_strides: Sequence[int]
+    ) -> tuple[int, ...]:
+        """Return the best `stride_count` strides of a pool, in addition to `fixed_strides`."""
         return select_permutations(
-            self.nodes, count, pool, self.method, simplex=self.simplex, fixed_strides=fixed_strides
+            self.nodes,
+            stride_count,
+            candidates,
+            self.method,
+            simplex=self.simplex,
+            fixed_strides=fixed_strides,
         )
 
 
-def _choose_strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
+def _choose_strides(search: _StrideSearch, bytes_by_group: Mapping[int, float]) -> tuple[int, ...]:
     """Return strides that use exactly `degree` NICs per node, first for the groups, then for rings over all nodes."""
     nodes, simplex = search.nodes, search.simplex
     strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
-    rings = search.degree if simplex else search.degree // 2
-    pools = {group: _find_candidates(search, group, strides) for group in weights}
-    room = {group: len(pool) for group, pool in pools.items()}
-    shares = share_rings(rings, nodes, weights, room, search.shares)
-    for group, share in shares.items():
-        group_strides = search.select(share, pools[group], strides)
+    ring_count = search.degree if simplex else search.degree // 2
+    strides_by_group = {group: _find_candidates(search, group, strides) for group in bytes_by_group}
+    stride_count_by_group = {group: len(pool) for group, pool in strides_by_group.items()}
+    ring_count_by_group = share_rings(ring_count, nodes, bytes_by_group, stride_count_by_group, search.shares)
+    for group, group_ring_count in ring_count_by_group.items():
+        group_strides = search.select(group_ring_count, strides_by_group[group], strides)
         strides += [
-            copy for stride in group_strides for copy in _list_ring_strides(nodes, stride, simplex=simplex)
+            ring_stride
+            for stride in group_strides
+            for ring_stride in _list_ring_strides(nodes, stride, simplex=simplex)
         ]
-    strides += _fill_strides(search, rings - sum(shares.values()), strides)
-    nics = len(list_direct_strides(nodes, strides, simplex=simplex))
-    return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nics)]))
+    strides += _fill_strides(search, ring_count - sum(ring_count_by_group.values()), strides)
+    nic_count = len(list_direct_strides(nodes, strides, simplex=simplex))
+    return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nic_count)]))
 
 
-def _yield_parallel_strides(search: _Search, nics: int) -> Iterator[int]:
-    """Yield repeated strides, which give parallel links, until they use `nics` NICs."""
+def _yield_parallel_strides(search: _StrideSearch, nic_count: int) -> Iterator[int]:
+    """Yield repeated strides, which give parallel links, until they use `nic_count` NICs."""
     nodes, simplex = search.nodes, search.simplex
     stride_cycle = cycle(range(1, nodes if simplex else nodes // 2 + 1))
-    while nics > 0:
+    while nic_count > 0:
         copies = _list_ring_strides(nodes, next(stride_cycle), simplex=simplex)
         yield from copies
-        nics -= len(list_direct_strides(nodes, copies, simplex=simplex))
+        nic_count -= len(list_direct_strides(nodes, copies, simplex=simplex))
 
 
-def _find_candidates(search: _Search, group: int, used_strides: Sequence[int]) -> tuple[int, ...]:
+def _find_candidates(search: _StrideSearch, group: int, used_strides: Sequence[int]) -> tuple[int, ...]:
     """Return the unused strides of a group, up to n/2 if duplex."""
     strides = list_totient_strides(search.nodes, group)
     if not search.simplex:
@@ -220,18 +229,18 @@ def _list_ring_strides(nodes: int, stride: int, *, simplex: bool) -> tuple[int, 
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
-def _fill_strides(search: _Search, spare_rings: int, used_strides: Sequence[int]) -> list[int]:
+def _fill_strides(search: _StrideSearch, spare_rings: int, used_strides: Sequence[int]) -> list[int]:
     """Return strides for rings that no group can use: first strides over all nodes, then any unused stride."""
     all_strides = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
-    unused = [stride for stride in all_strides if stride not in used_strides]
-    pools = (
-        [stride for stride in unused if math.gcd(stride, search.nodes) == 1],
-        [stride for stride in unused if math.gcd(stride, search.nodes) != 1],
+    unused_strides = [stride for stride in all_strides if stride not in used_strides]
+    candidate_lists = (
+        [stride for stride in unused_strides if math.gcd(stride, search.nodes) == 1],
+        [stride for stride in unused_strides if math.gcd(stride, search.nodes) != 1],
     )
     strides: list[int] = []
-    for pool in pools:
-        count = min(spare_rings - len(strides), len(pool))
-        strides += search.select(count, pool, (*used_strides, *strides))
+    for candidates in candidate_lists:
+        stride_count = min(spare_rings - len(strides), len(candidates))
+        strides += search.select(stride_count, candidates, (*used_strides, *strides))
     return strides
 
 
@@ -248,15 +257,17 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
     return tuple(demands)
 
 
-def add_shortcut_matchings(nodes: int, edges: Sequence[Edge], unmatched: Sequence[int]) -> tuple[Edge, ...]:
-    """Return the best of several random matchings of the nodes `unmatched` (an even number), as duplex links.
+def add_shortcut_matchings(
+    nodes: int, edges: Sequence[Edge], unmatched_nodes: Sequence[int]
+) -> tuple[Edge, ...]:
+    """Return the best of several random matchings of `unmatched_nodes` (an even number), as duplex links.
 
     The best matching has the least mean distance. `edges` are directed and connect all nodes. The result is
     deterministic.
     """
     rng, matchings = np.random.default_rng(nodes), []
     for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
-        node_pairs = rng.permutation(np.asarray(unmatched, dtype=np.int64)).reshape(2, -1)
+        node_pairs = rng.permutation(np.asarray(unmatched_nodes, dtype=np.int64)).reshape(2, -1)
         links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in node_pairs.T))
         matchings.append((compute_mean_distance(nodes, edges, links), links))
     return min(matchings)[1]
@@ -283,29 +294,37 @@ def split_degree(
     ring, which keeps the graph connected.
     """
     if matching_nics is not None:
-        rings = degree - matching_nics
+        ring_nics = degree - matching_nics
         min_ring_nics = 1 if simplex or degree == 1 else 2
-        if matching_nics < 0 or rings < min_ring_nics or (not simplex and matching_nics and rings % 2):
+        if (
+            matching_nics < 0
+            or ring_nics < min_ring_nics
+            or (not simplex and matching_nics and ring_nics % 2)
+        ):
             raise TopologyError(
-                f"{matching_nics} of {degree} NICs for matchings leave {rings} for rings, which need at least "
+                f"{matching_nics} of {degree} NICs for matchings leave {ring_nics} for rings, which need at least "
                 f"{min_ring_nics} "
                 f"to keep the graph connected{'' if simplex else ' and, duplex, two each'}; choose another "
                 "number"
             )
-        return rings, matching_nics
-    total = demand.allreduce_bytes + demand.pair_bytes
-    share = demand.allreduce_bytes / total if total > 0 else 1.0
+        return ring_nics, matching_nics
+    total_bytes = demand.allreduce_bytes + demand.pair_bytes
+    share = demand.allreduce_bytes / total_bytes if total_bytes > 0 else 1.0
     # Rounding may put the product slightly above a whole number: that must not cost another NIC.
-    rings = max(1, math.ceil(degree * share - 1e-9))
+    ring_nics = max(1, math.ceil(degree * share - 1e-9))
     if not simplex:
-        rings = min(degree, rings + rings % 2)
-    return rings, degree - rings
+        ring_nics = min(degree, ring_nics + ring_nics % 2)
+    return ring_nics, degree - ring_nics
 
 
 def share_rings(
-    rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int], rule: Shares = "averages"
+    ring_count: int,
+    nodes: int,
+    bytes_by_group: Mapping[int, float],
+    stride_count_by_group: Mapping[int, int],
+    rule: Shares = "averages",
 ) -> dict[int, int]:
-    """Return the number of rings of each group, at most `rings` in total and `room[group]` per group.
+    """Return the number of rings of each group: at most `ring_count` in all, and at most one per stride of the group.
 
     - `published`: the heaviest group takes ceil(d * its share), then the next group takes from the rest. If there are
       few rings, the second group gets none.
@@ -315,34 +334,42 @@ def share_rings(
     Raises `TopologyError` for another rule.
     """
     if rule == "published":
-        return _split_as_published(rings, weights, room)
+        return _split_as_published(ring_count, bytes_by_group, stride_count_by_group)
     if rule == "averages":
-        return _split_by_averages(rings, nodes, weights, room)
+        return _split_by_averages(ring_count, nodes, bytes_by_group, stride_count_by_group)
     raise TopologyError(f"unknown rule {rule!r} for shares: choose 'averages' or 'published'")
 
 
 def _split_by_averages(
-    rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int]
+    ring_count: int, nodes: int, bytes_by_group: Mapping[int, float], stride_count_by_group: Mapping[int, int]
 ) -> dict[int, int]:
-    shares = dict.fromkeys(weights, 0)
-    for _ in range(rings):
-        open_groups = [group for group in weights if shares[group] < room[group]]
+    ring_count_by_group = dict.fromkeys(bytes_by_group, 0)
+    for _ in range(ring_count):
+        open_groups = [
+            group for group in bytes_by_group if ring_count_by_group[group] < stride_count_by_group[group]
+        ]
         if not open_groups:
             break
-        if nodes in open_groups and shares[nodes] == 0:
-            shares[nodes] = 1
+        if nodes in open_groups and ring_count_by_group[nodes] == 0:
+            ring_count_by_group[nodes] = 1
             continue
-        neediest = max(open_groups, key=lambda group: (weights[group] / (shares[group] + 1), group))
-        shares[neediest] += 1
-    return shares
+        neediest_group = max(
+            open_groups, key=lambda group: (bytes_by_group[group] / (ring_count_by_group[group] + 1), group)
+        )
+        ring_count_by_group[neediest_group] += 1
+    return ring_count_by_group
 
 
-def _split_as_published(rings: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
-    total = sum(weights.values())
-    shares: dict[int, int] = {}
-    remaining = rings
-    for group in sorted(weights, key=lambda group: (-weights[group], -group)):
-        part = weights[group] / total if total > 0 else 1 / len(weights)
-        shares[group] = min(remaining, room[group], math.ceil(rings * part - 1e-9))
-        remaining -= shares[group]
-    return shares
+def _split_as_published(
+    ring_count: int, bytes_by_group: Mapping[int, float], stride_count_by_group: Mapping[int, int]
+) -> dict[int, int]:
+    total_bytes = sum(bytes_by_group.values())
+    ring_count_by_group: dict[int, int] = {}
+    remaining_rings = ring_count
+    for group in sorted(bytes_by_group, key=lambda group: (-bytes_by_group[group], -group)):
+        byte_share = bytes_by_group[group] / total_bytes if total_bytes > 0 else 1 / len(bytes_by_group)
+        ring_count_by_group[group] = min(
+            remaining_rings, stride_count_by_group[group], math.ceil(ring_count * byte_share - 1e-9)
+        )
+        remaining_rings -= ring_count_by_group[group]
+    return ring_count_by_group

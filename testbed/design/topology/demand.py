@@ -56,7 +56,7 @@ class Demand:
 def make_demand(
     nodes: int,
     allreduce: Iterable[AllReduceDemand] = (),
-    pairs: Iterable[tuple[int, int, float]] = (),
+    pair_bytes: Iterable[tuple[int, int, float]] = (),
 ) -> Demand:
     """Return a demand from AllReduces and triples (source, target, bytes).
 
@@ -64,7 +64,7 @@ def make_demand(
     Raises `DemandError` for a size that is negative or not a number, a node that does not exist, and a group that does
     not divide the nodes.
     """
-    triples = list(pairs)
+    triples = list(pair_bytes)
     source = np.array([pair[0] for pair in triples], dtype=np.int64)
     target = np.array([pair[1] for pair in triples], dtype=np.int64)
     return make_array_demand(nodes, allreduce, source, target, [pair[2] for pair in triples])
@@ -120,29 +120,37 @@ def make_array_demand(
     """Return a demand from three arrays of equal length. Raises `DemandError` as `make_demand` does."""
     if nodes < 1:
         raise DemandError(f"{nodes} nodes: a job needs at least 1")
-    froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
+    source_nodes, target_nodes = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
     sizes = np.asarray(size_bytes, dtype=np.float64)
-    if not len(froms) == len(tos) == len(sizes):
-        raise DemandError(f"{len(froms)} sources, {len(tos)} targets, {len(sizes)} sizes: give equally many")
+    if not len(source_nodes) == len(target_nodes) == len(sizes):
+        raise DemandError(
+            f"{len(source_nodes)} sources, {len(target_nodes)} targets, {len(sizes)} sizes: give equally many"
+        )
     invalid_indices = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
     if len(invalid_indices):
         index = invalid_indices[0]
         raise DemandError(
-            f"demand from node {froms[index]} to node {tos[index]} is {sizes[index]} bytes: give a number of 0 or more"
+            f"demand from node {source_nodes[index]} to node {target_nodes[index]} is {sizes[index]} bytes: "
+            "give a number of 0 or more"
         )
-    out_of_range = np.flatnonzero((np.minimum(froms, tos) < 0) | (np.maximum(froms, tos) >= nodes))
-    if len(out_of_range):
-        index = out_of_range[0]
+    invalid_node_indices = np.flatnonzero(
+        (np.minimum(source_nodes, target_nodes) < 0) | (np.maximum(source_nodes, target_nodes) >= nodes)
+    )
+    if len(invalid_node_indices):
+        index = invalid_node_indices[0]
         raise DemandError(
-            f"demand from node {froms[index]} to node {tos[index]}: there are nodes 0 to {nodes - 1} only"
+            f"demand from node {source_nodes[index]} to node {target_nodes[index]}: "
+            f"there are nodes 0 to {nodes - 1} only"
         )
     groups = tuple(demand for demand in allreduce if demand.group != 1)
     for demand in groups:
         check_group(nodes, demand)
-    key, pair_index = np.unique(froms * nodes + tos, return_inverse=True)
-    summed = np.bincount(pair_index, weights=sizes, minlength=len(key))
-    needs_link = (summed > 0) & (key // nodes != key % nodes)
-    return Demand(nodes, groups, key[needs_link] // nodes, key[needs_link] % nodes, summed[needs_link])
+    pair_key, pair_index = np.unique(source_nodes * nodes + target_nodes, return_inverse=True)
+    summed_bytes = np.bincount(pair_index, weights=sizes, minlength=len(pair_key))
+    needs_link = (summed_bytes > 0) & (pair_key // nodes != pair_key % nodes)
+    return Demand(
+        nodes, groups, pair_key[needs_link] // nodes, pair_key[needs_link] % nodes, summed_bytes[needs_link]
+    )
 
 
 def check_group(nodes: int, demand: AllReduceDemand) -> None:

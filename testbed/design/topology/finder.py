@@ -58,8 +58,8 @@ class Finding:
 
     def strides_of(self, group: int) -> tuple[int, ...]:
         """Return the strides of the topology whose rings are groups of this size."""
-        usable = list_totient_strides(self.topology.nodes, group)
-        return tuple(stride for stride in self.topology.strides if stride in usable)
+        group_strides = list_totient_strides(self.topology.nodes, group)
+        return tuple(stride for stride in self.topology.strides if stride in group_strides)
 
 
 def find(
@@ -85,22 +85,36 @@ def find(
     if nodes == 1:
         return Finding(Topology(1, degree, simplex, (), ()), 0, 0, (), ())
     check_possible(nodes, degree, simplex=simplex)
-    rings, spare = split_degree(demand, degree, simplex=simplex, matching_nics=matching_degree)
-    base = find_topology(
-        nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
+    ring_nics, matching_nics = split_degree(demand, degree, simplex=simplex, matching_nics=matching_degree)
+    ring_topology = find_topology(
+        nodes,
+        ring_nics,
+        simplex=simplex,
+        method=method,
+        demands=demand.allreduce,
+        shares=shares,
+        primes=primes,
     )
     # An odd degree of rings may have links besides its strides. Then no NIC is left for pairs.
-    steps = list_direct_strides(base.nodes, base.strides, simplex=base.simplex)
-    shortcut_edges = Counter(base.edges) - Counter(list_circulant_edges(base.nodes, steps))
+    direct_strides = list_direct_strides(
+        ring_topology.nodes, ring_topology.strides, simplex=ring_topology.simplex
+    )
+    shortcut_edges = Counter(ring_topology.edges) - Counter(
+        list_circulant_edges(ring_topology.nodes, direct_strides)
+    )
     shortcut_links = tuple(sorted(edge for edge in shortcut_edges.elements() if edge[0] < edge[1]))
     if shortcut_links:
-        return Finding(replace(base, degree=degree), rings - 1, spare + 1, ((),), (shortcut_links,))
-    matchings, fillers = _buy_links(demand, spare, simplex=simplex, discount=discount)
-    extra = [pair for part in (*matchings, *fillers) for pair in part]
-    both_ways = extra if simplex else extra + [(target, source) for source, target in extra]
-    edges = tuple(sorted((*base.edges, *both_ways)))
-    topology = Topology(nodes, degree, simplex, base.strides, edges)
-    return Finding(topology, rings, spare, tuple(matchings), tuple(fillers))
+        return Finding(
+            replace(ring_topology, degree=degree), ring_nics - 1, matching_nics + 1, ((),), (shortcut_links,)
+        )
+    matchings, fillers = _buy_links(demand, matching_nics, simplex=simplex, discount=discount)
+    extra_links = [pair for matching in (*matchings, *fillers) for pair in matching]
+    extra_edges = (
+        extra_links if simplex else extra_links + [(target, source) for source, target in extra_links]
+    )
+    edges = tuple(sorted((*ring_topology.edges, *extra_edges)))
+    topology = Topology(nodes, degree, simplex, ring_topology.strides, edges)
+    return Finding(topology, ring_nics, matching_nics, tuple(matchings), tuple(fillers))
 
 
 def _buy_links(
@@ -110,25 +124,27 @@ def _buy_links(
 
     Each round takes the heaviest matching of the discounted demand.
     """
-    source, target, weight = demand.source, demand.target, demand.size_bytes
+    source, target, pair_bytes = demand.source, demand.target, demand.size_bytes
     if not simplex:  # sum both directions of a pair, smaller node first
-        low, high = np.minimum(source, target), np.maximum(source, target)
-        key, index = np.unique(low * demand.nodes + high, return_inverse=True)
-        source, target = key // demand.nodes, key % demand.nodes
-        weight = np.bincount(index, weight, len(key)).astype(np.float64)
-    links = np.zeros(len(weight))
+        low_node, high_node = np.minimum(source, target), np.maximum(source, target)
+        pair_key, pair_index = np.unique(low_node * demand.nodes + high_node, return_inverse=True)
+        source, target = pair_key // demand.nodes, pair_key % demand.nodes
+        pair_bytes = np.bincount(pair_index, pair_bytes, len(pair_key)).astype(np.float64)
+    link_counts = np.zeros(len(pair_bytes))
     matchings: list[Pairs] = []
     fillers: list[Pairs] = []
-    dark: list[int] = []
+    dark_nodes: list[int] = []
     for _ in range(rounds):
-        discounted = weight * (0.5**links if discount == "halved" else 1 / (links + 1))
-        partner = _find_partners(demand.nodes, source, target, discounted, simplex=simplex)
-        bought = partner[source] == target
-        links += bought
-        matchings.append(tuple(zip(source[bought].tolist(), target[bought].tolist(), strict=True)))
-        filler_links, spare = _fill_matching(demand.nodes, matchings[-1], dark, simplex=simplex)
+        discounted = pair_bytes * (0.5**link_counts if discount == "halved" else 1 / (link_counts + 1))
+        partners = _find_partners(demand.nodes, source, target, discounted, simplex=simplex)
+        is_bought = partners[source] == target
+        link_counts += is_bought
+        matchings.append(tuple(zip(source[is_bought].tolist(), target[is_bought].tolist(), strict=True)))
+        filler_links, still_dark_nodes = _fill_matching(
+            demand.nodes, matchings[-1], dark_nodes, simplex=simplex
+        )
         fillers.append(filler_links)
-        dark = spare
+        dark_nodes = still_dark_nodes
     return matchings, fillers
 
 
@@ -145,35 +161,43 @@ def _find_partners(
         return assign_edges(nodes, source, target, weight)
     if nodes <= EXACT_NODES or len(weight) <= SPARSE_PAIRS * nodes:
         return match_edges(nodes, source, target, weight).mate
-    table = np.zeros((nodes, nodes))
-    table[source, target] = table[target, source] = weight
-    return match_priced(table).mate
+    weight_matrix = np.zeros((nodes, nodes))
+    weight_matrix[source, target] = weight_matrix[target, source] = weight
+    return match_priced(weight_matrix).mate
 
 
-def _fill_matching(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple[Pairs, list[int]]:
+def _fill_matching(
+    nodes: int, bought_pairs: Pairs, dark_nodes: list[int], *, simplex: bool
+) -> tuple[Pairs, list[int]]:
     """Return links between distant nodes that a matching left out, and the nodes that stay without a link.
 
-    With an odd number of nodes, every duplex matching leaves one out, which then waits in `dark` for another.
+    With an odd number of nodes, every duplex matching leaves one out, which then waits in `dark_nodes` for another.
     """
     if simplex:
         # Join senders without a receiver to receivers without a sender, rotated so that fewest nodes face themselves.
-        senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
-        receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
-        count = len(senders)
-        rotations = [np.roll(receivers, count // 2 + shift) for shift in range(count)]
+        senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought_pairs])
+        receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought_pairs])
+        sender_count = len(senders)
+        rotations = [np.roll(receivers, sender_count // 2 + shift) for shift in range(sender_count)]
         best_rotation = min(rotations, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
-        differs = best_rotation != senders
-        return tuple(zip(senders[differs].tolist(), best_rotation[differs].tolist(), strict=True)), []
-    linked = {end for pair in bought for end in pair}
-    unmatched = [node for node in range(nodes) if node not in linked]
-    if len(unmatched) % 2:  # a node that already waits must not be left out twice
-        unmatched.append(
-            unmatched.pop(next((index for index, node in enumerate(unmatched) if node not in dark), 0))
+        is_different = best_rotation != senders
+        return tuple(
+            zip(senders[is_different].tolist(), best_rotation[is_different].tolist(), strict=True)
+        ), []
+    linked_nodes = {end for pair in bought_pairs for end in pair}
+    unmatched_nodes = [node for node in range(nodes) if node not in linked_nodes]
+    if len(unmatched_nodes) % 2:  # a node that already waits must not be left out twice
+        unmatched_nodes.append(
+            unmatched_nodes.pop(
+                next((index for index, node in enumerate(unmatched_nodes) if node not in dark_nodes), 0)
+            )
         )
-    half = len(unmatched) // 2
-    filler_links = list(zip(unmatched[:half], unmatched[half : 2 * half], strict=True))
-    still_dark = dark + unmatched[2 * half :]
-    if len(still_dark) == 2 and still_dark[0] != still_dark[1]:
-        filler_links.append((min(still_dark), max(still_dark)))
-        still_dark = []
-    return tuple(filler_links), still_dark
+    half_count = len(unmatched_nodes) // 2
+    filler_links = list(
+        zip(unmatched_nodes[:half_count], unmatched_nodes[half_count : 2 * half_count], strict=True)
+    )
+    still_dark_nodes = dark_nodes + unmatched_nodes[2 * half_count :]
+    if len(still_dark_nodes) == 2 and still_dark_nodes[0] != still_dark_nodes[1]:
+        filler_links.append((min(still_dark_nodes), max(still_dark_nodes)))
+        still_dark_nodes = []
+    return tuple(filler_links), still_dark_nodes

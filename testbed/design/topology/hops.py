@@ -29,10 +29,10 @@ def make_target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
     >>> make_target_table(3, [(0, 1), (0, 2), (1, 0)]).tolist()
     [[1, 2], [0, -1], [-1, -1]]
     """
-    table = np.asarray(sorted(edges), dtype=np.int64).reshape(-1, 2)
-    first_links = np.searchsorted(table[:, 0], np.arange(nodes + 1))
+    edge_table = np.asarray(sorted(edges), dtype=np.int64).reshape(-1, 2)
+    first_links = np.searchsorted(edge_table[:, 0], np.arange(nodes + 1))
     targets = np.full((nodes, max(int(np.diff(first_links).max(initial=0)), 1)), -1, dtype=np.int64)
-    targets[table[:, 0], np.arange(len(table)) - first_links[table[:, 0]]] = table[:, 1]
+    targets[edge_table[:, 0], np.arange(len(edge_table)) - first_links[edge_table[:, 0]]] = edge_table[:, 1]
     return targets
 
 
@@ -47,14 +47,14 @@ def make_hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
         row = np.array(compute_hop_distances(nodes, strides), dtype=np.int16)
         windows = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
         return np.ascontiguousarray(np.roll(windows[::-1], 1, axis=0))
-    missing = np.zeros((nodes, nodes), dtype=np.int16)
+    hops = np.zeros((nodes, nodes), dtype=np.int16)
     for reached in _spread_reach(nodes, edges):
-        bits = np.unpackbits(reached.view(np.uint8), axis=1, count=nodes, bitorder="little")
-        missing += 1
-        missing -= bits
+        is_reached = np.unpackbits(reached.view(np.uint8), axis=1, count=nodes, bitorder="little")
+        hops += 1
+        hops -= is_reached
     # An unreachable node was counted as missing at every level: mark it with -1.
-    missing[bits == 0] = -1
-    return missing
+    hops[is_reached == 0] = -1
+    return hops
 
 
 def count_hops_from_sources(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -78,50 +78,62 @@ def count_hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge
     >>> count_hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[2, 0, 1]]
     """
-    onward = make_target_table(nodes, edges)
-    bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
+    target_table = make_target_table(nodes, edges)
+    source_bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
     hops = np.full((len(sources), nodes), -1, dtype=np.int32)
     # Bit masks per node: the sources that have reached it, and the sources that reach it with the next hop.
-    arrived_sources, arriving = np.zeros((2, nodes), dtype=np.uint64)
-    frontier, new, count = sources, bits, 0
+    arrived_sources, arriving_sources = np.zeros((2, nodes), dtype=np.uint64)
+    frontier, new_sources, hop_count = sources, source_bits, 0
     while len(frontier):
-        arrived_sources[frontier] |= new
-        row, column = np.nonzero(new & bits[:, np.newaxis])
-        hops[row, frontier[column]] = count
-        targets = onward[frontier]
-        np.bitwise_or.at(arriving, targets[targets >= 0], np.repeat(new, (targets >= 0).sum(axis=1)))
+        arrived_sources[frontier] |= new_sources
+        row, column = np.nonzero(new_sources & source_bits[:, np.newaxis])
+        hops[row, frontier[column]] = hop_count
+        targets = target_table[frontier]
+        np.bitwise_or.at(
+            arriving_sources, targets[targets >= 0], np.repeat(new_sources, (targets >= 0).sum(axis=1))
+        )
         frontier = np.unique(targets[targets >= 0])
-        new = arriving[frontier] & ~arrived_sources[frontier]
-        arriving[frontier] = 0
-        frontier, new, count = frontier[new != 0], new[new != 0], count + 1
+        new_sources = arriving_sources[frontier] & ~arrived_sources[frontier]
+        arriving_sources[frontier] = 0
+        frontier, new_sources, hop_count = (
+            frontier[new_sources != 0],
+            new_sources[new_sources != 0],
+            hop_count + 1,
+        )
     return hops
 
 
 def find_strides(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
     """Return the one-way strides of a circulant, or None for other graphs."""
-    table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    strides = (table[:, 1] - table[:, 0]) % nodes
-    order = np.lexsort((strides, table[:, 0]))
-    if len(table) == 0 or len(table) % nodes:
+    edge_table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    strides = (edge_table[:, 1] - edge_table[:, 0]) % nodes
+    order = np.lexsort((strides, edge_table[:, 0]))
+    if len(edge_table) == 0 or len(edge_table) % nodes:
         return None
-    by_node = strides[order].reshape(nodes, -1)
-    is_regular = table[order, 0].reshape(nodes, -1) == np.arange(nodes)[:, np.newaxis]
-    return tuple(by_node[0].tolist()) if is_regular.all() and (by_node == by_node[0]).all() else None
+    strides_by_node = strides[order].reshape(nodes, -1)
+    is_regular = edge_table[order, 0].reshape(nodes, -1) == np.arange(nodes)[:, np.newaxis]
+    return (
+        tuple(strides_by_node[0].tolist())
+        if is_regular.all() and (strides_by_node == strides_by_node[0]).all()
+        else None
+    )
 
 
 def _spread_reach(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
     """Yield a table for 0, 1, 2, ... hops: the bits of row s are the nodes within this distance of s."""
-    onward = make_target_table(nodes, edges)
-    words = -(-nodes // _WORD_BITS)
+    target_table = make_target_table(nodes, edges)
+    word_count = -(-nodes // _WORD_BITS)
     # Row n stays empty: slot -1 of a node with fewer links points to it.
-    reached = np.zeros((nodes + 1, words), dtype=np.uint64)
-    index = np.arange(nodes)
-    reached[index, index // _WORD_BITS] = np.left_shift(np.uint64(1), (index % _WORD_BITS).astype(np.uint64))
+    reached = np.zeros((nodes + 1, word_count), dtype=np.uint64)
+    node_numbers = np.arange(nodes)
+    reached[node_numbers, node_numbers // _WORD_BITS] = np.left_shift(
+        np.uint64(1), (node_numbers % _WORD_BITS).astype(np.uint64)
+    )
     while True:
         yield reached[:nodes]
         next_reached = reached.copy()
-        for slot in range(onward.shape[1]):
-            next_reached[:nodes] |= reached[onward[:, slot]]
+        for slot in range(target_table.shape[1]):
+            next_reached[:nodes] |= reached[target_table[:, slot]]
         if (next_reached == reached).all():
             return
         reached = next_reached

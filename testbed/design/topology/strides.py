@@ -50,14 +50,18 @@ def list_totient_strides(nodes: int, group: int | None = None) -> tuple[int, ...
     >>> list_totient_strides(12, 4)
     (3, 9)
     """
-    size = nodes if group is None else group
-    if size < 2 or nodes % size:
+    group_size = nodes if group is None else group
+    if group_size < 2 or nodes % group_size:
         divisors = ", ".join(str(number) for number in range(2, nodes + 1) if nodes % number == 0)
         raise TopologyError(
-            f"a group of {size} nodes in a job of {nodes}: groups are evenly spaced, so their size must "
+            f"a group of {group_size} nodes in a job of {nodes}: groups are evenly spaced, so their size must "
             f"divide {nodes} and be at least 2; use one of {divisors}"
         )
-    return tuple(j * (nodes // size) for j in range(1, size) if math.gcd(j, size) == 1)
+    return tuple(
+        step_count * (nodes // group_size)
+        for step_count in range(1, group_size)
+        if math.gcd(step_count, group_size) == 1
+    )
 
 
 def list_half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
@@ -106,16 +110,16 @@ def list_hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     >>> [level.bit_count() for level in list_hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
     """
-    distinct = sorted(set(steps))
-    everyone = (1 << nodes) - 1
+    distinct_strides = sorted(set(steps))
+    all_nodes = (1 << nodes) - 1
     reached = frontier = 1
     levels = []
     while frontier:
         levels.append(frontier)
-        arrivals = 0
-        for step in distinct:
-            arrivals |= frontier << step | frontier >> (nodes - step)
-        frontier = arrivals & everyone & ~reached
+        arrived_nodes = 0
+        for step in distinct_strides:
+            arrived_nodes |= frontier << step | frontier >> (nodes - step)
+        frontier = arrived_nodes & all_nodes & ~reached
         reached |= frontier
     return tuple(levels)
 
@@ -126,8 +130,12 @@ def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
     >>> measure_reach(12, (1, 5, 7, 11))
     Reach(unreached=0, diameter=3, total_hops=20)
     """
-    counts = [level.bit_count() for level in list_hop_levels(nodes, steps)]
-    return Reach(nodes - sum(counts), len(counts) - 1, sum(hops * count for hops, count in enumerate(counts)))
+    node_counts = [level.bit_count() for level in list_hop_levels(nodes, steps)]
+    return Reach(
+        nodes - sum(node_counts),
+        len(node_counts) - 1,
+        sum(hops * count for hops, count in enumerate(node_counts)),
+    )
 
 
 def select_permutations(
@@ -169,35 +177,38 @@ def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tupl
     """
     ratio = nodes ** (1 / max(count, 1))
     remaining = sorted(candidates)
-    choices = []
+    selected_strides = []
     target = 1.0
     for _ in range(count):
-        choice = min(remaining, key=lambda stride: (abs(stride - target), stride))
-        remaining.remove(choice)
-        choices.append(choice)
+        nearest_stride = min(remaining, key=lambda stride: (abs(stride - target), stride))
+        remaining.remove(nearest_stride)
+        selected_strides.append(nearest_stride)
         target *= ratio
-    return tuple(sorted(choices))
+    return tuple(sorted(selected_strides))
 
 
 def _select_exhaustive(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the best set by (reach, lexicographic order)."""
-    fixed, free = _fix_by_symmetry(
+    given_strides, free_candidates = _fix_by_symmetry(
         nodes, count, sorted(candidates), simplex=simplex, fixed_strides=fixed_strides
     )
-    sets = math.comb(len(free), count - len(fixed))
-    if sets > EXHAUSTIVE_LIMIT:
+    set_count = math.comb(len(free_candidates), count - len(given_strides))
+    if set_count > EXHAUSTIVE_LIMIT:
         raise TopologyError(
-            f"{sets} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
+            f"{set_count} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
             f"search (limit {EXHAUSTIVE_LIMIT}): use method 'geometric' or a smaller degree"
         )
-    choices = (fixed + free_choice for free_choice in combinations(free, count - len(fixed)))
+    stride_sets = (
+        given_strides + free_strides
+        for free_strides in combinations(free_candidates, count - len(given_strides))
+    )
     return min(
-        choices,
-        key=lambda choice: (
-            measure_reach(nodes, list_direct_strides(nodes, (*fixed_strides, *choice), simplex=simplex)),
-            choice,
+        stride_sets,
+        key=lambda stride_set: (
+            measure_reach(nodes, list_direct_strides(nodes, (*fixed_strides, *stride_set), simplex=simplex)),
+            stride_set,
         ),
     )
 
@@ -218,41 +229,47 @@ def _fix_by_symmetry(
     return (candidates[0],), candidates[1:]
 
 
-def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
+def make_stride_sequences(nodes: int, sequence: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
     """Return a shortest sequence of strides for each distance 1..n-1 (CoinChangeMod).
 
     Sequences are consistent: after its first stride, a sequence continues with the sequence of the remaining distance,
     so nodes can forward by destination. Among shortest sequences, the least loaded strides win, then the smaller
     strides, so the result is deterministic. Raises `TopologyError` if a distance cannot be covered.
 
-    >>> coin_change(12, (1, 5, 7, 11))[4]
+    >>> make_stride_sequences(12, (1, 5, 7, 11))[4]
     (5, 11)
     """
-    distinct = sorted(set(coins))
-    hops = compute_hop_distances(nodes, distinct)
+    distinct_strides = sorted(set(sequence))
+    hops = compute_hop_distances(nodes, distinct_strides)
     if min(hops) < 0:
         raise TopologyError(
-            f"strides {', '.join(map(str, distinct))} do not reach all {nodes} nodes: add a stride so that "
+            f"strides {', '.join(map(str, distinct_strides))} do not reach all {nodes} nodes: add a stride so that "
             f"their greatest common divisor with {nodes} is 1"
         )
-    load = dict.fromkeys(distinct, 0)
-    sequences: dict[int, tuple[int, ...]] = {0: ()}
+    load_by_stride = dict.fromkeys(distinct_strides, 0)
+    sequence_by_distance: dict[int, tuple[int, ...]] = {0: ()}
     for _ in range(_ROUNDS):
         for distance in sorted(range(1, nodes), key=lambda node: (hops[node], node)):
-            _add_load(sequences.get(distance, ()), load, -1)
-            shortest = (
-                (coin, *sequences[(distance - coin) % nodes])
-                for coin in distinct
-                if hops[(distance - coin) % nodes] == hops[distance] - 1
+            _add_load(sequence_by_distance.get(distance, ()), load_by_stride, -1)
+            shortest_sequences = (
+                (stride, *sequence_by_distance[(distance - stride) % nodes])
+                for stride in distinct_strides
+                if hops[(distance - stride) % nodes] == hops[distance] - 1
             )
-            sequences[distance] = min(shortest, key=lambda coins: (sum(load[c] ** 2 for c in coins), coins))
-            _add_load(sequences[distance], load, +1)
-    return {distance: sequences[distance] for distance in range(1, nodes)}
+            sequence_by_distance[distance] = min(
+                shortest_sequences,
+                key=lambda sequence: (
+                    sum(load_by_stride[sequence_stride] ** 2 for sequence_stride in sequence),
+                    sequence,
+                ),
+            )
+            _add_load(sequence_by_distance[distance], load_by_stride, +1)
+    return {distance: sequence_by_distance[distance] for distance in range(1, nodes)}
 
 
-def _add_load(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
-    for coin in sequence:
-        load[coin] += sign
+def _add_load(sequence: Iterable[int], load_by_stride: dict[int, int], sign: int) -> None:
+    for stride in sequence:
+        load_by_stride[stride] += sign
 
 
 def compute_hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
@@ -276,8 +293,8 @@ def make_ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
     >>> make_ring_order(12, 3, start=1).order
     (1, 4, 7, 10)
     """
-    members = nodes // math.gcd(nodes, stride)
-    return RingOrder(stride, tuple((start + k * stride) % nodes for k in range(members)))
+    member_count = nodes // math.gcd(nodes, stride)
+    return RingOrder(stride, tuple((start + position * stride) % nodes for position in range(member_count)))
 
 
 def list_rings(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
@@ -289,14 +306,16 @@ def list_rings(topology: Topology, group: int | None = None) -> tuple[RingOrder,
     data takes the routes. Raises `TopologyError` if the group does not divide the nodes.
     """
     nodes = topology.nodes
-    usable = list_totient_strides(nodes, group)
+    group_strides = list_totient_strides(nodes, group)
     steps = [
         step
         for step in list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
-        if step in usable
+        if step in group_strides
     ]
     if not steps:
-        nearest = usable[:1] if topology.simplex else list_half_range(nodes, usable)[:1]
-        steps = list(list_direct_strides(nodes, nearest, simplex=topology.simplex))
+        smallest_strides = (
+            group_strides[:1] if topology.simplex else list_half_range(nodes, group_strides)[:1]
+        )
+        steps = list(list_direct_strides(nodes, smallest_strides, simplex=topology.simplex))
     starts = range(nodes // (group or nodes))
     return tuple(make_ring_order(nodes, step, start) for step in sorted(steps) for start in starts)

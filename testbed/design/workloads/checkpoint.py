@@ -50,12 +50,12 @@ def divide_checkpoint(workload: Workload, strategy: Strategy, nodes: int) -> tup
     The servers of an operator write equal parts of its bytes. All values are 0 for a workload without training, which
     has nothing to save.
     """
-    shares = np.zeros(nodes, dtype=np.int64)
+    bytes_by_server = np.zeros(nodes, dtype=np.int64)
     if workload.training:
         for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
             servers = np.array(sharding.servers)
-            shares[servers] += np.diff(split_evenly(compute_saved_bytes(operator), servers.size))
-    return tuple(shares.tolist())
+            bytes_by_server[servers] += np.diff(split_evenly(compute_saved_bytes(operator), servers.size))
+    return tuple(bytes_by_server.tolist())
 
 
 def divide_evenly(size_bytes: int, nodes: int) -> tuple[int, ...]:
@@ -68,49 +68,51 @@ def add_storage(graph: TaskGraph, storage: Storage) -> TaskGraph:
     return replace(graph, nodes=graph.nodes + storage.nodes)
 
 
-def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, mode: Mode) -> TaskGraph:
-    """Return the graph with storage hosts and the write of a checkpoint: `shares[i]` bytes from node i.
+def add_checkpoint(
+    graph: TaskGraph, bytes_by_node: tuple[int, ...], storage: Storage, mode: Mode
+) -> TaskGraph:
+    """Return the graph with storage hosts and the write of a checkpoint: `bytes_by_node[i]` bytes from node i.
 
     Each node divides its bytes over all storage hosts. NIC i of a server sends to NIC i of a storage host, so that each
     write stays on one rail in a rail network. Raises `WorkloadError` unless there is one share per node, and if there
     is nothing to write.
     """
-    if len(shares) != graph.nodes:
+    if len(bytes_by_node) != graph.nodes:
         raise WorkloadError(
-            f"a checkpoint of {len(shares)} shares for {graph.nodes} nodes: give one per node"
+            f"a checkpoint of {len(bytes_by_node)} shares for {graph.nodes} nodes: give one per node"
         )
     messages = [
-        (node, graph.nodes + host * storage.nics + node % storage.nics, int(part))
-        for node, share in enumerate(shares)
-        for host, part in enumerate(np.diff(split_evenly(share, storage.count)))
-        if part
+        (node, graph.nodes + host * storage.nics + node % storage.nics, int(message_bytes))
+        for node, node_bytes in enumerate(bytes_by_node)
+        for host, message_bytes in enumerate(np.diff(split_evenly(node_bytes, storage.count)))
+        if message_bytes
     ]
     if not messages:
         raise WorkloadError("the job has nothing to save: it does not train; give --checkpoint-bytes")
     leaves = np.setdiff1d(np.arange(graph.tasks), graph.before)
-    barriers = int(mode == "blocking" and leaves.size > 0)
-    barrier, first_write = graph.tasks, graph.tasks + barriers
+    barrier_count = int(mode == "blocking" and leaves.size > 0)
+    barrier, first_write = graph.tasks, graph.tasks + barrier_count
     source, target, size_bytes = np.array(messages, dtype=np.int64).T
-    kind = np.array([Kind.BARRIER] * barriers + [Kind.TRANSFER] * len(messages), dtype=np.int64)
-    unset = np.full(kind.size, -1, dtype=np.int64)
-    writes = first_write + np.arange(len(messages))
+    kind = np.array([Kind.BARRIER] * barrier_count + [Kind.TRANSFER] * len(messages), dtype=np.int64)
+    no_values = np.full(kind.size, -1, dtype=np.int64)
+    write_tasks = first_write + np.arange(len(messages))
     earlier_tasks, later_tasks = [graph.before], [graph.after]
-    if barriers:
-        earlier_tasks += [leaves, np.full(writes.size, barrier)]
-        later_tasks += [np.full(leaves.size, barrier), writes]
+    if barrier_count:
+        earlier_tasks += [leaves, np.full(write_tasks.size, barrier)]
+        later_tasks += [np.full(leaves.size, barrier), write_tasks]
 
     def extend_column(values: NDArray[np.int64], barrier_value: int) -> NDArray[np.int64]:
-        return np.concatenate([np.full(barriers, barrier_value, dtype=np.int64), values])
+        return np.concatenate([np.full(barrier_count, barrier_value, dtype=np.int64), values])
 
     return replace(
         add_storage(graph, storage),
         kind=np.concatenate([graph.kind, kind]),
-        device=np.concatenate([graph.device, unset]),
+        device=np.concatenate([graph.device, no_values]),
         time_s=np.concatenate([graph.time_s, np.zeros(kind.size)]),
         size_bytes=np.concatenate([graph.size_bytes, extend_column(size_bytes, 0)]),
         source=np.concatenate([graph.source, extend_column(source, -1)]),
         target=np.concatenate([graph.target, extend_column(target, -1)]),
-        group=np.concatenate([graph.group, unset]),
+        group=np.concatenate([graph.group, no_values]),
         before=np.concatenate(earlier_tasks),
         after=np.concatenate(later_tasks),
     )

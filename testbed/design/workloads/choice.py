@@ -27,11 +27,11 @@ from testbed.design.workloads.roofline import Cluster
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
-TORCH = "torch:"
+TORCH_PREFIX = "torch:"
 """Prefix of the name of a torch module, before `MODULE:FACTORY`."""
 DEFAULT_DEVICE = "a100"
 
-STAGES = (0, 1, 2, 3)
+ZERO_STAGES = (0, 1, 2, 3)
 MAX_SKEW = 8.0
 
 
@@ -70,7 +70,7 @@ class WorkloadChoice:
     @property
     def is_file(self) -> bool:
         """True if the model is in an ONNX file or a torch module."""
-        return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
+        return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH_PREFIX)
 
     @property
     def has_servers(self) -> bool:
@@ -101,17 +101,22 @@ class WorkloadChoice:
 
         if self.preset:
             raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
-        sizes = self._parse_sizes()
-        samples_per_device, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
-        batch = sizes.pop("batch", 0) or samples_per_device * devices * nodes
-        training = bool(sizes.pop("training", 1))
-        if self.name.startswith(TORCH):
-            if sizes:
+        size_by_name = self._parse_sizes()
+        samples_per_device, devices_per_server = (
+            size_by_name.pop("batch_per_device", 32),
+            size_by_name.pop("devices_per_server", 4),
+        )
+        batch = size_by_name.pop("batch", 0) or samples_per_device * devices_per_server * nodes
+        training = bool(size_by_name.pop("training", 1))
+        if self.name.startswith(TORCH_PREFIX):
+            if size_by_name:
                 raise WorkloadError(
-                    f"--set {next(iter(sizes))}: a torch module only has batch sizes and training"
+                    f"--set {next(iter(size_by_name))}: a torch module only has batch sizes and training"
                 )
-            return import_factory(self.name.removeprefix(TORCH), batch=batch, training=training).workload
-        return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
+            return import_factory(
+                self.name.removeprefix(TORCH_PREFIX), batch=batch, training=training
+            ).workload
+        return import_onnx(self.name, batch=batch, training=training, dimensions=size_by_name).workload
 
     def _parse_sizes(self) -> dict[str, int]:
         invalid_names = [name for name, text in self.settings.items() if not text.isdecimal()]
@@ -146,7 +151,7 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def apply_skew(workload: Workload, skew: float) -> Workload:
-    """Return the workload with other popular experts in each layer, see `gates.expert_shares`.
+    """Return the workload with other popular experts in each layer, see `gates.compute_expert_shares`.
 
     A skew of 0 means that all are equally popular. Raises `WorkloadError` for a skew out of range, and for a workload
     without experts.
@@ -175,8 +180,8 @@ def apply_savings(workload: Workload, *, zero: int = 0, recompute: bool = False)
 
     Raises `WorkloadError` for an unknown stage, and if either is set for a workload without training.
     """
-    if zero not in STAGES:
-        raise WorkloadError(f"ZeRO has no stage {zero}: choose from {', '.join(map(str, STAGES))}")
+    if zero not in ZERO_STAGES:
+        raise WorkloadError(f"ZeRO has no stage {zero}: choose from {', '.join(map(str, ZERO_STAGES))}")
     if not (zero or recompute):
         return workload
     if not workload.training:
@@ -191,28 +196,35 @@ def _divide_over_replicas(operator: Operator, zero: int) -> Operator:
     """Return an operator with its state, gradients and parameters divided over replicas, depending on the stage."""
     if not operator.gradient_bytes:
         return operator
-    gradient = min(operator.gradient_bytes, operator.state_bytes)
-    parts = (operator.state_bytes - gradient, gradient, operator.parameter_bytes)
+    gradient_bytes = min(operator.gradient_bytes, operator.state_bytes)
+    divisible_bytes = (operator.state_bytes - gradient_bytes, gradient_bytes, operator.parameter_bytes)
     sent_bytes = operator.gradient_bytes * 3 // 2 if zero == 3 else operator.gradient_bytes
-    return replace(operator, divided_bytes=sum(parts[:zero]), gradient_bytes=sent_bytes)
+    return replace(operator, divided_bytes=sum(divisible_bytes[:zero]), gradient_bytes=sent_bytes)
 
 
 def _assign_segments(operators: list[Operator]) -> list[Operator]:
     """Return the operators in segments of about equal output bytes. The last operator of each keeps its output."""
-    recomputed = [op_index for op_index, operator in enumerate(operators) if _is_cheap(operator)]
-    total, passed_bytes, segments = (
-        sum(operators[op_index].output_bytes for op_index in recomputed),
+    recomputed_operators = [op_index for op_index, operator in enumerate(operators) if _is_cheap(operator)]
+    total_bytes, passed_bytes, segment_count = (
+        sum(operators[op_index].output_bytes for op_index in recomputed_operators),
         0,
-        isqrt(len(recomputed)),
+        isqrt(len(recomputed_operators)),
     )
-    segmented = list(operators)
-    for op_index in recomputed:
-        segment = 1 + passed_bytes * segments // max(total, 1)
+    segmented_operators = list(operators)
+    for op_index in recomputed_operators:
+        segment = 1 + passed_bytes * segment_count // max(total_bytes, 1)
         passed_bytes += operators[op_index].output_bytes
-        if passed_bytes * segments // max(total, 1) < segment and op_index != recomputed[-1]:
-            reduced = operators[op_index].backward_reduce_bytes + operators[op_index].forward_reduce_bytes
-            segmented[op_index] = replace(operators[op_index], segment=segment, backward_reduce_bytes=reduced)
-    return segmented
+        if (
+            passed_bytes * segment_count // max(total_bytes, 1) < segment
+            and op_index != recomputed_operators[-1]
+        ):
+            reduced_bytes = (
+                operators[op_index].backward_reduce_bytes + operators[op_index].forward_reduce_bytes
+            )
+            segmented_operators[op_index] = replace(
+                operators[op_index], segment=segment, backward_reduce_bytes=reduced_bytes
+            )
+    return segmented_operators
 
 
 def _is_cheap(operator: Operator) -> bool:

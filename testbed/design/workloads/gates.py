@@ -48,10 +48,10 @@ def draw_expert_traffic(
         )
     if not (tokens > 0 and token_bytes > 0 and skew >= 0 and np.isfinite(skew)):
         raise WorkloadError(f"{tokens} tokens of {token_bytes} bytes, skew {skew}: give positive numbers")
-    placement = np.arange(experts) * members // experts
+    member_by_expert = np.arange(experts) * members // experts
     rows = [
         np.bincount(
-            placement,
+            member_by_expert,
             weights=compute_expert_shares(
                 experts, routed, skew, layer=layer, seed=seed, member=member * by_member
             ),
@@ -68,16 +68,16 @@ def compute_expert_shares(
     """Return the fraction of a member's tokens that each expert of a layer gets, at most 1. They sum to `routed`."""
     weights = np.arange(1, experts + 1, dtype=np.float64) ** -skew
     shares = np.zeros(experts)
-    saturated = 0
+    saturated_count = 0
     while True:  # an expert gets at most all tokens: its excess goes to less popular experts
-        shares[:saturated] = 1.0
-        shares[saturated:] = (
-            weights[saturated:] * (routed - saturated) / weights[saturated:].sum()
-            if saturated < experts
+        shares[:saturated_count] = 1.0
+        shares[saturated_count:] = (
+            weights[saturated_count:] * (routed - saturated_count) / weights[saturated_count:].sum()
+            if saturated_count < experts
             else 0.0
         )
-        excess = int(np.count_nonzero(shares > 1 + 1e-12))
-        if not excess:
+        excess_count = int(np.count_nonzero(shares > 1 + 1e-12))
+        if not excess_count:
             break
-        saturated += excess
+        saturated_count += excess_count
     return np.random.default_rng((seed, layer, member)).permutation(shares)

@@ -64,16 +64,16 @@ def find_device(name: str) -> Device:
     device = DEVICES[device_name]
     if instances == 1:
         return device
-    arithmetic, memory = (
+    arithmetic_share, memory_share = (
         _ARITHMETIC_SLICES // instances / _ARITHMETIC_SLICES,
         _MEMORY_SLICES // instances / _MEMORY_SLICES,
     )
     return replace(
         device,
         name=name_instance(device.name, instances),
-        peak_flops=device.peak_flops * arithmetic,
-        memory_bytes_per_s=device.memory_bytes_per_s * memory,
-        memory_bytes=int(device.memory_bytes * memory),
+        peak_flops=device.peak_flops * arithmetic_share,
+        memory_bytes_per_s=device.memory_bytes_per_s * memory_share,
+        memory_bytes=int(device.memory_bytes * memory_share),
     )
 
 

@@ -176,19 +176,22 @@ _INTEGER_FIELDS = tuple(
 
 def _check_operator(operator: Operator, workload: str) -> None:
     """Raise `WorkloadError` unless all sizes are in range, `routed` is at least 1, and all ways are known."""
-    sizes = [(name, 0) for name in (*_FRACTIONAL_FIELDS, *_INTEGER_FIELDS)] + [("routed", 1)]
+    minimum_by_field = [(name, 0) for name in (*_FRACTIONAL_FIELDS, *_INTEGER_FIELDS)] + [("routed", 1)]
     if operator.most_shards is not None:
-        sizes.append(("most_shards", 1))
-    for name, minimum in sizes:
+        minimum_by_field.append(("most_shards", 1))
+    for name, minimum in minimum_by_field:
         value = getattr(operator, name)
         if name in _FRACTIONAL_FIELDS:
-            fits, requirement = minimum <= value <= float_info.max, f"a finite number of {minimum} or more"
+            is_valid, requirement = (
+                minimum <= value <= float_info.max,
+                f"a finite number of {minimum} or more",
+            )
         else:
-            fits = is_whole(value) and minimum <= value <= MAX_BYTES
+            is_valid = is_whole(value) and minimum <= value <= MAX_BYTES
             requirement = f"a whole number from {minimum} to {MAX_BYTES}"
-        if not fits:
+        if not is_valid:
             raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {requirement}")
-    unknown = set(operator.ways) - set(get_args(Way))
-    if unknown or not operator.ways:
-        problem = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"
+    unknown_ways = set(operator.ways) - set(get_args(Way))
+    if unknown_ways or not operator.ways:
+        problem = f"ways {sorted(unknown_ways)} are unknown" if unknown_ways else "it has no ways"
         raise WorkloadError(f"{workload}: {operator.name}: {problem}: choose from {', '.join(get_args(Way))}")

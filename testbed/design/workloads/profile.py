@@ -113,18 +113,24 @@ def _parse_measured(entry: Any, name: str) -> MeasuredOperator:
     if "samples" not in entry:
         # Times beyond the largest number of samples are proportional, so a single tiny number gives a line through 0.
         tiny_sample_count = 1e-9
-        (forward,) = _parse_numbers([entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample")
+        (forward_s_per_sample,) = _parse_numbers(
+            [entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample"
+        )
         if "backward_s_per_sample" not in entry:
-            return MeasuredOperator((tiny_sample_count,), (forward * tiny_sample_count,), None)
-        (backward,) = _parse_numbers([entry["backward_s_per_sample"]], f"{name}: backward_s_per_sample")
+            return MeasuredOperator((tiny_sample_count,), (forward_s_per_sample * tiny_sample_count,), None)
+        (backward_s_per_sample,) = _parse_numbers(
+            [entry["backward_s_per_sample"]], f"{name}: backward_s_per_sample"
+        )
         return MeasuredOperator(
-            (tiny_sample_count,), (forward * tiny_sample_count,), (backward * tiny_sample_count,)
+            (tiny_sample_count,),
+            (forward_s_per_sample * tiny_sample_count,),
+            (backward_s_per_sample * tiny_sample_count,),
         )
     samples = _parse_numbers(entry["samples"], f"{name}: samples")
     forward_s = _parse_numbers(entry.get("forward_s"), f"{name}: forward_s")
     backward_s = _parse_numbers(entry["backward_s"], f"{name}: backward_s") if "backward_s" in entry else None
-    columns = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
-    if not samples or len({len(numbers) for numbers in columns}) > 1:
+    number_lists = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
+    if not samples or len({len(numbers) for numbers in number_lists}) > 1:
         raise WorkloadError(
             f"{name}: samples, forward_s and backward_s must be lists of equal length, at least 1"
         )

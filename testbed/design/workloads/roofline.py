@@ -53,12 +53,12 @@ class Device:
         if not isfinite(self.overhead_s) or self.overhead_s < 0:
             raise WorkloadError(f"device {self.name}: an overhead of {self.overhead_s} s: give 0 or more")
 
-    def pass_seconds(self, flops: float, moved_bytes: float, devices: int) -> float:
+    def compute_pass_seconds(self, flops: float, moved_bytes: float, devices: int) -> float:
         """Return the seconds of one pass that is split over `devices` devices.
 
         156 GFLOP at half of 156 TFLOP/s take 2 ms, plus 10 us of overhead:
 
-        >>> round(A100.pass_seconds(156e9, 0, devices=1) * 1e3, 3)
+        >>> round(A100.compute_pass_seconds(156e9, 0, devices=1) * 1e3, 3)
         2.01
         """
         arithmetic_s = flops / (self.peak_flops * self.attained_flops)
@@ -109,14 +109,14 @@ class Cluster:
         """Memory of one server."""
         return self.device.memory_bytes * self.devices_per_server
 
-    def local_reduce_seconds(self, size_bytes: int) -> float:
+    def compute_local_reduce_seconds(self, size_bytes: int) -> float:
         """Return the seconds to sum `size_bytes` among the k devices of a server, which send 2(k-1)/k of it locally."""
-        k = self.devices_per_server
-        return 2 * (k - 1) / k * size_bytes / self.local_bytes_per_s
+        device_count = self.devices_per_server
+        return 2 * (device_count - 1) / device_count * size_bytes / self.local_bytes_per_s
 
 
 @lru_cache(maxsize=1 << 16)
-def operator_seconds(
+def compute_operator_seconds(
     operator: Operator, samples: float, shards: int, cluster: Cluster
 ) -> tuple[float, float]:
     """Return the forward and backward seconds of one server for its shard of `samples` samples.
@@ -143,44 +143,53 @@ def _compute_pass_seconds(
         0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes
     )
     moved_bytes = (parameter_reads + operator.moved_bytes * samples) / shards
-    device, devices = cluster.device, cluster.devices_per_server
-    forward_s = device.pass_seconds(operator.forward_flops * samples / shards, moved_bytes, devices)
-    backward_s = device.pass_seconds(operator.backward_flops * samples / shards, 2 * moved_bytes, devices)
+    device, device_count = cluster.device, cluster.devices_per_server
+    forward_s = device.compute_pass_seconds(
+        operator.forward_flops * samples / shards, moved_bytes, device_count
+    )
+    backward_s = device.compute_pass_seconds(
+        operator.backward_flops * samples / shards, 2 * moved_bytes, device_count
+    )
     return forward_s, backward_s
 
 
-def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
+def compute_memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
     """Return the bytes on each server, shape (nodes,): parameters, state, and outputs for the backward pass.
 
     Serving keeps no outputs except caches of keys and values.
     """
-    return peak_bytes(workload, _list_memory(workload, strategy, cluster), strategy.microbatches)
+    return compute_peak_bytes(workload, _list_memory(workload, strategy, cluster), strategy.microbatches)
 
 
-def peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
-    """Return the peak bytes of each server, shape (nodes,), from rows of `operator_memory`, (operators, 2, nodes).
+def compute_peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
+    """Return the peak bytes of each server, shape (nodes,).
 
-    Recomputed outputs exist for one segment and one microbatch at a time.
+    `rows`, shape (operators, 2, nodes), holds `compute_operator_memory` of each operator. Recomputed outputs exist for
+    one segment and one microbatch at a time.
     """
-    use: Floats = rows[:, 0].sum(axis=0)
+    permanent_bytes: Floats = rows[:, 0].sum(axis=0)
     segments = np.array([operator.segment for operator in workload.operators])
-    recomputed = [
+    recomputed_bytes = [
         rows[segments == segment, 1].sum(axis=0) for segment in set(segments[segments > 0].tolist())
     ]
-    return use + np.max(recomputed, axis=0) / microbatches if recomputed else use
+    return (
+        permanent_bytes + np.max(recomputed_bytes, axis=0) / microbatches
+        if recomputed_bytes
+        else permanent_bytes
+    )
 
 
 def _list_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Return `operator_memory` of all operators, shape (operators, 2, nodes)."""
+    """Return `compute_operator_memory` of all operators, shape (operators, 2, nodes)."""
     rows = [
-        operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
+        compute_operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
         for operator, sharding in zip(workload.operators, strategy.shardings, strict=True)
     ]
     return np.array(rows).reshape(-1, 2, cluster.nodes)
 
 
 @lru_cache(maxsize=1 << 14)
-def operator_memory(
+def compute_operator_memory(
     operator: Operator, sharding: Sharding, batch: int, nodes: int, *, training: bool = True
 ) -> Floats:
     """Return the bytes of one operator on each server, shape (2, nodes). Do not write to the array.
@@ -188,31 +197,35 @@ def operator_memory(
     The first row holds permanent bytes, the second row outputs that are recomputed.
     """
     servers, samples = np.array(sharding.servers), count_row_samples(sharding, batch)
-    cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CACHE_KIND
-    outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
-    keeps_outputs = training or operator.kind == CACHE_KIND
+    is_output_cut = sharding.way in ("place", "expert") or operator.kind == CACHE_KIND
+    output_bytes = (
+        operator.output_bytes * operator.routed * samples / (sharding.shards if is_output_cut else 1)
+    )
+    is_output_kept = training or operator.kind == CACHE_KIND
     undivided_bytes = operator.parameter_bytes + operator.state_bytes - operator.divided_bytes
-    use = np.zeros((2, nodes))
-    use[0, servers] = (undivided_bytes + operator.divided_bytes / sharding.replicas) / sharding.shards
-    use[1 if operator.segment else 0, servers] += keeps_outputs * outputs
-    use.flags.writeable = False
-    return use
+    bytes_by_server = np.zeros((2, nodes))
+    bytes_by_server[0, servers] = (
+        undivided_bytes + operator.divided_bytes / sharding.replicas
+    ) / sharding.shards
+    bytes_by_server[1 if operator.segment else 0, servers] += is_output_kept * output_bytes
+    bytes_by_server.flags.writeable = False
+    return bytes_by_server
 
 
 def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> None:
     """Raise `OutOfMemory`, with the fullest server and its largest operators, if a strategy does not fit."""
     rows = _list_memory(workload, strategy, cluster)
-    use, by_operator = peak_bytes(workload, rows, strategy.microbatches), rows[:, 0]
-    fullest = int(use.argmax())
-    if use[fullest] <= cluster.memory_bytes:
+    bytes_by_server, bytes_by_operator = compute_peak_bytes(workload, rows, strategy.microbatches), rows[:, 0]
+    fullest_server = int(bytes_by_server.argmax())
+    if bytes_by_server[fullest_server] <= cluster.memory_bytes:
         return
     sizes = [
-        (float(memory[fullest]), operator.name)
-        for operator, memory in zip(workload.operators, by_operator, strict=True)
+        (float(memory[fullest_server]), operator.name)
+        for operator, memory in zip(workload.operators, bytes_by_operator, strict=True)
     ]
-    largest = ", ".join(f"{name} {size / 1e9:.1f} GB" for size, name in sorted(sizes, reverse=True)[:3])
+    largest_text = ", ".join(f"{name} {size / 1e9:.1f} GB" for size, name in sorted(sizes, reverse=True)[:3])
     raise OutOfMemory(
-        f"{workload.name}: server {fullest} would hold {use[fullest] / 1000000000.0:.1f} GB, but has "
-        f"{cluster.memory_bytes / 1000000000.0:.1f} GB (largest: {largest}): spread operators over "
+        f"{workload.name}: server {fullest_server} would hold {bytes_by_server[fullest_server] / 1e9:.1f} GB, but has "
+        f"{cluster.memory_bytes / 1e9:.1f} GB (largest: {largest_text}): spread operators over "
         "more servers"
     )

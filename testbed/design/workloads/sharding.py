@@ -82,21 +82,21 @@ class Strategy:
 
     def with_sharding(self, op_index: int, sharding: Sharding) -> Strategy:
         """Return the strategy with the sharding of one operator replaced."""
-        changed = (*self.shardings[:op_index], sharding, *self.shardings[op_index + 1 :])
-        return Strategy(changed, self.microbatches)
+        shardings = (*self.shardings[:op_index], sharding, *self.shardings[op_index + 1 :])
+        return Strategy(shardings, self.microbatches)
 
 
-def data_sharding(servers: Sequence[int]) -> Sharding:
+def make_data_sharding(servers: Sequence[int]) -> Sharding:
     """Return the sharding with one replica per server."""
     return Sharding("data", tuple((server,) for server in servers))
 
 
-def place_sharding(servers: Sequence[int]) -> Sharding:
+def make_placed_sharding(servers: Sequence[int]) -> Sharding:
     """Return the sharding with a single copy, and a slice of it on each server."""
     return Sharding("place", (tuple(servers),))
 
 
-def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+def make_spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """Return replicas on k = `shards` evenly spaced servers {s, s + n/k, ...}, which a ring of stride n/k joins.
 
     Raises `StrategyError` unless the number of shards divides the number of servers.
@@ -110,15 +110,15 @@ def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
 
 
-def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+def make_block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """Return replicas on `shards` consecutive servers {s, s + 1, ...}. The copies of each shard are evenly spaced.
 
     Raises `StrategyError` unless the number of shards divides the number of servers.
 
-    >>> block_sharding("tensor", 6, 3).grid
+    >>> make_block_sharding("tensor", 6, 3).grid
     ((0, 1, 2), (3, 4, 5))
     """
-    columns = space_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
+    columns = make_spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
     return Sharding(way, tuple(zip(*columns, strict=True)))
 
 
@@ -145,7 +145,7 @@ def count_row_samples(sharding: Sharding, batch: int) -> Integers:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def forward_resharding(
+def make_forward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of an operator's outputs, `output_bytes` per sample, to the next operator.
@@ -160,7 +160,7 @@ def forward_resharding(
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def backward_resharding(
+def make_backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of the gradients of an operator's outputs, from the consumer to the producer."""
@@ -172,7 +172,7 @@ def backward_resharding(
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def dispatch_resharding(
+def make_dispatch_resharding(
     sharding: Sharding, batch: int, sample_bytes: int, popularity: tuple[float, ...] = ()
 ) -> Resharding:
     """Return the messages to experts: each server sends its samples to the shards of its replica.
@@ -182,17 +182,17 @@ def dispatch_resharding(
     """
     first_samples, end_samples = _list_sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
-    k = sharding.shards
-    totals = (end_samples - first_samples) * sample_bytes
+    shard_count = sharding.shards
+    bytes_by_server = (end_samples - first_samples) * sample_bytes
     if popularity:
-        borders = np.concatenate([[0.0], np.cumsum(compute_shard_shares(popularity, k))])
+        borders = np.concatenate([[0.0], np.cumsum(compute_shard_shares(popularity, shard_count))])
         borders[-1] = 1.0
-        borders_bytes = np.floor(borders * totals[:, None]).astype(np.int64)
+        byte_borders = np.floor(borders * bytes_by_server[:, None]).astype(np.int64)
     else:
-        borders_bytes = np.arange(k + 1) * totals[:, None] // k
-    source = np.repeat(grid.ravel(), k)
-    target = np.repeat(grid, k, axis=0).ravel()
-    return Resharding(source, target, np.diff(borders_bytes, axis=1).ravel())
+        byte_borders = np.arange(shard_count + 1) * bytes_by_server[:, None] // shard_count
+    source = np.repeat(grid.ravel(), shard_count)
+    target = np.repeat(grid, shard_count, axis=0).ravel()
+    return Resharding(source, target, np.diff(byte_borders, axis=1).ravel())
 
 
 def compute_shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:
@@ -266,8 +266,8 @@ def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
     """Return a mask (senders, receivers) of the copy for each receiver: its own, otherwise the copies take turns."""
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
     holds_copy = grid[:, :, None] == targets
-    in_turn = np.arange(targets.size) % sender.shards
-    copy_index = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), in_turn)
+    copies_in_turn = np.arange(targets.size) % sender.shards
+    copy_index = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), copies_in_turn)
     copies: NDArray[np.bool_] = np.arange(sender.shards)[None, :, None] == copy_index[:, None, :]
     return copies.reshape(-1, targets.size)
 
@@ -314,7 +314,7 @@ def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: 
     Operators with the same groups share a bucket of up to `bucket_bytes`. A larger operator has its own bucket, and so
     has every operator if `bucket_bytes` is None.
     """
-    limit = 0.0 if bucket_bytes is None else bucket_bytes
+    max_bytes = 0.0 if bucket_bytes is None else bucket_bytes
     open_buckets: dict[Grid, Bucket] = {}
     buckets = []
     for op_index in reversed(range(len(workload.operators))):
@@ -326,7 +326,7 @@ def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: 
         if not any(sizes):
             continue
         bucket = open_buckets.pop(groups, None)
-        if bucket is not None and max(bucket.size_bytes) + max(sizes) > limit:
+        if bucket is not None and max(bucket.size_bytes) + max(sizes) > max_bytes:
             buckets.append(bucket)
             bucket = None
         open_buckets[groups] = _add_to_bucket(bucket, op_index, sizes, groups)
@@ -336,10 +336,10 @@ def make_gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: 
 def _add_to_bucket(bucket: Bucket | None, op_index: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
     if bucket is None:
         return Bucket((op_index,), sizes, groups)
-    total = tuple(
+    total_bytes = tuple(
         old_bytes + added_bytes for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
     )
-    return Bucket((*bucket.operators, op_index), total, groups)
+    return Bucket((*bucket.operators, op_index), total_bytes, groups)
 
 
 def fuse_steps(
@@ -351,7 +351,7 @@ def fuse_steps(
     neighbour. Nothing is sent between them, and at most one bucket holds their gradients. Times differ only if another
     ready task would have run in between.
     """
-    bucket_of = {
+    bucket_by_operator = {
         op_index: bucket_number
         for bucket_number, bucket in enumerate(buckets)
         for op_index in bucket.operators
@@ -369,7 +369,9 @@ def fuse_steps(
             and consumers.count(second_step) == 1
         )
         shared_buckets = {
-            bucket_of[op_index] for op_index in (first_step, second_step) if op_index in bucket_of
+            bucket_by_operator[op_index]
+            for op_index in (first_step, second_step)
+            if op_index in bucket_by_operator
         }
         return (
             is_only_edge

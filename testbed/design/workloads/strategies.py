@@ -10,20 +10,20 @@ from itertools import chain
 import numpy as np
 
 from testbed.design.workloads.model import SIDES, Operator, Workload
-from testbed.design.workloads.roofline import Cluster, memory_use
+from testbed.design.workloads.roofline import Cluster, compute_memory_use
 from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
-    block_sharding,
-    data_sharding,
-    place_sharding,
-    space_sharding,
+    make_block_sharding,
+    make_data_sharding,
+    make_placed_sharding,
+    make_spaced_sharding,
 )
 from testbed.errors import StrategyError
 
 __all__ = ["data_parallel", "default_strategy", "disaggregate", "fitting_strategy"]
 
-FORMS = {
+FORM_BY_NAME = {
     "default": "default",
     "data": "data",
     "pipeline": "pipeline:STAGES:MICROBATCHES",
@@ -39,7 +39,7 @@ def data_parallel(workload: Workload, nodes: int) -> Strategy:
     """
     check_copies(workload)
     check_nodes(workload, nodes)
-    return Strategy((data_sharding(range(nodes)),) * len(workload.operators))
+    return Strategy((make_data_sharding(range(nodes)),) * len(workload.operators))
 
 
 def check_copies(workload: Workload) -> None:
@@ -66,13 +66,17 @@ def default_strategy(workload: Workload, nodes: int) -> Strategy:
     than one server.
     """
     check_nodes(workload, nodes)
-    load = np.zeros(nodes)
+    bytes_by_server = np.zeros(nodes)
     shardings: dict[int, Sharding] = {}
-    by_size = sorted(enumerate(workload.operators), key=lambda item: (-item[1].parameter_bytes, item[0]))
-    for op_index, operator in by_size:
-        shardings[op_index] = _make_default_sharding(operator, nodes, int(load.argmin()))
+    largest_operators = sorted(
+        enumerate(workload.operators), key=lambda item: (-item[1].parameter_bytes, item[0])
+    )
+    for op_index, operator in largest_operators:
+        shardings[op_index] = _make_default_sharding(operator, nodes, int(bytes_by_server.argmin()))
         if shardings[op_index].way == "place":
-            load[list(shardings[op_index].servers)] += operator.parameter_bytes + operator.state_bytes
+            bytes_by_server[list(shardings[op_index].servers)] += (
+                operator.parameter_bytes + operator.state_bytes
+            )
     return Strategy(tuple(shardings[op_index] for op_index in range(len(workload.operators))))
 
 
@@ -95,44 +99,44 @@ def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None
     Each side is spread over its servers as in `fitting_strategy` for a workload without sides. Keys and values pass
     between the sides. Raises `StrategyError` for a workload without both sides, and for a side without servers.
     """
-    count = cluster.nodes // 2 if prefill_nodes is None else prefill_nodes
+    prefill_count = cluster.nodes // 2 if prefill_nodes is None else prefill_nodes
     if {operator.side for operator in workload.operators} != set(SIDES):
         raise StrategyError(
             f"{workload.name} does not have both prefill and decode: use the default strategy"
         )
-    if not 1 <= count < cluster.nodes:
+    if not 1 <= prefill_count < cluster.nodes:
         raise StrategyError(
-            f"{workload.name}: {count} of {cluster.nodes} servers for prefill: each side needs at least 1"
+            f"{workload.name}: {prefill_count} of {cluster.nodes} servers for prefill: each side needs at least 1"
         )
     shardings: dict[int, Sharding] = {}
-    for side, servers in zip(SIDES, (range(count), range(count, cluster.nodes)), strict=True):
+    for side, servers in zip(SIDES, (range(prefill_count), range(prefill_count, cluster.nodes)), strict=True):
         op_indices = [
             op_index for op_index, operator in enumerate(workload.operators) if operator.side == side
         ]
         side_workload = replace(
             workload, operators=tuple(workload.operators[op_index] for op_index in op_indices), edges=()
         )
-        spread = _fit_together(side_workload, replace(cluster, nodes=len(servers)))
+        side_strategy = _fit_together(side_workload, replace(cluster, nodes=len(servers)))
         shardings |= {
             op_index: Sharding(
                 sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid)
             )
-            for op_index, sharding in zip(op_indices, spread.shardings, strict=True)
+            for op_index, sharding in zip(op_indices, side_strategy.shardings, strict=True)
         }
     return Strategy(tuple(shardings[op_index] for op_index in range(len(workload.operators))))
 
 
 def _fits_in_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
-    return bool(memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes)
+    return bool(compute_memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes)
 
 
 def _fit_together(workload: Workload, cluster: Cluster) -> Strategy:
-    default = default_strategy(workload, cluster.nodes)
+    first_strategy = default_strategy(workload, cluster.nodes)
     sizes = [size for size in range(2, cluster.nodes + 1) if cluster.nodes % size == 0]
-    cuts = (_shard_copies(workload, default, cluster, size) for size in sizes)
-    candidates = chain((default,), cuts, _make_domain_pipelines(workload, cluster))
+    cut_strategies = (_replace_copies_by_groups(workload, first_strategy, cluster, size) for size in sizes)
+    candidates = chain((first_strategy,), cut_strategies, _make_domain_pipelines(workload, cluster))
     return next(
-        (strategy for strategy in candidates if _fits_in_memory(workload, strategy, cluster)), default
+        (strategy for strategy in candidates if _fits_in_memory(workload, strategy, cluster)), first_strategy
     )
 
 
@@ -148,7 +152,9 @@ def _make_domain_pipelines(workload: Workload, cluster: Cluster) -> Iterator[Str
             yield hybrid_parallel(workload, cluster.nodes, cluster.domain, stages, microbatches)
 
 
-def _shard_copies(workload: Workload, default: Strategy, cluster: Cluster, shards: int) -> Strategy:
+def _replace_copies_by_groups(
+    workload: Workload, default: Strategy, cluster: Cluster, shards: int
+) -> Strategy:
     """Return the strategy with copies replaced by groups of up to `shards` shards. Sharded operators stay unchanged.
 
     Groups whose size divides a high-bandwidth domain are consecutive, so that each is within one domain. Operators that
@@ -156,26 +162,29 @@ def _shard_copies(workload: Workload, default: Strategy, cluster: Cluster, shard
     """
     nodes = cluster.nodes
 
-    def sharding(operator: Operator, current: Sharding) -> Sharding:
+    def choose_sharding(operator: Operator, current_sharding: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
-        if current.way == "data" and ways:
+        if current_sharding.way == "data" and ways:
             size = _find_max_shards(operator, shards)
             is_inside = cluster.domain % size == 0 and not operator.evenly_spaced
-            return (block_sharding if is_inside else space_sharding)(ways[0], nodes, size)
-        spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
-        return place_sharding(range(nodes)) if spread else current
+            return (make_block_sharding if is_inside else make_spaced_sharding)(ways[0], nodes, size)
+        is_spread = current_sharding.way in ("data", "place") and "place" in operator.ways and shards == nodes
+        return make_placed_sharding(range(nodes)) if is_spread else current_sharding
 
     pairs = zip(workload.operators, default.shardings, strict=True)
-    return Strategy(tuple(sharding(operator, current) for operator, current in pairs), default.microbatches)
+    return Strategy(
+        tuple(choose_sharding(operator, current_sharding) for operator, current_sharding in pairs),
+        default.microbatches,
+    )
 
 
-def _make_default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding:
+def _make_default_sharding(operator: Operator, nodes: int, emptiest_server: int) -> Sharding:
     way = operator.ways[0]
     if way == "place":
-        return place_sharding((emptiest,))
+        return make_placed_sharding((emptiest_server,))
     if way == "data":
-        return data_sharding(range(nodes))
-    return space_sharding(way, nodes, _find_max_shards(operator, nodes))
+        return make_data_sharding(range(nodes))
+    return make_spaced_sharding(way, nodes, _find_max_shards(operator, nodes))
 
 
 def _find_max_shards(operator: Operator, max_shards: int) -> int:
@@ -198,15 +207,17 @@ def list_legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
     for way in operator.ways:
         if way == "data":
-            shardings.append(data_sharding(range(nodes)))
+            shardings.append(make_data_sharding(range(nodes)))
         elif way == "place":
-            shardings.extend(place_sharding((server,)) for server in range(nodes))
-            shardings.append(place_sharding(range(nodes)))
+            shardings.extend(make_placed_sharding((server,)) for server in range(nodes))
+            shardings.append(make_placed_sharding(range(nodes)))
         else:
-            allowed = [size for size in sizes if size <= operator.shard_limit]
-            shardings.extend(space_sharding(way, nodes, size) for size in allowed or [1])
-            blocks = [] if operator.evenly_spaced else allowed
-            shardings.extend(block_sharding(way, nodes, size) for size in blocks if 1 < size < nodes)
+            allowed_sizes = [size for size in sizes if size <= operator.shard_limit]
+            shardings.extend(make_spaced_sharding(way, nodes, size) for size in allowed_sizes or [1])
+            block_sizes = [] if operator.evenly_spaced else allowed_sizes
+            shardings.extend(
+                make_block_sharding(way, nodes, size) for size in block_sizes if 1 < size < nodes
+            )
     return tuple(dict.fromkeys(shardings))
 
 
@@ -261,16 +272,16 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
     servers or exceeds the operators, and for an operator that cannot be copied.
     """
     check_copies(workload)
-    count = len(workload.operators)
-    if not 1 <= stages <= count or nodes % stages:
+    operator_count = len(workload.operators)
+    if not 1 <= stages <= operator_count or nodes % stages:
         raise StrategyError(
-            f"{workload.name}: {stages} stages of {count} operators on {nodes} servers: stages must "
+            f"{workload.name}: {stages} stages of {operator_count} operators on {nodes} servers: stages must "
             "divide the servers, and each needs an operator"
         )
-    work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
-    borders = _find_even_cuts(work, stages)
+    flops_by_operator = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
+    borders = _find_even_cuts(flops_by_operator, stages)
     shardings = [
-        data_sharding(range(stage, nodes, stages))
+        make_data_sharding(range(stage, nodes, stages))
         for stage in range(stages)
         for _ in range(borders[stage], borders[stage + 1])
     ]
@@ -286,34 +297,34 @@ def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, mi
     cut are copied. Raises `StrategyError` if groups and stages do not divide the nodes, or the number of stages exceeds
     the operators.
     """
-    count = len(workload.operators)
-    if min(shards, stages) < 1 or nodes % (shards * stages) or stages > count:
+    operator_count = len(workload.operators)
+    if min(shards, stages) < 1 or nodes % (shards * stages) or stages > operator_count:
         raise StrategyError(
-            f"{workload.name}: {stages} stages of {count} operators in groups of {shards} on {nodes} nodes: "
+            f"{workload.name}: {stages} stages of {operator_count} operators in groups of {shards} on {nodes} nodes: "
             "groups and stages must divide the nodes, and each stage needs an operator"
         )
-    work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
-    borders, stage_nodes = _find_even_cuts(work, stages), nodes // stages
+    flops_by_operator = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
+    borders, stage_nodes = _find_even_cuts(flops_by_operator, stages), nodes // stages
     shardings = []
     for stage in range(stages):
-        load = np.zeros(stage_nodes)
+        bytes_by_server = np.zeros(stage_nodes)
         for operator in workload.operators[borders[stage] : borders[stage + 1]]:
-            sharding = _make_stage_sharding(operator, stage_nodes, shards, int(load.argmin()))
+            sharding = _make_stage_sharding(operator, stage_nodes, shards, int(bytes_by_server.argmin()))
             if sharding.way == "place":
-                load[list(sharding.servers)] += operator.parameter_bytes + operator.state_bytes
+                bytes_by_server[list(sharding.servers)] += operator.parameter_bytes + operator.state_bytes
             first_node = stage * stage_nodes
             grid = tuple(tuple(first_node + server for server in row) for row in sharding.grid)
             shardings.append(Sharding(sharding.way, grid))
     return Strategy(tuple(shardings), microbatches)
 
 
-def _make_stage_sharding(operator: Operator, nodes: int, shards: int, emptiest: int) -> Sharding:
+def _make_stage_sharding(operator: Operator, nodes: int, shards: int, emptiest_server: int) -> Sharding:
     """Return the sharding of an operator in a stage of `nodes` nodes, numbered from 0."""
     if "tensor" in operator.ways and shards > 1:
-        return block_sharding("tensor", nodes, _find_max_shards(operator, shards))
+        return make_block_sharding("tensor", nodes, _find_max_shards(operator, shards))
     if operator.ways[0] == "expert":
-        return block_sharding("expert", nodes, _find_max_shards(operator, nodes))
-    return _make_default_sharding(operator, nodes, emptiest)
+        return make_block_sharding("expert", nodes, _find_max_shards(operator, nodes))
+    return _make_default_sharding(operator, nodes, emptiest_server)
 
 
 def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
@@ -322,15 +333,15 @@ def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
     >>> _find_even_cuts([1, 1, 1, 3, 1, 1], 3)
     [0, 3, 4, 6]
     """
-    total = np.concatenate([[0.0], np.cumsum(weights)])
+    weight_sums = np.concatenate([[0.0], np.cumsum(weights)])
     piece_weights = np.where(
-        np.tri(total.size, k=-1).T > 0, total - total[:, None], np.inf
+        np.tri(weight_sums.size, k=-1).T > 0, weight_sums - weight_sums[:, None], np.inf
     )  # [j, i]: from j up to i
-    heaviest, choices = piece_weights[0], []
+    heaviest_weights, choices = piece_weights[0], []
     for _ in range(pieces - 1):
-        max_weights = np.maximum(heaviest[:, None], piece_weights)
+        max_weights = np.maximum(heaviest_weights[:, None], piece_weights)
         choices.append(max_weights.argmin(axis=0))
-        heaviest = max_weights.min(axis=0)
+        heaviest_weights = max_weights.min(axis=0)
     borders = [len(weights)]
     for choice in reversed(choices):
         borders.append(int(choice[borders[-1]]))
@@ -339,11 +350,11 @@ def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
 
 def is_named(text: str) -> bool:
     """Return whether a text is the name of a strategy rather than a plan file."""
-    return text.partition(":")[0] in FORMS
+    return text.partition(":")[0] in FORM_BY_NAME
 
 
 def make_named_strategy(text: str, workload: Workload, cluster: Cluster) -> Strategy:
-    """Return the strategy with a name (see `FORMS`) for a workload.
+    """Return the strategy with a name (see `FORM_BY_NAME`) for a workload.
 
     Raises `StrategyError` for an unknown name, wrong numbers, and a strategy that the workload does not allow.
     """
@@ -364,5 +375,5 @@ def make_named_strategy(text: str, workload: Workload, cluster: Cluster) -> Stra
             return disaggregate(workload, cluster)
         case "disaggregated", [prefill_nodes]:
             return disaggregate(workload, cluster, prefill_nodes)
-    form = FORMS.get(name) or f"one of {', '.join(FORMS)}"
+    form = FORM_BY_NAME.get(name) or f"one of {', '.join(FORM_BY_NAME)}"
     raise StrategyError(f"strategy {text!r}: give {form} with integers, or a plan file")

@@ -53,30 +53,30 @@ def render_shell(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
+def make_program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
     """Return the environment of programs on the hosts of a lab with this topology.
 
     Raises `HostError` if hosts name their NICs differently, because launchers give all ranks the same variables.
     """
     order = list_rings(topology)[0].order if topology.nodes > 1 else (0,)
     ranks = tuple(lab.hosts[node] for node in order)
-    return ProgramEnvironment(variables_for(ranks, f"{lab.path}: "), ranks)
+    return ProgramEnvironment(make_rank_variables(ranks, f"{lab.path}: "), ranks)
 
 
-def variables_for(ranks: Sequence[LabHost], subject: str = "") -> dict[str, str]:
+def make_rank_variables(ranks: Sequence[LabHost], subject: str = "") -> dict[str, str]:
     """Return the environment variables of programs on these hosts. The first host runs rank 0.
 
     Raises `HostError`, prefixed with `subject`, if hosts name their NICs differently.
     """
-    names = {tuple(nic.name for nic in host.nics) for host in ranks}
-    if len(names) > 1:
-        name_lists = "; ".join(",".join(name_list) for name_list in sorted(names))
+    nic_names = {tuple(nic.name for nic in host.nics) for host in ranks}
+    if len(nic_names) > 1:
+        names_text = "; ".join(",".join(names) for names in sorted(nic_names))
         raise HostError(
-            f"{subject}hosts name their NICs differently ({name_lists}), but launchers give all ranks "
+            f"{subject}hosts name their NICs differently ({names_text}), but launchers give all ranks "
             "the same variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and "
             "in the lab file"
         )
-    interfaces = ",".join(names.pop())
+    interfaces = ",".join(nic_names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
         "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names, not prefixes

@@ -22,9 +22,9 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
         self._thread.start()
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and return its result. If the caller is interrupted, cancel `work`."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run `coroutine` on the loop and return its result. If the caller is interrupted, cancel `coroutine`."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -43,26 +43,26 @@ class LoopThread:
         self._loop.close()
 
 
-async def gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
+async def gather(awaitable_by_host: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
     """Await all work concurrently; return its results and its exceptions, both by host."""
-    results = await asyncio.gather(*work.values(), return_exceptions=True)
-    values: dict[str, T] = {}
-    errors: dict[str, Exception] = {}
-    for host, result in zip(work, results, strict=True):
+    results = await asyncio.gather(*awaitable_by_host.values(), return_exceptions=True)
+    result_by_host: dict[str, T] = {}
+    error_by_host: dict[str, Exception] = {}
+    for host, result in zip(awaitable_by_host, results, strict=True):
         if isinstance(result, Exception):
-            errors[host] = result
+            error_by_host[host] = result
         elif isinstance(result, BaseException):
             raise result
         else:
-            values[host] = result
-    return values, errors
+            result_by_host[host] = result
+    return result_by_host, error_by_host
 
 
-async def wait_at_most(work: Awaitable[object], timeout_s: float) -> None:
-    """Wait for `work` at most `timeout_s`, so that closing never blocks on a host that does not answer."""
+async def wait_at_most(awaitable: Awaitable[object], timeout_s: float) -> None:
+    """Wait for `awaitable` at most `timeout_s`, so that closing never blocks on a host that does not answer."""
     try:
         async with asyncio.timeout(timeout_s):
-            await work
+            await awaitable
     except TimeoutError:
         pass
 

@@ -27,7 +27,7 @@ from testbed.lab.hosts.launch import (
     SshLaunch,
     describe_error,
     end_marked,
-    make_unfinished,
+    make_unfinished_error,
     mark_command,
 )
 from testbed.lab.model import Lab, LabHost
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-__all__ = ["CommandResult", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
+__all__ = ["CommandResult", "Fleet", "FleetPart", "Launch", "SshFleet", "SshLaunch", "run_where_possible"]
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Fleet(Protocol):
 
 
 @dataclass(slots=True)
-class PartOfFleet:
+class FleetPart:
     """A `Fleet` of some hosts of another fleet."""
 
     fleet: Fleet
@@ -103,15 +103,15 @@ def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict
     If `run` raises `HostError`, it is called again without the hosts in its `reasons`. An error without new hosts is
     raised.
     """
-    reasons: dict[str, str] = {}
+    reason_by_host: dict[str, str] = {}
     while True:
-        answering_hosts = tuple(host for host in fleet.hosts if host.name not in reasons)
+        answering_hosts = tuple(host for host in fleet.hosts if host.name not in reason_by_host)
         try:
-            return run(PartOfFleet(fleet, answering_hosts) if reasons else fleet), reasons
+            return run(FleetPart(fleet, answering_hosts) if reason_by_host else fleet), reason_by_host
         except HostError as error:
-            if reasons.keys() >= error.reasons.keys():
+            if reason_by_host.keys() >= error.reasons.keys():
                 raise
-            reasons |= error.reasons
+            reason_by_host |= error.reasons
 
 
 class SshFleet:
@@ -161,27 +161,29 @@ class SshFleet:
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
     ) -> dict[str, CommandResult]:
         """Run one command per host, and return the results by host."""
-        inputs = {host: text.encode() for host, text in (stdin or {}).items()}
-        return self._loop.call(self._run_all(commands, inputs, timeout_s))
+        stdin_by_host = {host: text.encode() for host, text in (stdin or {}).items()}
+        return self._loop.call(self._run_all(commands, stdin_by_host, timeout_s))
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
         """Copy files to a new directory on hosts, in one round trip each. Closing the fleet removes the directory."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
         archive = _make_archive(files)
-        names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
+        host_names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
-        results = self._loop.call(
-            self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
+        result_by_host = self._loop.call(
+            self._run_all(
+                dict.fromkeys(host_names, command), dict.fromkeys(host_names, archive), CONNECT_TIMEOUT_S
+            )
         )
-        reasons = {
+        reason_by_host = {
             result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
-            for result in results.values()
+            for result in result_by_host.values()
             if result.exit_status != 0
         }
-        if reasons:
-            failures = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
-            raise HostError(f"copying files failed on {failures}", reasons=reasons)
+        if reason_by_host:
+            failures = "; ".join(f"{host}: {reason}" for host, reason in reason_by_host.items())
+            raise HostError(f"copying files failed on {failures}", reasons=reason_by_host)
         return directory
 
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> SshLaunch:
@@ -198,7 +200,7 @@ class SshFleet:
         try:
             return self._connections[host]
         except KeyError:
-            host_names = ", ".join(h.name for h in self.hosts)
+            host_names = ", ".join(host_of_fleet.name for host_of_fleet in self.hosts)
             message = f"no connection to host {host!r}; the open fleet has {host_names}"
             raise HostError(message, host=host) from None
 
@@ -211,22 +213,23 @@ class SshFleet:
                 str(host.management), port=host.ssh_port, username=host.user, **self._options
             )
 
-        _, errors = await gather({host.name: connect(host) for host in self.hosts})
-        if errors and not self._is_partial:
-            addresses = {host.name: str(host.management) for host in self.hosts}
-            hosts = "; ".join(
-                f"{name} ({addresses[name]}): {describe_error(error)}" for name, error in errors.items()
+        _, error_by_host = await gather({host.name: connect(host) for host in self.hosts})
+        if error_by_host and not self._is_partial:
+            address_by_host = {host.name: str(host.management) for host in self.hosts}
+            failures = "; ".join(
+                f"{name} ({address_by_host[name]}): {describe_error(error)}"
+                for name, error in error_by_host.items()
             )
             hint = (
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
-            raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(errors)))
+            raise HostError(f"cannot reach {failures}. {hint}", host=next(iter(error_by_host)))
         self.off = {
-            host.name: f"no session with {host.management}: {describe_error(errors[host.name])}"
+            host.name: f"no session with {host.management}: {describe_error(error_by_host[host.name])}"
             for host in self.hosts
-            if host.name in errors
+            if host.name in error_by_host
         }
-        self.hosts = tuple(host for host in self.hosts if host.name not in errors)
+        self.hosts = tuple(host for host in self.hosts if host.name not in error_by_host)
 
     async def _abort_all(self) -> None:
         """Abort the open connections after a failure or an interrupt."""
@@ -242,24 +245,29 @@ class SshFleet:
     async def _disconnect_all(self) -> None:
         if self._directories:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
-            removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
-            await wait_at_most(gather(removals), CONNECT_TIMEOUT_S)
+            removal_by_host = {
+                host: _run_one(host, connection, command, b"")
+                for host, connection in self._connections.items()
+            }
+            await wait_at_most(gather(removal_by_host), CONNECT_TIMEOUT_S)
         await wait_at_most(asyncio.gather(*self._kill_tasks, return_exceptions=True), CONNECT_TIMEOUT_S)
         for connection in self._connections.values():
             connection.close()
         await self._wait_closed()
 
     async def _run_all(
-        self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float
+        self, commands: Mapping[str, str], stdin_by_host: Mapping[str, bytes], timeout_s: float
     ) -> dict[str, CommandResult]:
         async def run(host: str, command: str) -> CommandResult:
             async with asyncio.timeout(timeout_s):
-                return await self._run_until_cancelled(host, command, inputs.get(host, b""))
+                return await self._run_until_cancelled(host, command, stdin_by_host.get(host, b""))
 
-        results, errors = await gather({host: run(host, command) for host, command in commands.items()})
-        if errors:
-            raise make_unfinished(errors, timeout_s)
-        return results
+        result_by_host, error_by_host = await gather(
+            {host: run(host, command) for host, command in commands.items()}
+        )
+        if error_by_host:
+            raise make_unfinished_error(error_by_host, timeout_s)
+        return result_by_host
 
     async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> CommandResult:
         """Run a command. On cancellation, start a task that kills it on the host; closing the fleet awaits it."""
@@ -318,11 +326,11 @@ def import_asyncssh() -> None:
 def _tolerate_missing_libraries() -> Iterator[None]:
     import ctypes.util
 
-    find = ctypes.util.find_library
+    find_library = ctypes.util.find_library
 
     def find_or_none(name: str) -> str | None:
         try:
-            return find(name)
+            return find_library(name)
         except OSError:
             return None
 
@@ -330,4 +338,4 @@ def _tolerate_missing_libraries() -> Iterator[None]:
     try:
         yield
     finally:
-        ctypes.util.find_library = find
+        ctypes.util.find_library = find_library

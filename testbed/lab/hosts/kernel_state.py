@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import HostError
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding, list_sysctls
 from testbed.lab.hosts.packet_rules import (
-    INGRESS,
+    INGRESS_KINDS,
     PacketFilter,
     PolicyRule,
     parse_class_rates,
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 
-MARK = "=== "
-_PARTS = {
+HEADING_PREFIX = "=== "
+_COMMAND_BY_PART = {
     "address": "ip -j address show",
     "route": "ip -j -4 route show table all",
     "rule": "ip -j -4 rule show",
     "neigh": "ip -j -4 neigh show",
     "qdisc": "tc -j qdisc show",
 }
-_FILTERS = {
+_FILTER_COMMAND_BY_PART = {
     "nft": "PATH=$PATH:/usr/sbin:/sbin nft -j list ruleset 2>/dev/null",
     # In addition to nft, which does not print targets that only iptables understands.
     "iptables": "PATH=$PATH:/usr/sbin:/sbin; { iptables-legacy-save; iptables-save; } 2>/dev/null",
 }
-_SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
+_SYSCTL_PREFIX, _NET_PREFIX = "/proc/sys/", "/sys/class/net/"
 _MEGABITS_PER_BYTE = 8e-6
 UNKNOWN_MAC = "00:00:00:00:00:00"
 """MAC address assumed for a NIC whose host does not answer. Its neighbour entries are not compared."""
@@ -113,107 +113,142 @@ class KernelState:
 def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
     """Return the state of every host of the lab that the fleet reaches. Raises `HostError`."""
     reached_hosts = {host.name for host in fleet.hosts}
-    commands = {host.name: state_command(host) for host in lab.hosts if host.name in reached_hosts}
-    states: dict[str, KernelState] = {}
-    reasons: dict[str, str] = {}
-    for host, result in fleet.run(commands).items():
+    command_by_host = {
+        host.name: make_state_command(host) for host in lab.hosts if host.name in reached_hosts
+    }
+    state_by_host: dict[str, KernelState] = {}
+    reason_by_host: dict[str, str] = {}
+    for host, result in fleet.run(command_by_host).items():
         try:
-            states[host] = parse_state(result.stdout)
+            state_by_host[host] = parse_state(result.stdout)
         except (ValueError, KeyError, TypeError, AttributeError):
-            reasons[host] = result.stderr.strip()[-200:] or f"it printed {result.stdout[:80]!r}"
-    if reasons:
+            reason_by_host[host] = result.stderr.strip()[-200:] or f"it printed {result.stdout[:80]!r}"
+    if reason_by_host:
         problems = "; ".join(
-            f"the state of host {host} cannot be read ({reason})" for host, reason in reasons.items()
+            f"the state of host {host} cannot be read ({reason})" for host, reason in reason_by_host.items()
         )
-        raise HostError(f"{problems}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
-    return states
+        raise HostError(
+            f"{problems}; it needs iproute2 and grep, see `ip -j address`", reasons=reason_by_host
+        )
+    return state_by_host
 
 
-def state_command(host: LabHost) -> str:
+def make_state_command(host: LabHost) -> str:
     """Return the shell command that prints the state of one host, each part under a heading."""
-    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in list_sysctls(host)]
-    files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
-    nics = shlex.join(nic.name for nic in host.nics)
-    classes = f'for nic in {nics}; do tc class show dev "$nic" 2>/dev/null | sed "s/^/$nic /"; done'
-    parts = {**_PARTS, **_FILTERS, "class": classes, "files": f"grep -sH '' {shlex.join(files)}"}
-    return "; ".join(f"echo '{MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
+    files = [f"{_SYSCTL_PREFIX}{setting.partition('=')[0]}" for setting in list_sysctls(host)]
+    files += [f"{_NET_PREFIX}{nic.name}/speed" for nic in host.nics]
+    nic_names = shlex.join(nic.name for nic in host.nics)
+    class_command = (
+        f'for nic in {nic_names}; do tc class show dev "$nic" 2>/dev/null | sed "s/^/$nic /"; done'
+    )
+    command_by_part = {
+        **_COMMAND_BY_PART,
+        **_FILTER_COMMAND_BY_PART,
+        "class": class_command,
+        "files": f"grep -sH '' {shlex.join(files)}",
+    }
+    return (
+        "; ".join(f"echo '{HEADING_PREFIX}{name}'; {command}" for name, command in command_by_part.items())
+        + "; true"
+    )
 
 
 def split_parts(text: str) -> dict[str, str]:
-    """Return the text below each heading of `state_command`, by heading."""
-    parts: dict[str, list[str]] = {}
+    """Return the text below each heading of `make_state_command`, by heading."""
+    lines_by_heading: dict[str, list[str]] = {}
     lines: list[str] = []  # text before the first heading is a login message
     for line in text.splitlines():
-        if line.startswith(MARK):
-            lines = parts.setdefault(line.removeprefix(MARK), [])
+        if line.startswith(HEADING_PREFIX):
+            lines = lines_by_heading.setdefault(line.removeprefix(HEADING_PREFIX), [])
         else:
             lines.append(line)
-    return {name: "\n".join(text_lines).strip() for name, text_lines in parts.items()}
+    return {name: "\n".join(part_lines).strip() for name, part_lines in lines_by_heading.items()}
 
 
 def parse_state(text: str) -> KernelState:
-    """Return the state in the output of `state_command`.
+    """Return the state in the output of `make_state_command`.
 
     Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other text.
     """
-    parts = split_parts(text)
-    tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
-    lines = (line.partition(":") for line in parts["files"].splitlines())
-    files = {path: value.strip() for path, _, value in lines}
-    rates = _compute_rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
-    queues = parse_queues(tables["qdisc"])
-    ingress = {queue["dev"] for queue in tables["qdisc"] if queue["kind"] in INGRESS}
+    text_by_part = split_parts(text)
+    entries_by_part: dict[str, list[dict[str, Any]]] = {
+        name: json.loads(text_by_part[name] or "[]") for name in _COMMAND_BY_PART
+    }
+    file_lines = (line.partition(":") for line in text_by_part["files"].splitlines())
+    text_by_path = {path: text.strip() for path, _, text in file_lines}
+    rate_by_interface = _compute_rates(
+        entries_by_part["qdisc"], parse_class_rates(text_by_part.get("class", "")), text_by_path
+    )
+    queues_by_interface = parse_queues(entries_by_part["qdisc"])
+    ingress_interfaces = {
+        queue["dev"] for queue in entries_by_part["qdisc"] if queue["kind"] in INGRESS_KINDS
+    }
     routes_by_table: dict[str, list[Route]] = {}
-    for entry in tables["route"]:
+    for entry in entries_by_part["route"]:
         if entry.get("table") == "local" and entry.get("protocol") == "kernel":
             continue  # a route to the host's own address
         routes_by_table.setdefault(str(entry.get("table", "main")), []).append(_parse_route(entry))
     return KernelState(
         interfaces={
-            entry["ifname"]: _parse_interface(entry, rates, queues, ingress) for entry in tables["address"]
+            entry["ifname"]: _parse_interface(
+                entry, rate_by_interface, queues_by_interface, ingress_interfaces
+            )
+            for entry in entries_by_part["address"]
         },
         routes=tuple(routes_by_table.pop("main", ())),
         neighbours={
             (entry["dev"], entry["dst"]): Neighbour(
                 str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
             )
-            for entry in tables["neigh"]
+            for entry in entries_by_part["neigh"]
         },
         sysctls={
-            path.removeprefix(_SYSCTL): value for path, value in files.items() if path.startswith(_SYSCTL)
+            path.removeprefix(_SYSCTL_PREFIX): text
+            for path, text in text_by_path.items()
+            if path.startswith(_SYSCTL_PREFIX)
         },
-        rules=parse_policy_rules(tables["rule"]),
+        rules=parse_policy_rules(entries_by_part["rule"]),
         tables={name: tuple(routes) for name, routes in routes_by_table.items()},
-        filters=(*parse_nft(parts.get("nft", "")), *parse_iptables(parts.get("iptables", ""))),
+        filters=(*parse_nft(text_by_part.get("nft", "")), *parse_iptables(text_by_part.get("iptables", ""))),
     )
 
 
 def _compute_rates(
-    queues: Iterable[Mapping[str, Any]], classes: Mapping[str, float], files: Mapping[str, str]
+    queues: Iterable[Mapping[str, Any]],
+    class_rate_by_interface: Mapping[str, float],
+    text_by_path: Mapping[str, str],
 ) -> dict[str, float]:
     """Return the rate of each interface in Mbit/s: the lowest of its speed, token buckets and classes.
 
     `tc` prints bytes per second. The kernel gives the speed in Mbit/s, or -1 if it is unknown.
     """
-    rates = {
-        path.split("/")[-2]: float(value)
-        for path, value in files.items()
-        if path.startswith(_NET) and value.lstrip("-").isdigit() and int(value) > 0
+    rate_by_interface = {
+        path.split("/")[-2]: float(text)
+        for path, text in text_by_path.items()
+        if path.startswith(_NET_PREFIX) and text.lstrip("-").isdigit() and int(text) > 0
     }
     bucket_rates = [
-        (q["dev"], q["options"]["rate"] * _MEGABITS_PER_BYTE) for q in queues if q["kind"] == "tbf"
+        (queue["dev"], queue["options"]["rate"] * _MEGABITS_PER_BYTE)
+        for queue in queues
+        if queue["kind"] == "tbf"
     ]
-    for device, rate in (*bucket_rates, *classes.items()):
-        rates[device] = min(rate, rates.get(device, rate))
-    return rates
+    for device, rate in (*bucket_rates, *class_rate_by_interface.items()):
+        rate_by_interface[device] = min(rate, rate_by_interface.get(device, rate))
+    return rate_by_interface
 
 
 def _parse_interface(
-    entry: Mapping[str, Any], rates: Mapping[str, float], queues: Mapping[str, str], ingress: Container[str]
+    entry: Mapping[str, Any],
+    rate_by_interface: Mapping[str, float],
+    queues_by_interface: Mapping[str, str],
+    ingress_interfaces: Container[str],
 ) -> Interface:
     name, flags = entry["ifname"], entry["flags"]
     has_program = bool(entry.get("xdp"))
-    queue_notes = [*([queues[name]] if name in queues else []), *(["an XDP program"] if has_program else [])]
+    queue_notes = [
+        *([queues_by_interface[name]] if name in queues_by_interface else []),
+        *(["an XDP program"] if has_program else []),
+    ]
     ipv4_entries = (
         address_entry for address_entry in entry.get("addr_info", ()) if address_entry.get("family") == "inet"
     )
@@ -225,10 +260,10 @@ def _parse_interface(
         addresses=frozenset(
             f"{address_entry['local']}/{address_entry['prefixlen']}" for address_entry in ipv4_entries
         ),
-        rate_mbps=rates.get(name),
+        rate_mbps=rate_by_interface.get(name),
         master=str(entry.get("master", "")),
         queues=", ".join(queue_notes),
-        has_ingress_hook=name in ingress or has_program,
+        has_ingress_hook=name in ingress_interfaces or has_program,
     )
 
 
@@ -259,17 +294,17 @@ class PlannedState:
     routes: Mapping[str, Route]
 
 
-NOTHING = PlannedState({}, {}, {}, {}, {})
+EMPTY_STATE = PlannedState({}, {}, {}, {}, {})
 """State of a host on which lightbed has installed nothing."""
 
 
 def plan_state(forwarding: HostForwarding) -> PlannedState:
     """Return the state after installing `forwarding`. It follows from the lines, so state and commands agree."""
-    *_, final_state = states_while_installing(NOTHING, forwarding)
+    *_, final_state = list_installation_states(EMPTY_STATE, forwarding)
     return final_state
 
 
-def states_while_installing(
+def list_installation_states(
     initial_state: PlannedState, forwarding: HostForwarding
 ) -> Iterator[PlannedState]:
     """Yield the states of an installation: before it, after the settings, and after each line of the batch."""
@@ -282,34 +317,46 @@ def states_while_installing(
         yield state
 
 
-def _remove_inside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
+def _remove_inside(route_by_target: Mapping[str, Route], block: str) -> dict[str, Route]:
     """Return the routes whose target is not inside a block."""
     network = IPv4Network(block)
-    return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(network)}
+    return {
+        target: route
+        for target, route in route_by_target.items()
+        if not IPv4Network(target).subnet_of(network)
+    }
 
 
 def _apply_line(
     state: PlannedState, object_type: str, command: str, subject: str, *arguments: str
 ) -> PlannedState:
     """Return the state after one line of `ip -batch`. Settings (`sysctls`) stay as they are."""
-    value = dict(itertools.pairwise(arguments))
-    mtus, addresses = dict(state.mtus), dict(state.addresses)
-    neighbours, routes = dict(state.neighbours), dict(state.routes)
+    value_by_option = dict(itertools.pairwise(arguments))
+    mtu_by_interface, addresses_by_interface = dict(state.mtus), dict(state.addresses)
+    mac_by_neighbour, route_by_target = dict(state.neighbours), dict(state.routes)
     match object_type, command:
         case "route", "flush":  # by protocol number, or the block after `root`
-            routes = {} if subject == "proto" else _remove_inside(routes, arguments[0])
+            route_by_target = {} if subject == "proto" else _remove_inside(route_by_target, arguments[0])
         case "neigh", "flush":
-            neighbours = {key: mac for key, mac in neighbours.items() if key[0] != arguments[0]}
+            mac_by_neighbour = {key: mac for key, mac in mac_by_neighbour.items() if key[0] != arguments[0]}
         case "addr", "flush":
-            addresses[arguments[0]] = frozenset()
+            addresses_by_interface[arguments[0]] = frozenset()
         case "link", "set":
-            mtus[arguments[0]] = int(value["mtu"])
+            mtu_by_interface[arguments[0]] = int(value_by_option["mtu"])
         case "addr", "replace":
-            addresses[value["dev"]] = addresses.get(value["dev"], frozenset()) | {subject}
+            addresses_by_interface[value_by_option["dev"]] = addresses_by_interface.get(
+                value_by_option["dev"], frozenset()
+            ) | {subject}
         case "neigh", "replace":
-            neighbours[value["dev"], subject] = value["lladdr"]
+            mac_by_neighbour[value_by_option["dev"], subject] = value_by_option["lladdr"]
         case "route", "replace":
-            routes[subject] = Route(
-                subject, value["dev"], value.get("via", ""), value["src"], str(ROUTE_PROTOCOL)
+            route_by_target[subject] = Route(
+                subject,
+                value_by_option["dev"],
+                value_by_option.get("via", ""),
+                value_by_option["src"],
+                str(ROUTE_PROTOCOL),
             )
-    return PlannedState(state.sysctls, mtus, addresses, neighbours, routes)
+    return PlannedState(
+        state.sysctls, mtu_by_interface, addresses_by_interface, mac_by_neighbour, route_by_target
+    )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import asyncssh
 
 CONNECT_TIMEOUT_S = 10.0
-END_TIMEOUT_S = 3.0
-POLL_S = 0.02
-MARK = "LIGHTBED_COMMAND"
+KILL_TIMEOUT_S = 3.0
+POLL_INTERVAL_S = 0.02
+MARK_VARIABLE = "LIGHTBED_COMMAND"
 MAX_QUEUED_LINES = 10_000
 TAIL_LINES = 20
 """Number of last lines kept of a command without `keep_output`."""
@@ -92,36 +92,36 @@ class SshLaunch:
     ) -> None:
         """Start the commands; must run on the loop. Raises `HostError` naming every host that refuses."""
         self._connections = connections
-        creations = {
+        creation_by_host = {
             host: connections[host].create_process(mark_command(command, self._mark))
             for host, command in commands.items()
         }
-        self._processes, failed = await gather(creations)
+        self._processes, error_by_host = await gather(creation_by_host)
         for host, process in self._processes.items():
             follower = asyncio.create_task(self._follow(host, process))
             # Wake `lines` only once `running` lacks this host: woken earlier, it would wait for another line forever.
             follower.add_done_callback(lambda _: self._lines.put(None))
             self._followers[host] = follower
-        if failed:
-            raise make_unfinished(failed, CONNECT_TIMEOUT_S)
+        if error_by_host:
+            raise make_unfinished_error(error_by_host, CONNECT_TIMEOUT_S)
 
     async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> CommandResult:
         import asyncssh
 
-        errors = asyncio.create_task(_read_all(process.stderr))
+        stderr_task = asyncio.create_task(_read_all(process.stderr))
         stdout: deque[str] = deque(maxlen=self._max_output_lines)
         try:
             while line := await process.stdout.readline():  # iterating gives an empty line at the end
                 # Stop reading while the caller is slow. Poll, because a thread queue has no event to await.
                 while self._lines.qsize() > MAX_QUEUED_LINES:  # noqa: ASYNC110
-                    await asyncio.sleep(POLL_S)
+                    await asyncio.sleep(POLL_INTERVAL_S)
                 stdout.append(line)
                 self._lines.put((host, line.rstrip("\n")))
         except (asyncssh.Error, OSError) as error:
             stdout.append(f"connection lost: {error}\n")
         await process.wait_closed()
         status = process.exit_status
-        return CommandResult(host, -1 if status is None else status, "".join(stdout), await errors)
+        return CommandResult(host, -1 if status is None else status, "".join(stdout), await stderr_task)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -133,11 +133,11 @@ class SshLaunch:
         deadline = time.monotonic() + timeout_s
         while self.running or not self._lines.empty():
             try:
-                item = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+                host_and_line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 return
-            if item is not None:
-                yield item
+            if host_and_line is not None:
+                yield host_and_line
 
     def send(self, text: str, host: str | None = None) -> None:
         """Write to the standard input of the command on one host, or of all; ended commands are skipped."""
@@ -192,7 +192,7 @@ class SshLaunch:
 
 def mark_command(command: str, mark: str) -> str:
     """Return the command with an environment variable that identifies it and every process that it starts."""
-    return f"export {MARK}={mark}; {command}"
+    return f"export {MARK_VARIABLE}={mark}; {command}"
 
 
 async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> None:
@@ -202,10 +202,10 @@ async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> Non
     """
     import asyncssh
 
-    find = f"grep -lzsxF {MARK}={mark} /proc/[0-9]*/environ | cut -d/ -f3"
+    find_command = f"grep -lzsxF {MARK_VARIABLE}={mark} /proc/[0-9]*/environ | cut -d/ -f3"
     with suppress(asyncssh.Error, OSError, TimeoutError):
-        async with asyncio.timeout(END_TIMEOUT_S):
-            await connection.run(f"{find} | xargs -r kill -9")
+        async with asyncio.timeout(KILL_TIMEOUT_S):
+            await connection.run(f"{find_command} | xargs -r kill -9")
 
 
 async def _read_all(stream: asyncssh.SSHReader[str]) -> str:
@@ -227,17 +227,17 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
         process.stdin.write_eof()
 
 
-def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
+def make_unfinished_error(error_by_host: Mapping[str, Exception], timeout_s: float) -> HostError:
     """Return the error that names every host on which a command could not be run or did not end in time."""
-    reasons = {
+    reason_by_host = {
         host: f"not finished after {timeout_s:g} s"
         if isinstance(error, TimeoutError)
         else describe_error(error)
-        for host, error in failed.items()
+        for host, error in error_by_host.items()
     }
-    failures = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+    failures = "; ".join(f"{host}: {reason}" for host, reason in reason_by_host.items())
     message = f"the command could not be run on {failures}. Check these hosts, or allow more time."
-    return HostError(message, reasons=reasons)
+    return HostError(message, reasons=reason_by_host)
 
 
 def describe_error(error: Exception) -> str:

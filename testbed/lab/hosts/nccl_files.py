@@ -23,13 +23,13 @@ from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, TopologyError
 from testbed.lab.hosts.environment import render_shell
 from testbed.lab.hosts.nccl_rules import (
-    LINK_SPEED,
-    MAX_CHANNELS,
-    MAX_CHILDREN,
-    MAX_ELEMENTS,
-    RING,
-    TREE,
-    File,
+    LINK_SPEED_PATTERN,
+    MAX_CHANNEL_COUNT,
+    MAX_CHILD_COUNT,
+    MAX_ELEMENT_COUNT_BY_FILE,
+    RING_PATTERN,
+    TREE_PATTERN,
+    FileKind,
 )
 from testbed.lab.model import Lab, LabHost
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 TOPOLOGY_FILE = "topology.xml"
-SETTINGS = {"NCCL_NET": "Socket", "NCCL_CROSS_NIC": "1", "NCCL_ALGO": "Ring"}
+NCCL_SETTINGS = {"NCCL_NET": "Socket", "NCCL_CROSS_NIC": "1", "NCCL_ALGO": "Ring"}
 """Variables that make NCCL use the files. Its other network plugins name and number NICs differently."""
 
-_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64", "ppc64": "ppc64"}
+_NCCL_NAME_BY_ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64", "ppc64": "ppc64"}
 _ASSUMED_PROCESSOR = {"arch": "x86_64", "vendor": "AuthenticAMD"}
 _VENDORS_WITH_MODEL = ("GenuineIntel", "CentaurHauls", "  Shanghai  ")
 _VENDORS = ("AuthenticAMD", *_VENDORS_WITH_MODEL)
 _MAX_AFFINITY_LENGTH = 253
-_PATHS = ("LOC", "PXB", "PHB", "SYS")
+_PATH_NAMES = ("LOC", "PXB", "PHB", "SYS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,31 +125,40 @@ def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[N
         raise TopologyError(
             "a topology of one host has no ring over optical links, so no NCCL files: use a lab with two hosts"
         )
-    copies: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
+    count_by_order: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
     for ring in list_rings(topology):
-        copies[ring.stride, ring.order] += 1
-    links: dict[tuple[int, int], list[Link]] = defaultdict(list)
+        count_by_order[ring.stride, ring.order] += 1
+    links_by_hop: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
-        links[link.source.node, link.target.node].append(link)
-    if (max_copies := max(copies.values())) > MAX_CHANNELS:
+        links_by_hop[link.source.node, link.target.node].append(link)
+    if (max_count := max(count_by_order.values())) > MAX_CHANNEL_COUNT:
         raise TopologyError(
-            f"{max_copies} parallel rings: NCCL reads at most {MAX_CHANNELS} channels; use a smaller degree"
+            f"{max_count} parallel rings: NCCL reads at most {MAX_CHANNEL_COUNT} channels; use a smaller degree"
         )
     return tuple(
-        NcclRing(stride, order, tuple(_make_channel(order, copy, links, routes) for copy in range(count)))
-        for (stride, order), count in copies.items()
+        NcclRing(
+            stride,
+            order,
+            tuple(_make_channel(order, copy_index, links_by_hop, routes) for copy_index in range(count)),
+        )
+        for (stride, order), count in count_by_order.items()
     )
 
 
 def _make_channel(
-    order: Sequence[int], copy: int, links: Mapping[tuple[int, int], Sequence[Link]], routes: Routes
+    order: Sequence[int],
+    copy_index: int,
+    links_by_hop: Mapping[tuple[int, int], Sequence[Link]],
+    routes: Routes,
 ) -> RingChannel:
     entry_nics, exit_nics, relayed_hops = {}, {}, []
     for source, target in zip(order, (*order[1:], order[0]), strict=True):
-        direct = links.get((source, target), ())
-        path = (direct[copy % len(direct)],) if direct else routes.path(source, target)
+        direct_links = links_by_hop.get((source, target), ())
+        path = (
+            (direct_links[copy_index % len(direct_links)],) if direct_links else routes.path(source, target)
+        )
         exit_nics[source], entry_nics[target] = path[0].source.index, path[-1].target.index
-        if len(direct) <= copy:
+        if len(direct_links) <= copy_index:
             relayed_hops.append((source, target))
     return RingChannel({node: (entry_nics[node], exit_nics[node]) for node in order}, tuple(relayed_hops))
 
@@ -162,19 +171,19 @@ def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict
     program = resources.files("testbed.node").joinpath("pci.py").read_bytes()
     path = f"{fleet.put({'pci.py': program})}/pci.py"
     reached_hosts = {host.name for host in fleet.hosts}
-    commands = {
+    command_by_host = {
         host.name: shlex.join([host.python, "-IS", path, *(nic.name for nic in host.nics)])
         for host in lab.hosts
         if host.name in reached_hosts
     }
-    hardware, reasons = {}, {}
-    for host, process in fleet.run(commands).items():
+    hardware_by_host, reason_by_host = {}, {}
+    for host, process in fleet.run(command_by_host).items():
         try:
-            hardware[host] = parse_hardware(json.loads(process.stdout))
+            hardware_by_host[host] = parse_hardware(json.loads(process.stdout))
         except (ValueError, KeyError, TypeError, AttributeError):
             last_line = process.stderr.strip().rpartition("\n")[2] or "no valid output"
-            reasons[host] = f"its PCI devices cannot be read: {last_line}"
-    return hardware, reasons
+            reason_by_host[host] = f"its PCI devices cannot be read: {last_line}"
+    return hardware_by_host, reason_by_host
 
 
 def parse_hardware(document: Mapping[str, Any]) -> HostHardware:
@@ -192,23 +201,23 @@ def parse_hardware(document: Mapping[str, Any]) -> HostHardware:
 
 def _describe_processor(architecture: str, processor: Mapping[str, str] | None) -> dict[str, str]:
     """Return the values of a `cpu` element, or {} for a processor that NCCL does not know."""
-    arch = _ARCHITECTURES.get(architecture)
+    arch = _NCCL_NAME_BY_ARCHITECTURE.get(architecture)
     if arch != "x86_64":
         return {"arch": arch} if arch else {}
     if processor is None or processor["vendor"] not in _VENDORS:
         return {}
-    values = {"arch": arch, "vendor": processor["vendor"]}
-    return values | {"familyid": processor["family"], "modelid": processor["model"]}
+    attributes = {"arch": arch, "vendor": processor["vendor"]}
+    return attributes | {"familyid": processor["family"], "modelid": processor["model"]}
 
 
 def _parse_device(entry: Mapping[str, Any]) -> PciDevice:
     keys = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
-    values = {key: str(entry[key]) for key in keys if entry[key]}
-    speed = str(entry["link_speed"])
+    attributes = {key: str(entry[key]) for key in keys if entry[key]}
+    link_speed = str(entry["link_speed"])
     # NCCL counts an unknown and an empty speed as 8 GT/s.
-    values["link_speed"] = speed if re.fullmatch(LINK_SPEED, speed) else ""
-    values["link_width"] = str(int(entry["link_width"]))
-    return PciDevice(str(entry["address"]), str(entry["numa"]), values)
+    attributes["link_speed"] = link_speed if re.fullmatch(LINK_SPEED_PATTERN, link_speed) else ""
+    attributes["link_width"] = str(int(entry["link_width"]))
+    return PciDevice(str(entry["address"]), str(entry["numa"]), attributes)
 
 
 # ---------------------------------------------------------------------------- files
@@ -219,31 +228,35 @@ def make_files(
     topology: Topology,
     wiring: Wiring,
     routes: Routes,
-    hardware: Mapping[str, HostHardware],
-    reasons: Mapping[str, str],
+    hardware_by_host: Mapping[str, HostHardware],
+    reason_by_host: Mapping[str, str],
 ) -> NcclFiles:
-    """Return the files of all hosts. `reasons` says why `hardware` lacks a host.
+    """Return the files of all hosts. `reason_by_host` says why `hardware_by_host` lacks a host.
 
     Raises `TopologyError` as `find_channels` does, and `HostError` for a host with more devices than NCCL reads.
     """
     rings = find_channels(topology, wiring, routes)
-    texts: dict[str, Mapping[str, str]] = {}
+    texts_by_host: dict[str, Mapping[str, str]] = {}
     hosts_by_assumption: dict[str, list[str]] = defaultdict(list)
     for node, host in enumerate(lab.hosts[: topology.nodes]):
-        view = _HostView.create(host, hardware.get(host.name), reasons.get(host.name, "it was not read"))
-        for line in view.assumed:
-            hosts_by_assumption[line].append(host.name)
-        speed = max(1, round(lab.link.rate_mbps))
-        topology_of_host = _build_topology(view, speed)
-        graphs = {ring.file: _build_graphs(view, ring, node, lab.link.rate_mbps) for ring in rings}
-        _check_size(host.name, "topology", topology_of_host)
-        for graph in graphs.values():
+        view = _HostView.create(
+            host, hardware_by_host.get(host.name), reason_by_host.get(host.name, "it was not read")
+        )
+        for assumption in view.assumed:
+            hosts_by_assumption[assumption].append(host.name)
+        speed_mbps = max(1, round(lab.link.rate_mbps))
+        topology_element = _build_topology(view, speed_mbps)
+        graph_by_file = {ring.file: _build_graphs(view, ring, node, lab.link.rate_mbps) for ring in rings}
+        _check_size(host.name, "topology", topology_element)
+        for graph in graph_by_file.values():
             _check_size(host.name, "graph", graph)
-        files = {name: _render(element) for name, element in graphs.items()}
-        files[TOPOLOGY_FILE] = _render(topology_of_host)
-        texts[host.name] = files
-    lines = (f"{', '.join(hosts)}: {line}" for line, hosts in hosts_by_assumption.items())
-    return NcclFiles(texts, rings, (*lines, *_describe_relays(lab, rings)))
+        text_by_file = {name: _render(element) for name, element in graph_by_file.items()}
+        text_by_file[TOPOLOGY_FILE] = _render(topology_element)
+        texts_by_host[host.name] = text_by_file
+    assumption_lines = (
+        f"{', '.join(hosts)}: {assumption}" for assumption, hosts in hosts_by_assumption.items()
+    )
+    return NcclFiles(texts_by_host, rings, (*assumption_lines, *_describe_relays(lab, rings)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,17 +276,20 @@ class _HostView:
 
     @classmethod
     def create(cls, host: LabHost, observed: HostHardware | None, reason: str) -> _HostView:
-        gpus = host.gpus or 1
+        gpu_count = host.gpus or 1
         order_assumption = "NCCL numbers its NICs in the order of the lab file"
-        gpus_assumption = f"it has {format_count(gpus, 'GPU')}, at addresses that NCCL finds itself"
+        gpus_assumption = f"it has {format_count(gpu_count, 'GPU')}, at addresses that NCCL finds itself"
         cpu_assumption = "its processor is an x86_64 of AMD"
         if observed is None:
-            bus = "its NICs are attached to the processor, without PCI addresses"
-            line = (
-                f"{reason}: assumed that {order_assumption}, {bus}, {gpus_assumption}, and {cpu_assumption}"
+            bus_assumption = "its NICs are attached to the processor, without PCI addresses"
+            assumption = (
+                f"{reason}: assumed that {order_assumption}, {bus_assumption}, {gpus_assumption}, "
+                f"and {cpu_assumption}"
             )
             numbers = tuple(range(len(host.nics)))
-            return cls(host, numbers, ((),) * len(numbers), (), gpus, _ASSUMED_PROCESSOR, {}, (line,))
+            return cls(
+                host, numbers, ((),) * len(numbers), (), gpu_count, _ASSUMED_PROCESSOR, {}, (assumption,)
+            )
         assumptions = []
         missing_nics = [nic.name for nic in host.nics if nic.name not in observed.nics]
         if missing_nics:
@@ -281,32 +297,36 @@ class _HostView:
             numbers = tuple(range(len(host.nics)))
         else:
             # NCCL numbers sockets in the order of getifaddrs: by kernel index.
-            by_index = sorted(nic.name for nic in host.nics)
-            by_index.sort(key=lambda name: observed.nics[name].index)
-            numbers = tuple(by_index.index(nic.name) for nic in host.nics)
+            names_by_index = sorted(nic.name for nic in host.nics)
+            names_by_index.sort(key=lambda name: observed.nics[name].index)
+            numbers = tuple(names_by_index.index(nic.name) for nic in host.nics)
         paths = tuple(observed.nics[nic.name].path if nic.name in observed.nics else () for nic in host.nics)
-        without_pci = [
+        names_without_pci = [
             nic.name
             for nic, path in zip(host.nics, paths, strict=True)
             if not path and nic.name not in missing_nics
         ]
-        if without_pci:
-            problem = "has no PCI device" if len(without_pci) == 1 else "have no PCI device"
+        if names_without_pci:
+            problem = "has no PCI device" if len(names_without_pci) == 1 else "have no PCI device"
             assumptions.append(
-                f"{', '.join(without_pci)} {problem}: attached to the processor, as NCCL assumes"
+                f"{', '.join(names_without_pci)} {problem}: attached to the processor, as NCCL assumes"
             )
         gpu_paths = observed.gpus
         if host.gpus is None and gpu_paths:
-            gpus = len(gpu_paths)
-        elif len(gpu_paths) != gpus:
+            gpu_count = len(gpu_paths)
+        elif len(gpu_paths) != gpu_count:
             source = "the lab file says" if host.gpus else "the lab file does not say how many, so"
-            observation = f"the host shows {format_count(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
+            observation = (
+                f"the host shows {format_count(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpu_count}"
+            )
             assumptions.append(f"{observation}: assumed that {gpus_assumption}")
             gpu_paths = ()
         if not observed.processor:
             assumptions.append(f"NCCL does not know its processor: assumed that {cpu_assumption}")
         processor = observed.processor or _ASSUMED_PROCESSOR
-        return cls(host, numbers, paths, gpu_paths, gpus, processor, observed.affinity, tuple(assumptions))
+        return cls(
+            host, numbers, paths, gpu_paths, gpu_count, processor, observed.affinity, tuple(assumptions)
+        )
 
     def path_between(self, gpu: int, nic: int) -> str:
         """Return NCCL's name for the path between a GPU and a NIC: `SYS`, the longest, if either is unknown."""
@@ -321,7 +341,7 @@ class _HostView:
 def _describe_relays(lab: Lab, rings: Sequence[NcclRing]) -> Iterator[str]:
     for ring in rings:
         hops = sorted({hop for channel in ring.channels for hop in channel.relayed})
-        names = ", ".join(f"{lab.hosts[a].name} -> {lab.hosts[b].name}" for a, b in hops)
+        names = ", ".join(f"{lab.hosts[source].name} -> {lab.hosts[target].name}" for source, target in hops)
         if hops:
             yield f"{ring.file}: hops with no links of their own, on NICs of a route or another channel: {names}"
 
@@ -330,16 +350,16 @@ Element = tuple[str, Mapping[str, str], Sequence["Element"]]
 """Name, attributes, and the elements inside."""
 
 
-def _check_size(host: str, file: File, element: Element) -> None:
+def _check_size(host: str, file: FileKind, element: Element) -> None:
     """Raise `HostError` for a file that has more elements than NCCL reads."""
     elements = [element]
     for parent in elements:  # the loop extends this list
         elements += parent[2]
     for count, limit, noun in (
-        (len(elements), MAX_ELEMENTS[file], "elements"),
+        (len(elements), MAX_ELEMENT_COUNT_BY_FILE[file], "elements"),
         (
             max(len(counted_element[2]) for counted_element in elements),
-            MAX_CHILDREN,
+            MAX_CHILD_COUNT,
             "GPUs or NICs side by side",
         ),
     ):
@@ -361,46 +381,46 @@ def _render(element: Element, depth: int = 0) -> str:
 
 def _build_topology(view: _HostView, speed_mbps: int) -> Element:
     """Return the `system` element: a `cpu` for each NUMA node, with the PCI tree below it."""
-    devices: dict[str, PciDevice] = {}
-    children: dict[str, set[str]] = defaultdict(set)
-    leaves: dict[str, list[Element]] = defaultdict(list)
-    roots: dict[str, set[str]] = defaultdict(set)
-    nodes = {path[0].numa for path in (*view.paths, *view.gpu_paths) if path}
-    first_numa = min(nodes, key=lambda numa: (int(numa) < 0, int(numa)), default="0")
-    without_pci: list[Element] = []
+    device_by_address: dict[str, PciDevice] = {}
+    child_addresses_by_parent: dict[str, set[str]] = defaultdict(set)
+    leaves_by_address: dict[str, list[Element]] = defaultdict(list)
+    root_addresses_by_numa: dict[str, set[str]] = defaultdict(set)
+    numa_nodes = {path[0].numa for path in (*view.paths, *view.gpu_paths) if path}
+    first_numa = min(numa_nodes, key=lambda numa: (int(numa) < 0, int(numa)), default="0")
+    nets_without_pci: list[Element] = []
 
-    def add(path: PciPath, leaf: Element) -> None:
-        roots[path[0].numa].add(path[0].address)
-        for upper, lower in pairwise(path):
-            children[upper.address].add(lower.address)
-        devices.update({device.address: device for device in path})
-        leaves[path[-1].address].append(leaf)
+    def add_leaf(path: PciPath, leaf: Element) -> None:
+        root_addresses_by_numa[path[0].numa].add(path[0].address)
+        for parent, child in pairwise(path):
+            child_addresses_by_parent[parent.address].add(child.address)
+        device_by_address.update({device.address: device for device in path})
+        leaves_by_address[path[-1].address].append(leaf)
 
-    for index in sorted(range(len(view.numbers)), key=view.numbers.__getitem__):
-        values = {
-            "name": view.host.nics[index].name,
-            "dev": str(view.numbers[index]),
+    for nic_index in sorted(range(len(view.numbers)), key=view.numbers.__getitem__):
+        attributes = {
+            "name": view.host.nics[nic_index].name,
+            "dev": str(view.numbers[nic_index]),
             "speed": str(speed_mbps),
         }
-        net: Element = ("net", values, ())
-        if view.paths[index]:
-            add(view.paths[index], net)
+        net_element: Element = ("net", attributes, ())
+        if view.paths[nic_index]:
+            add_leaf(view.paths[nic_index], net_element)
         else:
-            without_pci.append(net)
+            nets_without_pci.append(net_element)
     for gpu, path in enumerate(view.gpu_paths):
-        add(path, ("gpu", {"dev": str(gpu)}, ()))
+        add_leaf(path, ("gpu", {"dev": str(gpu)}, ()))
 
     def make_pci_element(address: str) -> Element:
-        nets = [leaf for leaf in leaves[address] if leaf[0] == "net"]
-        child_elements = [leaf for leaf in leaves[address] if leaf[0] == "gpu"]
-        child_elements += [("nic", {}, nets)] if nets else []
-        child_elements += [make_pci_element(child) for child in sorted(children[address])]
-        return ("pci", {"busid": address, **devices[address].attributes}, child_elements)
+        net_elements = [leaf for leaf in leaves_by_address[address] if leaf[0] == "net"]
+        child_elements = [leaf for leaf in leaves_by_address[address] if leaf[0] == "gpu"]
+        child_elements += [("nic", {}, net_elements)] if net_elements else []
+        child_elements += [make_pci_element(child) for child in sorted(child_addresses_by_parent[address])]
+        return ("pci", {"busid": address, **device_by_address[address].attributes}, child_elements)
 
     def make_cpu_element(numa: str) -> Element:
-        child_elements = [make_pci_element(address) for address in sorted(roots[numa])]
-        if without_pci and numa == first_numa:
-            child_elements.append(("nic", {}, without_pci))
+        child_elements = [make_pci_element(address) for address in sorted(root_addresses_by_numa[numa])]
+        if nets_without_pci and numa == first_numa:
+            child_elements.append(("nic", {}, nets_without_pci))
         mask = view.affinity.get(numa)
         return (
             "cpu",
@@ -411,7 +431,7 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
     return (
         "system",
         {"version": "1"},
-        [make_cpu_element(numa) for numa in sorted(nodes | {first_numa}, key=int)],
+        [make_cpu_element(numa) for numa in sorted(numa_nodes | {first_numa}, key=int)],
     )
 
 
@@ -427,40 +447,44 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
 
     NCCL uses only as many channels as the smaller graph has.
     """
-    nics = [channel.nics[node] for channel in ring.channels]
-    orders = [_order_gpus(view.host, view.gpus, enter, leave) for enter, leave in nics]
+    nic_pairs = [channel.nics[node] for channel in ring.channels]
+    gpu_orders = [_order_gpus(view.host, view.gpus, entry_nic, exit_nic) for entry_nic, exit_nic in nic_pairs]
     channels: list[Element] = []
-    longest = 0
-    for (enter, leave), order in zip(nics, orders, strict=True):
-        gpus: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in order)
-        net_elements = [("net", {"dev": hex(view.numbers[nic])}, ()) for nic in (enter, leave)]
+    longest_index = 0
+    for (entry_nic, exit_nic), gpu_order in zip(nic_pairs, gpu_orders, strict=True):
+        gpus: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in gpu_order)
+        net_elements = [("net", {"dev": hex(view.numbers[nic])}, ()) for nic in (entry_nic, exit_nic)]
         channels.append(("channel", {}, [net_elements[0], *gpus, net_elements[1]]))
-        paths = (view.path_between(order[0], enter), view.path_between(order[-1], leave))
-        longest = max(longest, *(_PATHS.index(path) for path in paths))
-    speed = f"{rate_mbps / 8000:.6g}"
-    crosses_nics = any(enter != leave for enter, leave in nics)
+        paths = (view.path_between(gpu_order[0], entry_nic), view.path_between(gpu_order[-1], exit_nic))
+        longest_index = max(longest_index, *(_PATH_NAMES.index(path) for path in paths))
+    speed_text = f"{rate_mbps / 8000:.6g}"
+    crosses_nics = any(entry_nic != exit_nic for entry_nic, exit_nic in nic_pairs)
 
-    def graph(number: int, pattern: int) -> Element:
-        values = {
-            "id": str(number),
+    def make_graph_element(graph_id: int, pattern: int) -> Element:
+        attributes = {
+            "id": str(graph_id),
             "pattern": str(pattern),
             "crossnic": str(int(crosses_nics)),
             "nchannels": str(len(channels)),
-            "speedintra": speed,
-            "speedinter": speed,
+            "speedintra": speed_text,
+            "speedinter": speed_text,
             "latencyinter": "0",
             "typeintra": "LOC" if view.gpus == 1 else "SYS",
-            "typeinter": _PATHS[longest],
-            "samechannels": str(int(len(set(orders)) == 1)),
+            "typeinter": _PATH_NAMES[longest_index],
+            "samechannels": str(int(len(set(gpu_orders)) == 1)),
         }
-        return ("graph", values, channels)
+        return ("graph", attributes, channels)
 
-    return ("graphs", {"version": "1"}, [graph(0, RING), graph(1, TREE)])
+    return (
+        "graphs",
+        {"version": "1"},
+        [make_graph_element(0, RING_PATTERN), make_graph_element(1, TREE_PATTERN)],
+    )
 
 
 def make_variables(folder: str, rings: Sequence[NcclRing]) -> dict[str, str]:
     """Return the NCCL variables of a host whose files are in a folder, with the graph of the first ring."""
-    return {name: f"{folder}/{file}" for name, file in _name_files(rings).items()} | SETTINGS
+    return {name: f"{folder}/{file}" for name, file in _name_files(rings).items()} | NCCL_SETTINGS
 
 
 def _name_files(rings: Sequence[NcclRing]) -> dict[str, str]:
@@ -485,4 +509,4 @@ def render_environment(
         'echo "$NCCL_TOPO_FILE cannot be read: set TESTBED_NCCL to the folder that contains '
         f'{host}/env.sh" >&2\n'
     )
-    return render_shell({**variables, **SETTINGS}) + "".join(lines) + check
+    return render_shell({**variables, **NCCL_SETTINGS}) + "".join(lines) + check

@@ -13,9 +13,9 @@ from typing import Literal
 NCCL_VERSION = "2.30.7"
 """Version of the source from which the rules are taken."""
 
-File = Literal["topology", "graph"]
+FileKind = Literal["topology", "graph"]
 
-CHILDREN: Mapping[File, Mapping[str, tuple[str, ...]]] = {
+CHILDREN_BY_ELEMENT: Mapping[FileKind, Mapping[str, tuple[str, ...]]] = {
     "topology": {
         "": ("system",),
         "system": ("cpu",),
@@ -32,30 +32,30 @@ CHILDREN: Mapping[File, Mapping[str, tuple[str, ...]]] = {
 }
 """Elements that may be inside each element; "" is the file."""
 
-MAX_ELEMENTS: Mapping[File, int] = {"topology": 255, "graph": 65535}
+MAX_ELEMENT_COUNT_BY_FILE: Mapping[FileKind, int] = {"topology": 255, "graph": 65535}
 """One less than NCCL's own limit: with all elements in use, NCCL stops before it reads a closing tag."""
-MAX_CHILDREN = 640
-MAX_ATTRIBUTES = 16
-MAX_LENGTH = 253
+MAX_CHILD_COUNT = 640
+MAX_ATTRIBUTE_COUNT = 16
+MAX_TEXT_LENGTH = 253
 """Characters of a name or of a value."""
-MAX_CHANNELS = 32
+MAX_CHANNEL_COUNT = 32
 """Channels of a graph: NCCL has 64 and connects each twice."""
-RING, TREE = 4, 3
+RING_PATTERN, TREE_PATTERN = 4, 3
 """Patterns of the ring graph (id 0) and the tree graph (id 1)."""
 
-_NUMBER = r"-?[0-9]+"
-_HEX = r"(0x)?[0-9a-f]+"
-_DECIMAL = r"[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?"
-_ADDRESS = r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
-_PATHS = r"LOC|NVL|NVB|PIX|PXB|P2C|PXN|PHB|SYS"
-LINK_SPEED = r"|(2\.5|5|8|16|32) GT/s|(2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s PCIe"
+_NUMBER_PATTERN = r"-?[0-9]+"
+_HEX_PATTERN = r"(0x)?[0-9a-f]+"
+_DECIMAL_PATTERN = r"[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?"
+_ADDRESS_PATTERN = r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
+_PATH_PATTERN = r"LOC|NVL|NVB|PIX|PXB|P2C|PXN|PHB|SYS"
+LINK_SPEED_PATTERN = r"|(2\.5|5|8|16|32) GT/s|(2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s PCIe"
 """Pattern of the link speeds that NCCL knows, and of the empty text."""
 
-XML = "src/graph/xml.cc"
-HEADER = "src/graph/xml.h"
-TOPO = "src/graph/topo.cc"
-SEARCH = "src/graph/search.cc"
-CONNECT = "src/graph/connect.cc"
+XML_SOURCE = "src/graph/xml.cc"
+HEADER_SOURCE = "src/graph/xml.h"
+TOPO_SOURCE = "src/graph/topo.cc"
+SEARCH_SOURCE = "src/graph/search.cc"
+CONNECT_SOURCE = "src/graph/connect.cc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AttributeRule:
     `pattern` matches the whole value.
     """
 
-    file: File
+    file: FileKind
     element: str
     attribute: str
     is_required: bool
@@ -83,17 +83,17 @@ class TextRule:
     source: str
 
 
-ATTRIBUTES: tuple[AttributeRule, ...] = (
-    AttributeRule("topology", "system", "version", True, "1", "1", f"{XML}, `ncclTopoXmlLoadSystem`"),
+ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
+    AttributeRule("topology", "system", "version", True, "1", "1", f"{XML_SOURCE}, `ncclTopoXmlLoadSystem`"),
     AttributeRule(
         "topology",
         "cpu",
         "numaid",
         True,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "the NUMA node, -1 if the machine has none. NCCL adds a GPU that it finds itself to the `cpu` of "
         "the GPU's node",
-        f"{TOPO}, `ncclTopoAddCpu`; {XML}, `ncclTopoGetXmlFromSys`",
+        f"{TOPO_SOURCE}, `ncclTopoAddCpu`; {XML_SOURCE}, `ncclTopoGetXmlFromSys`",
     ),
     AttributeRule(
         "topology",
@@ -102,7 +102,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         "x86_64|arm64|ppc64",
         "`x86_64`, `arm64` or `ppc64`",
-        f"{TOPO}, `ncclTopoAddCpu`",
+        f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
         "topology",
@@ -111,25 +111,25 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         False,
         r"GenuineIntel|AuthenticAMD|CentaurHauls|  Shanghai  ",
         "required if `arch` is `x86_64`",
-        f"{TOPO}, `ncclTopoAddCpu`",
+        f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
         "topology",
         "cpu",
         "familyid",
         False,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "required for Intel and Zhaoxin",
-        f"{TOPO}, `ncclTopoAddCpu`",
+        f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
         "topology",
         "cpu",
         "modelid",
         False,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "required for Intel and Zhaoxin",
-        f"{TOPO}, `ncclTopoAddCpu`",
+        f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
         "topology",
@@ -138,19 +138,25 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         False,
         r"[0-9a-f]{1,8}(,[0-9a-f]{1,8})*",
         "processors of the node: hexadecimal masks of 32 processors each, the highest processors first",
-        f"{TOPO}, `ncclTopoAddCpu`; src/include/cpuset.h, `ncclStrToCpuset`",
+        f"{TOPO_SOURCE}, `ncclTopoAddCpu`; src/include/cpuset.h, `ncclStrToCpuset`",
     ),
     AttributeRule(
-        "topology", "cpu", "host_hash", False, _HEX, "NCCL overwrites it", f"{TOPO}, `ncclTopoGetSystem`"
+        "topology",
+        "cpu",
+        "host_hash",
+        False,
+        _HEX_PATTERN,
+        "NCCL overwrites it",
+        f"{TOPO_SOURCE}, `ncclTopoGetSystem`",
     ),
     AttributeRule(
         "topology",
         "pci",
         "busid",
         True,
-        _ADDRESS,
+        _ADDRESS_PATTERN,
         "lower-case letters: NCCL compares a GPU's address as text",
-        f"{TOPO}, `ncclTopoAddPci`; {XML}, `ncclTopoGetPciNode`; src/misc/utils.cc, `int64ToBusId`",
+        f"{TOPO_SOURCE}, `ncclTopoAddPci`; {XML_SOURCE}, `ncclTopoGetPciNode`; src/misc/utils.cc, `int64ToBusId`",
     ),
     AttributeRule(
         "topology",
@@ -159,16 +165,16 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         r"0x[0-9a-f]{2,6}",
         "`0x02...` is a NIC, `0x03...` a GPU, `0x0680...` an NVSwitch, every other class a bridge",
-        f"{TOPO}, `ncclTopoAddPci`",
+        f"{TOPO_SOURCE}, `ncclTopoAddPci`",
     ),
     AttributeRule(
         "topology",
         "pci",
         "link_speed",
         True,
-        LINK_SPEED,
+        LINK_SPEED_PATTERN,
         "other values, and an empty value, count as 8 GT/s",
-        f"{TOPO}, `ncclTopoAddPci`",
+        f"{TOPO_SOURCE}, `ncclTopoAddPci`",
     ),
     AttributeRule(
         "topology",
@@ -177,10 +183,18 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         r"[0-9]*",
         "number of lanes; 0 and an empty value count as 16",
-        f"{TOPO}, `ncclTopoAddPci`",
+        f"{TOPO_SOURCE}, `ncclTopoAddPci`",
     ),
     *(
-        AttributeRule("topology", "pci", key, False, _HEX, "0 if absent", f"{TOPO}, `ncclTopoGetIntDevice`")
+        AttributeRule(
+            "topology",
+            "pci",
+            key,
+            False,
+            _HEX_PATTERN,
+            "0 if absent",
+            f"{TOPO_SOURCE}, `ncclTopoGetIntDevice`",
+        )
         for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")
     ),
     AttributeRule(
@@ -188,21 +202,27 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "gpu",
         "dev",
         False,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "number of the GPU in the driver; if absent, NCCL asks the driver. -1 excludes the GPU",
-        f"{XML}, `ncclTopoGetXmlFromGpu`",
+        f"{XML_SOURCE}, `ncclTopoGetXmlFromGpu`",
     ),
     AttributeRule(
         "topology",
         "gpu",
         "sm",
         False,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "if absent, NCCL asks the driver",
-        f"{XML}, `ncclTopoGetXmlFromGpu`",
+        f"{XML_SOURCE}, `ncclTopoGetXmlFromGpu`",
     ),
     AttributeRule(
-        "topology", "gpu", "rank", False, _NUMBER, "NCCL overwrites it", f"{TOPO}, `ncclTopoGetSystem`"
+        "topology",
+        "gpu",
+        "rank",
+        False,
+        _NUMBER_PATTERN,
+        "NCCL overwrites it",
+        f"{TOPO_SOURCE}, `ncclTopoGetSystem`",
     ),
     AttributeRule(
         "topology",
@@ -211,7 +231,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         False,
         "[01]",
         "if absent, NCCL asks the driver",
-        f"{TOPO}, `ncclTopoGetSystem`",
+        f"{TOPO_SOURCE}, `ncclTopoGetSystem`",
     ),
     AttributeRule(
         "topology",
@@ -220,16 +240,16 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         r"[^\"<>& ]+",
         "name in the network plugin; for sockets, the interface. A `net` that the plugin does not have is removed",
-        f"{XML}, `ncclTopoFillNet`, `ncclTopoTrimXml`",
+        f"{XML_SOURCE}, `ncclTopoFillNet`, `ncclTopoTrimXml`",
     ),
     AttributeRule(
         "topology",
         "net",
         "dev",
         False,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "NCCL overwrites it with the plugin's number; for sockets, the place among running interfaces (`getifaddrs`)",
-        f"{TOPO}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
+        f"{TOPO_SOURCE}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
     ),
     AttributeRule(
         "topology",
@@ -238,10 +258,16 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         False,
         r"[1-9][0-9]*",
         "Mbit/s, an integer; 0 and less count as 10000. If absent, NCCL takes the speed of the plugin",
-        f"{TOPO}, `ncclTopoAddNet`",
+        f"{TOPO_SOURCE}, `ncclTopoAddNet`",
     ),
     AttributeRule(
-        "topology", "net", "latency", False, _DECIMAL, "microseconds", f"{TOPO}, `ncclTopoPopulateNics`"
+        "topology",
+        "net",
+        "latency",
+        False,
+        _DECIMAL_PATTERN,
+        "microseconds",
+        f"{TOPO_SOURCE}, `ncclTopoPopulateNics`",
     ),
     *(
         AttributeRule(
@@ -249,13 +275,15 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
             "net",
             key,
             False,
-            _HEX,
+            _HEX_PATTERN,
             "if absent, NCCL takes the value of the plugin",
-            f"{TOPO}, `ncclTopoPopulateNics`",
+            f"{TOPO_SOURCE}, `ncclTopoPopulateNics`",
         )
         for key in ("port", "guid", "maxconn", "gdr", "rail", "plane", "coll", "net", "gin", "rma")
     ),
-    AttributeRule("graph", "graphs", "version", True, "1", "1", f"{XML}, `ncclTopoXmlGraphLoadGraphs`"),
+    AttributeRule(
+        "graph", "graphs", "version", True, "1", "1", f"{XML_SOURCE}, `ncclTopoXmlGraphLoadGraphs`"
+    ),
     AttributeRule(
         "graph",
         "graph",
@@ -263,7 +291,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         r"[0-4]",
         "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. If the file lacks a graph, NCCL computes the graph",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
     ),
     AttributeRule(
         "graph",
@@ -272,7 +300,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         r"[1-6]",
         "1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 CollNet",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; src/include/graph.h",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`; src/include/graph.h",
     ),
     AttributeRule(
         "graph",
@@ -282,7 +310,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         r"[012]",
         "1: a ring may leave by another NIC than it enters by. NCCL ignores a graph with 1 if `NCCL_CROSS_NIC` is 0. "
         "With 2, NCCL exchanges channels of odd hosts",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {CONNECT}, `ncclTopoPostset`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`; {CONNECT_SOURCE}, `ncclTopoPostset`",
     ),
     AttributeRule(
         "graph",
@@ -291,34 +319,34 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         r"[1-9][0-9]*",
         "the number of `channel` elements. NCCL reads zeros for missing channels",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
         "graph",
         "speedintra",
         True,
-        _DECIMAL,
+        _DECIMAL_PATTERN,
         "Gbyte/s of a channel inside the host",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
         "graph",
         "speedinter",
         True,
-        _DECIMAL,
+        _DECIMAL_PATTERN,
         "Gbyte/s of a channel between hosts",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
         "graph",
         "latencyinter",
         False,
-        _DECIMAL,
+        _DECIMAL_PATTERN,
         "0 if absent",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     *(
         AttributeRule(
@@ -326,10 +354,10 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
             "graph",
             key,
             True,
-            _PATHS,
+            _PATH_PATTERN,
             f"longest path between {subject}: LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB or SYS. "
             "Without this attribute the program crashes",
-            f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {HEADER}, `kvConvertToInt`",
+            f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`; {HEADER_SOURCE}, `kvConvertToInt`",
         )
         for key, subject in (("typeintra", "GPUs"), ("typeinter", "a GPU and its NIC"))
     ),
@@ -340,100 +368,104 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         True,
         "[01]",
         "1 if all channels pass the GPUs in the same order",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
         "net",
         "dev",
         True,
-        _HEX,
+        _HEX_PATTERN,
         "hexadecimal, with or without `0x`: number of a `net` of the topology",
-        f"{SEARCH}, `ncclTopoGetChannelFromXml`; src/graph/topo.h, `ncclTopoIdToNetDev`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetChannelFromXml`; src/graph/topo.h, `ncclTopoIdToNetDev`",
     ),
     AttributeRule(
         "graph",
         "gpu",
         "dev",
         True,
-        _HEX,
+        _HEX_PATTERN,
         "hexadecimal, with or without `0x`: number of a GPU of the communicator",
-        f"{SEARCH}, `ncclTopoGetChannelFromXml`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetChannelFromXml`",
     ),
     AttributeRule(
         "graph",
         "gpu",
         "rank",
         False,
-        _NUMBER,
+        _NUMBER_PATTERN,
         "rank in the communicator; if absent, NCCL finds the rank by `dev`",
-        f"{SEARCH}, `ncclTopoGetChannelFromXml`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetChannelFromXml`",
     ),
 )
 """Attributes that NCCL reads."""
 
-TEXTS: tuple[TextRule, ...] = (
+TEXT_RULES: tuple[TextRule, ...] = (
     TextRule(
         "start of the file",
         "`system` or `graphs`, without an XML declaration",
-        f"{XML}, `xmlGetNode`, `ncclTopoGetXmlFromFile`",
+        f"{XML_SOURCE}, `xmlGetNode`, `ncclTopoGetXmlFromFile`",
     ),
-    TextRule("between elements", "blanks, `\\n` and `\\r`; neither tabs nor text", f"{XML}, `xmlGetNode`"),
+    TextRule(
+        "between elements", "blanks, `\\n` and `\\r`; neither tabs nor text", f"{XML_SOURCE}, `xmlGetNode`"
+    ),
     TextRule(
         "attributes",
         "one blank before each attribute, none before `/>` or `>`; quotes are `\"` or `'`; "
         "entities such as `&amp;` are not decoded",
-        f"{XML}, `xmlGetNode`, `xmlGetValue`",
+        f"{XML_SOURCE}, `xmlGetNode`, `xmlGetValue`",
     ),
-    TextRule("closing tag", "`</NAME>` of the element that is open, without blanks", f"{XML}, `xmlLoadSub`"),
-    TextRule("comments", "`<!-- ... -->` between elements", f"{XML}, `xmlSkipComment`"),
+    TextRule(
+        "closing tag", "`</NAME>` of the element that is open, without blanks", f"{XML_SOURCE}, `xmlLoadSub`"
+    ),
+    TextRule("comments", "`<!-- ... -->` between elements", f"{XML_SOURCE}, `xmlSkipComment`"),
     TextRule(
         "lengths",
-        f"names and values have at most {MAX_LENGTH} characters",
-        f"{XML}, `xmlGetToken`, `xmlGetValue`",
+        f"names and values have at most {MAX_TEXT_LENGTH} characters",
+        f"{XML_SOURCE}, `xmlGetToken`, `xmlGetValue`",
     ),
     TextRule(
         "counts",
-        f"at most {MAX_ATTRIBUTES} attributes of an element (NCCL ignores the others); at most {MAX_CHILDREN} "
-        f"children of an element; at most {MAX_ELEMENTS['topology']} elements of a topology, including those that NCCL "
-        f"adds; at most {MAX_ELEMENTS['graph']} elements of a graph file",
-        f"{XML}, `xmlGetNode`, `xmlLoadSub`; {HEADER}; src/graph/topo.h",
+        f"at most {MAX_ATTRIBUTE_COUNT} attributes of an element (NCCL ignores the others); at most {MAX_CHILD_COUNT} "
+        f"children of an element; at most {MAX_ELEMENT_COUNT_BY_FILE['topology']} elements of a topology, including "
+        f"those that NCCL adds; at most {MAX_ELEMENT_COUNT_BY_FILE['graph']} elements of a graph file",
+        f"{XML_SOURCE}, `xmlGetNode`, `xmlLoadSub`; {HEADER_SOURCE}; src/graph/topo.h",
     ),
     TextRule(
         "other elements",
         "NCCL ignores them, unless they contain elements: then its reader fails",
-        f"{XML}, `xmlLoadSub`",
+        f"{XML_SOURCE}, `xmlLoadSub`",
     ),
     TextRule(
         "addresses and names",
         "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL takes the first element",
-        f"{HEADER}, `xmlFindTagKv`",
+        f"{HEADER_SOURCE}, `xmlFindTagKv`",
     ),
     TextRule(
         "`nic`",
         "inside `pci`, or inside `cpu` for an interface without a PCI device",
-        f"{XML}, `ncclTopoXmlLoadCpu`, `ncclTopoFillNet`",
+        f"{XML_SOURCE}, `ncclTopoXmlLoadCpu`, `ncclTopoFillNet`",
     ),
     TextRule(
         "channel",
         "in this order: the `net` where the ring enters; each GPU of the communicator on this host; "
         "the `net` where the ring leaves",
-        f"{SEARCH}, `ncclTopoGetChannelFromXml`, `ncclTopoGetXmlFromChannel`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetChannelFromXml`, `ncclTopoGetXmlFromChannel`",
     ),
     TextRule(
         "channels",
-        f"at most {MAX_CHANNELS}. Ring and tree both use the smaller of their two numbers, the same on all hosts",
-        f"src/init.cc, `initTransportsRank`; {CONNECT}, `ncclTopoPostset`",
+        f"at most {MAX_CHANNEL_COUNT}. Ring and tree both use the smaller of their two numbers, the same on all hosts",
+        f"src/init.cc, `initTransportsRank`; {CONNECT_SOURCE}, `ncclTopoPostset`",
     ),
     TextRule(
         "one GPU per host",
         "the first `net` of a channel serves both directions",
-        f"{SEARCH}, `ncclTopoGetNetDev`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetNetDev`",
     ),
     TextRule(
         "order of the hosts",
         "in all channels the order of the ranks. A file orders only the GPUs and NICs inside a host",
-        f"{CONNECT}, `connectRings`",
+        f"{CONNECT_SOURCE}, `connectRings`",
     ),
 )
 """Rules on more than one attribute."""

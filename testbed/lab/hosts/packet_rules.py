@@ -15,23 +15,23 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Network
 from typing import Any
 
-_VERDICTS = frozenset(
+_NFT_VERDICTS = frozenset(
     {"drop", "reject", "queue", "dnat", "snat", "masquerade", "redirect", "tproxy", "fwd", "dup", "synproxy", "mangle"}
 )  # fmt: skip
 """Statements of nft that stop, change or divert a packet."""
-_TARGETS = frozenset(
+_IPTABLES_TARGETS = frozenset(
     {"DROP", "REJECT", "NFQUEUE", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "TPROXY", "TEE", "NETMAP", "TTL", "TCPMSS"}
 )  # fmt: skip
 """Targets of iptables that stop, change or divert a packet."""
 _INTERFACE_KEYS = frozenset({"iif", "iifname", "oif", "oifname"})
-_PLAIN_QUEUES = frozenset(
+_PLAIN_QUEUE_KINDS = frozenset(
     {"noqueue", "mq", "mqprio", "fq", "fq_codel", "pfifo_fast", "pfifo", "bfifo", "prio", "sfq", "cake", "tbf", "htb"}
 )  # fmt: skip
 """Queueing disciplines that delay packets only by their rate, which another check covers."""
-INGRESS = frozenset({"ingress", "clsact"})
+INGRESS_KINDS = frozenset({"ingress", "clsact"})
 """Queueing disciplines whose filters process packets before the kernel."""
-_RATE = re.compile(r"class \w+ (\S+) .*?\brate ([\d.]+)([KMGT]?)bit\b")
-_MEGABITS = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
+_CLASS_RATE = re.compile(r"class \w+ (\S+) .*?\brate ([\d.]+)([KMGT]?)bit\b")
+_MEGABITS_BY_PREFIX = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,68 +88,68 @@ def overlaps(block: str, networks: Iterable[IPv4Network]) -> bool:
     return any(block_network.overlaps(network) for network in networks)
 
 
-def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, ...]:
+def parse_policy_rules(entries: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, ...]:
     """Return the rules in the output of `ip -j rule show`, in the order in which the kernel applies them."""
     return tuple(
         PolicyRule(
-            priority=int(row["priority"]),
-            source=_read_block(row, "src") if "not" not in row else "all",
-            target=_read_block(row, "dst") if "not" not in row else "all",
-            table=str(row.get("table", "")),
-            action=str(row.get("action", "")),
-            words=" ".join(_describe_rule(row)),
-            input=str(row.get("iif", "")),
-            needs_mark="fwmark" in row and "not" not in row,
-            looks_up_main=row.get("table") == "main"
-            and row.get("src") == "all"
-            and row.keys() <= {"priority", "src", "table", "suppress_prefixlength"},
+            priority=int(entry["priority"]),
+            source=_read_block(entry, "src") if "not" not in entry else "all",
+            target=_read_block(entry, "dst") if "not" not in entry else "all",
+            table=str(entry.get("table", "")),
+            action=str(entry.get("action", "")),
+            words=" ".join(_describe_rule(entry)),
+            input=str(entry.get("iif", "")),
+            needs_mark="fwmark" in entry and "not" not in entry,
+            looks_up_main=entry.get("table") == "main"
+            and entry.get("src") == "all"
+            and entry.keys() <= {"priority", "src", "table", "suppress_prefixlength"},
         )
-        for row in rows
+        for entry in entries
     )
 
 
-def _read_block(row: Mapping[str, Any], end: str) -> str:
-    address = str(row.get(end, "all"))
-    return address if address == "all" else f"{address}/{row.get(f'{end}len', 32)}"
+def _read_block(entry: Mapping[str, Any], side: str) -> str:
+    address = str(entry.get(side, "all"))
+    return address if address == "all" else f"{address}/{entry.get(f'{side}len', 32)}"
 
 
-def _describe_rule(row: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{row['priority']}:"
-    yield from ["not"] if "not" in row else []
-    yield f"from {_read_block(row, 'src')}"
-    yield from [f"to {_read_block(row, 'dst')}"] if "dst" in row else []
-    for name, value in row.items():
+def _describe_rule(entry: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{entry['priority']}:"
+    yield from ["not"] if "not" in entry else []
+    yield f"from {_read_block(entry, 'src')}"
+    yield from [f"to {_read_block(entry, 'dst')}"] if "dst" in entry else []
+    for name, value in entry.items():
         if name not in ("priority", "not", "src", "srclen", "dst", "dstlen", "table", "action"):
             yield f"{name} {value}"
-    yield str(row["action"]) if "action" in row else f"lookup {row.get('table', '')}"
+    yield str(entry["action"]) if "action" in entry else f"lookup {entry.get('table', '')}"
 
 
 def parse_nft(text: str) -> tuple[PacketFilter, ...]:
     """Return the filters in the output of `nft -j list ruleset`; none if nft is missing or printed something else."""
     try:
-        rows = json.loads(text)["nftables"]
+        entries = json.loads(text)["nftables"]
     except (ValueError, KeyError, TypeError):
         return ()
-    chains = {
+    chain_by_key = {
         (chain["family"], chain["table"], chain["name"]): chain
-        for row in rows
-        if (chain := row.get("chain")) is not None
+        for entry in entries
+        if (chain := entry.get("chain")) is not None
     }
     filters = [
         PacketFilter(
             f"{_describe_chain(key, chain)}: policy drop", _read_devices(chain), at_nic=key[0] == "netdev"
         )
-        for key, chain in chains.items()
+        for key, chain in chain_by_key.items()
         if chain.get("policy") == "drop"
     ]
-    for row in rows:
-        rule = row.get("rule")
+    for entry in entries:
+        rule = entry.get("rule")
         # Targets that only iptables understands are read from iptables-save.
-        if rule is None or not (verdicts := sorted(_collect_keys(rule["expr"]) & _VERDICTS)):
+        if rule is None or not (verdicts := sorted(_collect_keys(rule["expr"]) & _NFT_VERDICTS)):
             continue
         key = rule["family"], rule["table"], rule["chain"]
-        chain = chains.get(key, {})
-        matches = [part["match"] for part in rule["expr"] if "match" in part]
+        chain = chain_by_key.get(key, {})
+        matches = [expression["match"] for expression in rule["expr"] if "match" in expression]
         words = " ".join([*(_describe_match(match) for match in matches), *verdicts])
         filters.append(
             PacketFilter(
@@ -174,11 +174,11 @@ def _read_devices(chain: Mapping[str, Any]) -> tuple[str, ...]:
     return (device,) if isinstance(device, str) else tuple(device)
 
 
-def _collect_keys(value: Any) -> set[str]:
+def _collect_keys(document: Any) -> set[str]:
     """Return every key of a JSON document at any depth, because a verdict map holds its verdicts inside."""
-    if isinstance(value, Mapping):
-        return set(value).union(*map(_collect_keys, value.values()))
-    return set().union(*map(_collect_keys, value)) if isinstance(value, list) else set()
+    if isinstance(document, Mapping):
+        return set(document).union(*map(_collect_keys, document.values()))
+    return set().union(*map(_collect_keys, document)) if isinstance(document, list) else set()
 
 
 def _find_required_values(
@@ -234,7 +234,7 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
             table = line[1:]
         elif line.startswith(":") and words[1:2] == ["DROP"]:
             filters.append(PacketFilter(f"iptables {table}, chain {words[0][1:]}: policy DROP"))
-        elif line.startswith("-A") and "-j" in words and words[words.index("-j") + 1] in _TARGETS:
+        elif line.startswith("-A") and "-j" in words and words[words.index("-j") + 1] in _IPTABLES_TARGETS:
             options = [
                 (option, value)
                 for negation, option, value in zip(["", *words], words, words[1:], strict=False)
@@ -248,13 +248,15 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
 
 def parse_queues(queues: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return descriptions of the queueing disciplines that may drop, delay or divert packets, by interface."""
-    notes: dict[str, list[str]] = {}
+    notes_by_interface: dict[str, list[str]] = {}
     for queue in queues:
-        if queue["kind"] in INGRESS:
-            notes.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take incoming packets")
-        elif queue["kind"] not in _PLAIN_QUEUES:
-            notes.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")
-    return {device: ", ".join(words) for device, words in notes.items()}
+        if queue["kind"] in INGRESS_KINDS:
+            notes_by_interface.setdefault(queue["dev"], []).append(
+                f"{queue['kind']}: filters take incoming packets"
+            )
+        elif queue["kind"] not in _PLAIN_QUEUE_KINDS:
+            notes_by_interface.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")
+    return {device: ", ".join(interface_notes) for device, interface_notes in notes_by_interface.items()}
 
 
 def parse_class_rates(text: str) -> dict[str, float]:
@@ -265,10 +267,10 @@ def parse_class_rates(text: str) -> dict[str, float]:
     ... )
     {'nic1': 10.0}
     """
-    rates: dict[str, float] = {}
+    rate_by_interface: dict[str, float] = {}
     for line in text.splitlines():
         device, _, class_text = line.partition(" ")
-        if match := _RATE.match(class_text):
-            rate = float(match[2]) * _MEGABITS[match[3]]
-            rates[device] = min(rate, rates.get(device, rate))
-    return rates
+        if match := _CLASS_RATE.match(class_text):
+            rate_mbps = float(match[2]) * _MEGABITS_BY_PREFIX[match[3]]
+            rate_by_interface[device] = min(rate_mbps, rate_by_interface.get(device, rate_mbps))
+    return rate_by_interface

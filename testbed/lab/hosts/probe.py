@@ -16,9 +16,9 @@ from testbed.lab.model import Lab, LabHost
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet, Launch
 
-PROBE = "the link probe"
+PROBE_TITLE = "the link probe"
 READY_TIMEOUT_S = 20.0
-_POLL_S = 0.25
+_POLL_INTERVAL_S = 0.25
 
 
 class Frame(NamedTuple):
@@ -58,16 +58,18 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
     """
     program = resources.files("testbed.node").joinpath("probe.py").read_bytes()
     path = f"{fleet.put({'probe.py': program})}/probe.py"
-    reached = {host.name for host in fleet.hosts}
-    commands = {host.name: _make_command(host, path, epoch) for host in lab.hosts if host.name in reached}
-    with fleet.start(commands) as launch:
-        collect(launch, "ready", set(commands), PROBE)
+    reached_hosts = {host.name for host in fleet.hosts}
+    command_by_host = {
+        host.name: _make_command(host, path, epoch) for host in lab.hosts if host.name in reached_hosts
+    }
+    with fleet.start(command_by_host) as launch:
+        collect(launch, "ready", set(command_by_host), PROBE_TITLE)
         launch.send("go\n")
-        collect(launch, "sent", set(commands), PROBE)
+        collect(launch, "sent", set(command_by_host), PROBE_TITLE)
         for _ in launch.lines(window_s):
             pass  # no line is expected here, and `collect` reports a host that ends
         launch.close_input()
-        reports = collect(launch, "heard", set(commands), PROBE)
+        message_by_host = collect(launch, "heard", set(command_by_host), PROBE_TITLE)
     return ProbeReport(
         epoch,
         {
@@ -77,15 +79,15 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
                 tuple(Frame(*frame) for frame in entry["frames"]),
                 dict(entry["counters"]),
             )
-            for host, report in reports.items()
-            for nic, entry in report["nics"].items()
+            for host, message in message_by_host.items()
+            for nic, entry in message["nics"].items()
         },
     )
 
 
 def _make_command(host: LabHost, path: str, epoch: int) -> str:
-    stderr_ends = [host.python, "-IS", path, "--host", host.name, "--epoch", str(epoch)]
-    return shlex.join([*stderr_ends, *(nic.name for nic in host.nics)])
+    program_line = [host.python, "-IS", path, "--host", host.name, "--epoch", str(epoch)]
+    return shlex.join([*program_line, *(nic.name for nic in host.nics)])
 
 
 def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[str, dict[str, Any]]:
@@ -93,21 +95,23 @@ def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[s
 
     Raises `HostError` naming the hosts that did not send it in time; `subject` names the program in the error.
     """
-    messages: dict[str, dict[str, Any]] = {}
+    message_by_host: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
     can_complete = True
     while can_complete and time.monotonic() < deadline:
-        running = set(launch.running)  # read first, so that the last lines of an ended command still arrive
-        for host, line in launch.lines(_POLL_S):
+        running_hosts = set(
+            launch.running
+        )  # read first, so that the last lines of an ended command still arrive
+        for host, line in launch.lines(_POLL_INTERVAL_S):
             message = _parse_message(line)
             if message.get("event") == event:
-                messages[host] = message
-            if len(messages) == len(hosts) or time.monotonic() > deadline:
+                message_by_host[host] = message
+            if len(message_by_host) == len(hosts) or time.monotonic() > deadline:
                 break
-        can_complete = not running.isdisjoint(hosts - messages.keys())
-    if silent := sorted(hosts - messages.keys()):
-        raise _make_silence_error(launch, event, silent, subject)
-    return messages
+        can_complete = not running_hosts.isdisjoint(hosts - message_by_host.keys())
+    if silent_hosts := sorted(hosts - message_by_host.keys()):
+        raise _make_silence_error(launch, event, silent_hosts, subject)
+    return message_by_host
 
 
 def _parse_message(line: str) -> dict[str, Any]:
@@ -118,22 +122,27 @@ def _parse_message(line: str) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _make_silence_error(launch: Launch, event: str, silent: list[str], subject: str) -> HostError:
+def _make_silence_error(launch: Launch, event: str, silent_hosts: list[str], subject: str) -> HostError:
     """Return the error that names the silent hosts and the end of the stderr of each program that ended."""
     launch.close_input()
     try:
-        results = launch.wait(2.0)
+        result_by_host = launch.wait(2.0)
     except HostError:
-        results = {}
-    stderr_ends = {host: results[host].stderr.strip()[-200:] if host in results else "" for host in silent}
+        result_by_host = {}
+    stderr_end_by_host = {
+        host: result_by_host[host].stderr.strip()[-200:] if host in result_by_host else ""
+        for host in silent_hosts
+    }
     hosts_by_end: dict[str, list[str]] = {}
-    for host, last_line in stderr_ends.items():
-        hosts_by_end.setdefault(f" ({last_line})" if last_line else "", []).append(host)
-    silent_text = "; ".join(", ".join(hosts) + last_line for last_line, hosts in hosts_by_end.items())
+    for host, stderr_end in stderr_end_by_host.items():
+        hosts_by_end.setdefault(f" ({stderr_end})" if stderr_end else "", []).append(host)
+    silent_text = "; ".join(", ".join(hosts) + stderr_end for stderr_end, hosts in hosts_by_end.items())
     message = (
         f"{subject} is not '{event}' on {silent_text}; it needs root, Python 3 and the NICs of the lab file"
     )
     return HostError(
         message,
-        reasons={host: last_line or f"not '{event}' in time" for host, last_line in stderr_ends.items()},
+        reasons={
+            host: stderr_end or f"not '{event}' in time" for host, stderr_end in stderr_end_by_host.items()
+        },
     )

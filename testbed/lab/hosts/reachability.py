@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from testbed.lab.hosts.forwarding import set_addresses
+from testbed.lab.hosts.forwarding import list_set_addresses
 from testbed.lab.hosts.probe import collect
 from testbed.lab.model import LabHost
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 # Linux sends echo replies with TTL 64; every forwarding host decrements it.
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
-PING_S, SMALL_S = 0.005, 0.1
+COUNTED_PING_S, SMALL_PINGS_S = 0.005, 0.1
 """Seconds per counted ping (`ping.PAUSE_S`), and for all other small pings."""
-TRIAL = "the ping of all pairs"
-PORTS = range(20000, 32768)
+PING_TITLE = "the ping of all pairs"
+TCP_PORTS = range(20000, 32768)
 """TCP ports, below the range that kernels assign to clients."""
 
 Pair = tuple[str, str]
@@ -75,14 +75,16 @@ def ping_all(
     the ping program fails on a host.
     """
     members = fleet.hosts if hosts is None else tuple(hosts)
-    all_pairs = {(a.name, b.name): count for a in members for b in members if a is not b}
+    all_pairs = {
+        (sender.name, target.name): count for sender in members for target in members if sender is not target
+    }
     (result,) = ping_sets(fleet, [all_pairs], hosts=members, deadline_s=deadline_s, mtu=mtu)
     return result
 
 
 def ping_sets(
     fleet: Fleet,
-    sets: Sequence[Mapping[Pair, int]],
+    route_sets: Sequence[Mapping[Pair, int]],
     *,
     hosts: Sequence[LabHost],
     deadline_s: float = 2.0,
@@ -96,20 +98,24 @@ def ping_sets(
     path = f"{fleet.put({'ping.py': program})}/ping.py"
     size_options = []
     if mtu:
-        alone_s = SMALL_S + PING_S * max((count for pairs in sets for count in pairs.values()), default=0)
-        size_options = ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
-        size_options += ["--later", f"{alone_s:g}"]
-    names = {host.name for host in hosts}
-    addresses = {host.name: list(map(str, set_addresses(host)[: len(sets)])) for host in hosts}
-    commands = {}
+        small_pings_s = SMALL_PINGS_S + COUNTED_PING_S * max(
+            (count for pairs in route_sets for count in pairs.values()), default=0
+        )
+        size_options = ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(TCP_PORTS))]
+        size_options += ["--later", f"{small_pings_s:g}"]
+    host_names = {host.name for host in hosts}
+    addresses_by_host = {
+        host.name: list(map(str, list_set_addresses(host)[: len(route_sets)])) for host in hosts
+    }
+    command_by_host = {}
     for host in hosts:
-        directions = [
-            f"{addresses[b][number]}={count}"
-            for number, pairs in enumerate(sets)
-            for (a, b), count in pairs.items()
-            if a == host.name and b in names
+        target_options = [
+            f"{addresses_by_host[target][set_number]}={count}"
+            for set_number, pairs in enumerate(route_sets)
+            for (sender, target), count in pairs.items()
+            if sender == host.name and target in host_names
         ]
-        bind_options = [option for address in addresses[host.name] for option in ("--bind", address)]
+        bind_options = [option for address in addresses_by_host[host.name] for option in ("--bind", address)]
         program_line = [
             host.python,
             "-IS",
@@ -118,54 +124,57 @@ def ping_sets(
             f"{deadline_s:g}",
             *bind_options,
             *size_options,
-            *directions,
+            *target_options,
         ]
-        commands[host.name] = shlex.join(program_line)
-    with fleet.start(commands) as launch:
-        collect(launch, "ready", set(commands), TRIAL)
+        command_by_host[host.name] = shlex.join(program_line)
+    with fleet.start(command_by_host) as launch:
+        collect(launch, "ready", set(command_by_host), PING_TITLE)
         launch.send("go\n")
-        answers = collect(
-            launch, "ways", set(commands), TRIAL
+        answer_by_host = collect(
+            launch, "ways", set(command_by_host), PING_TITLE
         )  # each host serves the others until all are done
         launch.close_input()
     return tuple(
         _make_reachability(
-            tuple(pair for pair in pairs if names.issuperset(pair)),
-            {host_addresses[number]: host for host, host_addresses in addresses.items()},
-            answers,
+            tuple(pair for pair in pairs if host_names.issuperset(pair)),
+            {host_addresses[set_number]: host for host, host_addresses in addresses_by_host.items()},
+            answer_by_host,
         )
-        for number, pairs in enumerate(sets)
+        for set_number, pairs in enumerate(route_sets)
     )
 
 
 def _make_reachability(
-    pairs: tuple[Pair, ...], names: Mapping[str, str], answers: Mapping[str, dict[str, Any]]
+    pairs: tuple[Pair, ...], host_by_address: Mapping[str, str], answer_by_host: Mapping[str, dict[str, Any]]
 ) -> Reachability:
-    """Return the reachability in one set of routes; `names` maps addresses in the set to hosts."""
-    replies = {
-        (asker, names[address]): reply
-        for asker, answer in answers.items()
+    """Return the reachability in one set of routes; `host_by_address` maps addresses in the set to hosts."""
+    reply_by_pair = {
+        (sender, host_by_address[address]): reply
+        for sender, answer in answer_by_host.items()
         for address, reply in answer["ways"].items()
-        if reply is not None and address in names
+        if reply is not None and address in host_by_address
     }
     listeners = {
-        names[address] for answer in answers.values() for address in answer["listens"] if address in names
+        host_by_address[address]
+        for answer in answer_by_host.values()
+        for address in answer["listens"]
+        if address in host_by_address
     }
     return Reachability(
         pairs=pairs,
-        answered=frozenset(replies),
+        answered=frozenset(reply_by_pair),
         hops={
             (target, sender): INITIAL_TTL + 1 - int(reply["ttl"])
-            for (sender, target), reply in replies.items()
+            for (sender, target), reply in reply_by_pair.items()
         },
-        slowest_s=max((reply["seconds"] for reply in replies.values()), default=0.0),
+        slowest_s=max((reply["seconds"] for reply in reply_by_pair.values()), default=0.0),
         lost={
             pair: (reply["sent"] - reply["received"], reply["sent"])
-            for pair, reply in replies.items()
+            for pair, reply in reply_by_pair.items()
             if reply["sent"]
         },
-        small_only=frozenset(pair for pair, reply in replies.items() if reply["large"] is False),
+        small_only=frozenset(pair for pair, reply in reply_by_pair.items() if reply["large"] is False),
         without_tcp=frozenset(
-            pair for pair, reply in replies.items() if reply["tcp"] is False and pair[1] in listeners
+            pair for pair, reply in reply_by_pair.items() if reply["tcp"] is False and pair[1] in listeners
         ),
     )

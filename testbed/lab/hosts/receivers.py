@@ -13,19 +13,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.lab.hosts.kernel_state import MARK, split_parts
+from testbed.lab.hosts.kernel_state import HEADING_PREFIX, split_parts
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
-TIMEOUT_S = 60.0  # a module's bus carries some 10 kB/s, and a host reads its modules one after the other
-_LANE = r"(?:\s*\(channel (\d+)\))?"
-_RECEIVED = re.compile(rf"(?:receiver|rcvr) signal (?:average|avg) optical power{_LANE}", re.IGNORECASE)
-_SENT = re.compile(rf"(?:laser output|transmit avg optical) power{_LANE}", re.IGNORECASE)
-_BIAS = re.compile(rf"laser (?:tx )?bias current{_LANE}", re.IGNORECASE)
-_POWER = re.compile(r"[\d.]+ mW / (\S+) dBm")
-_LIMITS = ("low alarm", "low warning", "high warning", "high alarm")
+READ_TIMEOUT_S = 60.0  # a module's bus carries some 10 kB/s, and a host reads its modules one after the other
+_LANE_SUFFIX = r"(?:\s*\(channel (\d+)\))?"
+_RECEIVED_NAME = re.compile(
+    rf"(?:receiver|rcvr) signal (?:average|avg) optical power{_LANE_SUFFIX}", re.IGNORECASE
+)
+_SENT_NAME = re.compile(rf"(?:laser output|transmit avg optical) power{_LANE_SUFFIX}", re.IGNORECASE)
+_BIAS_NAME = re.compile(rf"laser (?:tx )?bias current{_LANE_SUFFIX}", re.IGNORECASE)
+_POWER_VALUE = re.compile(r"[\d.]+ mW / (\S+) dBm")
+_THRESHOLD_NAMES = ("low alarm", "low warning", "high warning", "high alarm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class ReceiverReading:
         >>> round(ReceiverReading(lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
         0.02
         """
-        return total_dbm(self.lanes_dbm)
+        return sum_dbm(self.lanes_dbm)
 
     @property
     def has_dark_lane(self) -> bool:
@@ -70,7 +72,7 @@ class ReceiverReading:
     @property
     def laser_dbm(self) -> float | None:
         """Power that the module sends, all lanes together, or None if not reported."""
-        return total_dbm(self.sent_dbm)
+        return sum_dbm(self.sent_dbm)
 
 
 def describe_bad_lane(reading: ReceiverReading) -> str:
@@ -95,7 +97,7 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
     return ""
 
 
-def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
+def sum_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
     """Return the sum of powers in dBm: None without lanes, minus infinity if all lanes are dark."""
     if not lanes_dbm:
         return None
@@ -105,29 +107,33 @@ def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
 
 def read_receivers(fleet: Fleet, lab: Lab) -> dict[tuple[str, str], ReceiverReading]:
     """Return the reading of every NIC of the reached hosts, by host and NIC. Raises `HostError`."""
-    reached = {host.name for host in fleet.hosts}
-    hosts = [host for host in lab.hosts if host.name in reached]
-    results = fleet.run({host.name: module_command(host) for host in hosts}, timeout_s=TIMEOUT_S)
+    reached_hosts = {host.name for host in fleet.hosts}
+    hosts = [host for host in lab.hosts if host.name in reached_hosts]
+    result_by_host = fleet.run(
+        {host.name: make_module_command(host) for host in hosts}, timeout_s=READ_TIMEOUT_S
+    )
     return {
         (host.name, nic.name): reading
         for host in hosts
-        for nic, reading in zip(host.nics, _parse_readings(host, results[host.name].stdout), strict=True)
+        for nic, reading in zip(
+            host.nics, _parse_readings(host, result_by_host[host.name].stdout), strict=True
+        )
     }
 
 
-def module_command(host: LabHost) -> str:
+def make_module_command(host: LabHost) -> str:
     """Return a shell command that prints the module information of each NIC under a heading."""
     nics = shlex.join(nic.name for nic in host.nics)
     # Sessions of users other than root often lack /usr/sbin.
     return (
-        f"PATH=$PATH:/usr/sbin:/sbin; for nic in {nics}; do echo '{MARK}'$nic; "
+        f"PATH=$PATH:/usr/sbin:/sbin; for nic in {nics}; do echo '{HEADING_PREFIX}'$nic; "
         "LC_ALL=C ethtool -m $nic 2>&1; done; true"
     )
 
 
 def _parse_readings(host: LabHost, text: str) -> list[ReceiverReading]:
-    parts = split_parts(text)
-    return [parse_module(parts.get(nic.name, "")) for nic in host.nics]
+    text_by_nic = split_parts(text)
+    return [parse_module(text_by_nic.get(nic.name, "")) for nic in host.nics]
 
 
 def parse_module(text: str) -> ReceiverReading:
@@ -136,60 +142,68 @@ def parse_module(text: str) -> ReceiverReading:
     >>> parse_module("netlink error: Operation not supported").reason
     'netlink error: Operation not supported'
     """
-    pairs = (line.partition(" : ") for line in text.splitlines())
-    fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
-    received_powers, sent_powers, bias_currents = (
-        _find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS)
+    split_lines = (line.partition(" : ") for line in text.splitlines())
+    value_by_name = {name.strip(): value.strip() for name, colon, value in split_lines if colon}
+    received_dbm_by_lane, sent_dbm_by_lane, bias_by_lane = (
+        _find_values_by_lane(value_by_name, pattern) for pattern in (_RECEIVED_NAME, _SENT_NAME, _BIAS_NAME)
     )
-    module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
-    if not received_powers:
-        return ReceiverReading(module=module, reason=_find_reason(text, fields))
-    lanes = _find_lanes_in_use(received_powers, sent_powers, bias_currents)
+    module = " ".join(
+        value_by_name[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if value_by_name.get(key)
+    )
+    if not received_dbm_by_lane:
+        return ReceiverReading(module=module, reason=_find_reason(text, value_by_name))
+    lanes = _find_lanes_in_use(received_dbm_by_lane, sent_dbm_by_lane, bias_by_lane)
     return ReceiverReading(
-        lanes_dbm=tuple(received_powers[lane] for lane in lanes),
-        sent_dbm=tuple(sent_powers[lane] for lane in lanes if lane in sent_powers),
-        window=_find_thresholds(fields),
-        temperature_c=_parse_number(fields.get("Module temperature", "")),
+        lanes_dbm=tuple(received_dbm_by_lane[lane] for lane in lanes),
+        sent_dbm=tuple(sent_dbm_by_lane[lane] for lane in lanes if lane in sent_dbm_by_lane),
+        window=_find_thresholds(value_by_name),
+        temperature_c=_parse_number(value_by_name.get("Module temperature", "")),
         module=module,
     )
 
 
-def _find_values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
+def _find_values_by_lane(text_by_name: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
     """Return the values of lines whose name matches a pattern, by lane. A line without a lane is lane 1."""
-    values = {}
-    for name, text in fields.items():
+    value_by_lane = {}
+    for name, text in text_by_name.items():
         value = _parse_dbm(text) if "dBm" in text else _parse_number(text)
         if (match := pattern.fullmatch(name)) and value is not None:
-            values[int(match.group(1) or 1)] = value
-    return values
+            value_by_lane[int(match.group(1) or 1)] = value
+    return value_by_lane
 
 
 def _find_lanes_in_use(
-    received_powers: Mapping[int, float], sent_powers: Mapping[int, float], bias_currents: Mapping[int, float]
+    received_dbm_by_lane: Mapping[int, float],
+    sent_dbm_by_lane: Mapping[int, float],
+    bias_by_lane: Mapping[int, float],
 ) -> list[int]:
     """Return the lanes in use: ethtool may print eight lanes for a module with four."""
-    lanes = sorted(received_powers)
-    if not any(bias_currents.values()):
+    lanes = sorted(received_dbm_by_lane)
+    if not any(bias_by_lane.values()):
         return lanes
-    dark = -math.inf
+    dark_dbm = -math.inf
     return [
         lane
         for lane in lanes
-        if bias_currents.get(lane) or sent_powers.get(lane, dark) > dark or received_powers[lane] > dark
+        if bias_by_lane.get(lane)
+        or sent_dbm_by_lane.get(lane, dark_dbm) > dark_dbm
+        or received_dbm_by_lane[lane] > dark_dbm
     ]
 
 
-def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:
+def _find_thresholds(text_by_name: Mapping[str, str]) -> PowerThresholds | None:
     """Return the thresholds of the received power, or None if the module has none or all are equal (0)."""
-    thresholds = [_parse_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
-    limits = [limit for limit in thresholds if limit is not None]
-    if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:
+    thresholds = [
+        _parse_dbm(text_by_name.get(f"Laser rx power {limit} threshold", "")) for limit in _THRESHOLD_NAMES
+    ]
+    known_thresholds = [limit for limit in thresholds if limit is not None]
+    if len(known_thresholds) < len(_THRESHOLD_NAMES) or known_thresholds[0] >= known_thresholds[-1]:
         return None
-    return PowerThresholds(*limits)
+    return PowerThresholds(*known_thresholds)
 
 
 def _parse_dbm(text: str) -> float | None:
-    match = _POWER.match(text)
+    match = _POWER_VALUE.match(text)
     return float(match.group(1)) if match else None
 
 
@@ -198,10 +212,10 @@ def _parse_number(text: str) -> float | None:
     return float(match.group()) if match else None
 
 
-def _find_reason(text: str, fields: Mapping[str, str]) -> str:
-    if any("OMA" in name for name in fields):
+def _find_reason(text: str, text_by_name: Mapping[str, str]) -> str:
+    if any("OMA" in name for name in text_by_name):
         return "the module measures modulation amplitude, not average power"
-    if fields:
+    if text_by_name:
         return "the module reports no received power"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "ethtool printed nothing"

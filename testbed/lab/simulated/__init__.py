@@ -1,5 +1,11 @@
 """Simulated labs: start from a lab file, status, and removal."""
 
-from testbed.lab.simulated.lifecycle import SimulatedLab, find_running, lab_down, lab_status, start_lab
+from testbed.lab.simulated.lifecycle import (
+    SimulatedLab,
+    find_running_lab,
+    list_simulated_labs,
+    remove_simulated_labs,
+    start_lab,
+)
 
-__all__ = ["SimulatedLab", "find_running", "lab_down", "lab_status", "start_lab"]
+__all__ = ["SimulatedLab", "find_running_lab", "list_simulated_labs", "remove_simulated_labs", "start_lab"]

@@ -27,29 +27,29 @@ class DrawnFibres:
     dead: tuple[str, ...] = ()
 
 
-def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> DrawnFibres:
-    """Return the lab with random ports for every NIC, `crossed` pairs of swapped fibres, and `dead` fibres.
+def draw_fibres(lab: Lab, seed: int, *, crossed_count: int = 0, dead_count: int = 0) -> DrawnFibres:
+    """Return the lab with random ports for every NIC, `crossed_count` pairs of swapped fibres, and `dead_count` fibres.
 
     A NIC with a known fibre stays at that switch. Other NICs take switches in turn, by their index in the host. Raises
     `LabStartError` if there are too few ports or fibres.
     """
     rng = random.Random(seed)
-    fibre_ends = _draw_ends(lab, rng)
-    names = sorted(fibre_ends)
-    if 2 * crossed + dead > len(names):
+    end_by_fibre = _draw_ends(lab, rng)
+    fibre_names = sorted(end_by_fibre)
+    if 2 * crossed_count + dead_count > len(fibre_names):
         problem = (
-            f"{format_count(crossed, 'crossed pair')} and {format_count(dead, 'dead fibre')} are more than "
-            f"the {len(names)} fibres of the lab"
+            f"{format_count(crossed_count, 'crossed pair')} and {format_count(dead_count, 'dead fibre')} are more than "
+            f"the {len(fibre_names)} fibres of the lab"
         )
         raise LabStartError(f"{problem}; lower --crossed or --dead")
     pairs = []
-    for _ in range(crossed):
-        pair = _draw_pair(names, fibre_ends, rng)
-        fibre_ends[pair[0]], fibre_ends[pair[1]] = fibre_ends[pair[1]], fibre_ends[pair[0]]
+    for _ in range(crossed_count):
+        pair = _draw_pair(fibre_names, end_by_fibre, rng)
+        end_by_fibre[pair[0]], end_by_fibre[pair[1]] = end_by_fibre[pair[1]], end_by_fibre[pair[0]]
         pairs.append(pair)
-        names = [name for name in names if name not in pair]
-    dead_names = tuple(sorted(rng.sample(names, dead)))
-    wired = _set_fibres(lab, lambda nic: (fibre_ends[f"{nic}:transmit"], fibre_ends[f"{nic}:receive"]))
+        fibre_names = [fibre_name for fibre_name in fibre_names if fibre_name not in pair]
+    dead_names = tuple(sorted(rng.sample(fibre_names, dead_count)))
+    wired = _set_fibres(lab, lambda nic: (end_by_fibre[f"{nic}:transmit"], end_by_fibre[f"{nic}:receive"]))
     return DrawnFibres(wired, tuple(pairs), dead_names)
 
 
@@ -58,11 +58,11 @@ def remove_fibres(lab: Lab) -> Lab:
     return _set_fibres(lab, lambda _nic: (UNKNOWN_FIBRE, UNKNOWN_FIBRE))
 
 
-def _set_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
-    """Return the lab with new fibres. `ends_of` returns the ends of the transmit and receive fibre of a `host/nic`."""
+def _set_fibres(lab: Lab, find_ends: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
+    """Return the lab with new fibres. `find_ends` returns the ends of transmit and receive fibre of a `host/nic`."""
 
     def wire(host: LabHost, nic: LabNic) -> LabNic:
-        transmit, receive = ends_of(f"{host.name}/{nic.name}")
+        transmit, receive = find_ends(f"{host.name}/{nic.name}")
         return replace(nic, transmit=transmit, receive=receive)
 
     hosts = (replace(host, nics=tuple(wire(host, nic) for nic in host.nics)) for host in lab.hosts)
@@ -71,18 +71,22 @@ def _set_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) -
 
 def _draw_ends(lab: Lab, rng: random.Random) -> dict[str, FibreEnd]:
     """Return the end of every fibre. A NIC's input and output have the same position on their sides."""
-    free = {switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), rng) for switch in lab.switches}
-    inputs = {switch.name: switch.inputs for switch in lab.switches}
-    fibre_ends: dict[str, FibreEnd] = {}
+    free_offsets_by_switch = {
+        switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), rng) for switch in lab.switches
+    }
+    input_count_by_switch = {switch.name: switch.inputs for switch in lab.switches}
+    end_by_fibre: dict[str, FibreEnd] = {}
     for label, nic_index, nic in _label_nics(lab):
         switch = nic.transmit.switch or nic.receive.switch or lab.switches[nic_index % len(lab.switches)].name
-        if not free[switch]:
+        if not free_offsets_by_switch[switch]:
             problem = f"switch '{switch}' has too few ports for the NICs of lab '{lab.name}'"
             raise LabStartError(f"{problem}; give it more inputs and outputs, or the hosts fewer NICs")
-        offset = free[switch].pop()
-        fibre_ends[f"{label}:transmit"] = _make_end(nic.transmit, switch, 1 + offset)
-        fibre_ends[f"{label}:receive"] = _make_end(nic.receive, switch, 1 + inputs[switch] + offset)
-    return fibre_ends
+        offset = free_offsets_by_switch[switch].pop()
+        end_by_fibre[f"{label}:transmit"] = _make_end(nic.transmit, switch, 1 + offset)
+        end_by_fibre[f"{label}:receive"] = _make_end(
+            nic.receive, switch, 1 + input_count_by_switch[switch] + offset
+        )
+    return end_by_fibre
 
 
 def _shuffle(ports: range, rng: random.Random) -> list[int]:
@@ -93,14 +97,16 @@ def _make_end(fibre: FibreEnd, switch: str, port: int) -> FibreEnd:
     return FibreEnd(switch, port, DEFAULT_FIBRE_LOSS_DB if fibre == UNKNOWN_FIBRE else fibre.loss_db)
 
 
-def _draw_pair(names: list[str], fibre_ends: dict[str, FibreEnd], rng: random.Random) -> tuple[str, str]:
+def _draw_pair(
+    fibre_names: list[str], end_by_fibre: dict[str, FibreEnd], rng: random.Random
+) -> tuple[str, str]:
     """Return two random fibres of the same direction that end at one switch. Raises `LabStartError`."""
     pairs = [
-        (nic, other_nic)
-        for nic_index, nic in enumerate(names)
-        for other_nic in names[nic_index + 1 :]
-        if nic.rpartition(":")[2] == other_nic.rpartition(":")[2]
-        and fibre_ends[nic].switch == fibre_ends[other_nic].switch
+        (fibre_name, other_name)
+        for name_index, fibre_name in enumerate(fibre_names)
+        for other_name in fibre_names[name_index + 1 :]
+        if fibre_name.rpartition(":")[2] == other_name.rpartition(":")[2]
+        and end_by_fibre[fibre_name].switch == end_by_fibre[other_name].switch
     ]
     if not pairs:
         raise LabStartError("no pair of fibres remains to cross; lower --crossed")

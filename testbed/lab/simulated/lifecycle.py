@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from testbed.errors import LabStartError
-from testbed.lab.simulated.supervisor import START_TIMEOUT_S, StartRefused, Supervisor, ask, start
+from testbed.lab.simulated.supervisor import (
+    START_TIMEOUT_S,
+    StartRefused,
+    Supervisor,
+    ask_sim_lab,
+    start_supervisor,
+)
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 HostsChoice = Literal["kernel", "model", "auto"]
 HostsInUse = Literal["real", "kernel", "model"]
-BOARD_TIMEOUT_S = 600.0
+BOARD_START_TIMEOUT_S = 600.0
 """Time limit of `sim.lab` for the programs of boards to become ready."""
 
 
@@ -87,12 +93,12 @@ def start_lab(
         raise LabStartError(
             f"lab '{lab.name}' is real and already runs; only a lab with 'simulated: true' can be started"
         )
-    from testbed.lab.inventory import with_rate
+    from testbed.lab.inventory import fix_link_rate
 
     public_key = ensure_key(lab.ssh_key)
     mode, reason = _choose_mode(hosts)
-    link_rate = choose_rate(lab, mode)
-    lab = with_rate(lab, link_rate.rate_mbps if link_rate else lab.link.rate_mbps)
+    link_rate = choose_link_rate(lab, mode)
+    lab = fix_link_rate(lab, link_rate.rate_mbps if link_rate else lab.link.rate_mbps)
     running_lab = _start_in_subnet(
         lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s
     )
@@ -104,14 +110,14 @@ def set_link_rate(lab: Lab, rate_mbps: float | None) -> Lab:
     """Return the simulated lab with links of this rate; None changes nothing. Raises `LabStartError` for a real lab."""
     if rate_mbps is None:
         return lab
-    from testbed.lab.inventory import with_rate
+    from testbed.lab.inventory import fix_link_rate
 
     if not lab.simulated:
         raise LabStartError(f"lab '{lab.name}' is real: the rate of its links is fixed")
-    return with_rate(lab, rate_mbps)
+    return fix_link_rate(lab, rate_mbps)
 
 
-def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
+def choose_link_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
     """Return the rate that this machine can carry, or None if the lab file fixes it or hosts are modelled."""
     if not lab.link.fit_rate or mode == "model":
         return None
@@ -139,11 +145,11 @@ def _start_in_subnet(
     from testbed.lab.simulated.wiring_document import make_wiring_document
 
     refusal: StartRefused | None = None
-    for subnet in candidate_subnets(lab.management, mode, move=move):
+    for subnet in list_candidate_subnets(lab.management, mode, move=move):
         actual_lab = lab if subnet == lab.management else relocate(lab, subnet)
         document = make_wiring_document(actual_lab, hosts=mode, public_key=public_key)
         try:
-            supervisor = start(
+            supervisor = start_supervisor(
                 document, detached=detached, timeout_s=timeout_s + _find_board_time_s(actual_lab, mode)
             )
         except StartRefused as refused:
@@ -151,17 +157,17 @@ def _start_in_subnet(
                 raise
             refusal = refused
             continue
-        ready = supervisor.ready
+        ready_line = supervisor.ready
         return SimulatedLab(
             actual_lab,
-            ready["hosts"],
-            ready["lab_id"],
-            ready["pid"],
-            ready["control"],
+            ready_line["hosts"],
+            ready_line["lab_id"],
+            ready_line["pid"],
+            ready_line["control"],
             reason,
             supervisor,
-            shared_root=ready["shared_root"],
-            boards=ready.get("boards", {}),
+            shared_root=ready_line["shared_root"],
+            boards=ready_line.get("boards", {}),
         )
     assert refusal is not None  # there is at least one candidate
     if move:
@@ -172,18 +178,18 @@ def _start_in_subnet(
 
 def _find_board_time_s(lab: Lab, mode: HostsMode) -> float:
     """Return the extra time that programs of boards may take, because the first program builds a simulator."""
-    return BOARD_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
+    return BOARD_START_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 
 
-def candidate_subnets(lab_subnet: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
+def list_candidate_subnets(lab_subnet: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
     """Yield the subnets to try, the lab's own first. Modelled hosts can only use the loopback network."""
-    usable = mode == "kernel" or lab_subnet.is_loopback
-    if usable:
+    is_usable = mode == "kernel" or lab_subnet.is_loopback
+    if is_usable:
         yield lab_subnet
-    if move or not usable:
+    if move or not is_usable:
         pool = IPv4Network("10.99.0.0/16" if mode == "kernel" else "127.99.0.0/16")
-        prefix = max(16, min(lab_subnet.prefixlen, 24))  # a /24 unless the lab needs more
-        yield from (subnet for subnet in pool.subnets(new_prefix=prefix) if subnet != lab_subnet)
+        prefix_length = max(16, min(lab_subnet.prefixlen, 24))  # a /24 unless the lab needs more
+        yield from (subnet for subnet in pool.subnets(new_prefix=prefix_length) if subnet != lab_subnet)
 
 
 def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
@@ -198,7 +204,7 @@ def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
     return "model" if lab.management.is_loopback else "kernel"
 
 
-def find_running(lab: Lab) -> Lab:
+def find_running_lab(lab: Lab) -> Lab:
     """Return the lab with the addresses and the link rate of the live simulated lab of the same name.
 
     The addresses differ from the lab file if hosts are modelled or the lab was moved, and the rate may be lower. A lab
@@ -207,33 +213,36 @@ def find_running(lab: Lab) -> Lab:
     """
     if not lab.simulated:
         return lab
-    rates = {
+    rate_by_subnet = {
         entry["subnet"]: entry["rate_mbps"]
-        for entry in lab_status()
+        for entry in list_simulated_labs()
         if entry["live"] and entry["lab"] == lab.name
     }
-    if not rates:
+    if not rate_by_subnet:
         return lab
-    from testbed.lab.inventory import relocate, with_rate
+    from testbed.lab.inventory import fix_link_rate, relocate
 
     own_subnet = str(lab.management)
-    if own_subnet not in rates and len(rates) > 1:
-        problem = f"lab '{lab.name}' is running {len(rates)} times, in {', '.join(rates)}"
+    if own_subnet not in rate_by_subnet and len(rate_by_subnet) > 1:
+        problem = f"lab '{lab.name}' is running {len(rate_by_subnet)} times, in {', '.join(rate_by_subnet)}"
         raise LabStartError(
             f"{problem}; name the lab file that `testbed sim up` printed for yours, or stop the others"
         )
-    subnet = own_subnet if own_subnet in rates else next(iter(rates))
+    subnet = own_subnet if own_subnet in rate_by_subnet else next(iter(rate_by_subnet))
     running = lab if subnet == own_subnet else relocate(lab, IPv4Network(subnet))
-    return with_rate(running, rates[subnet]) if rates[subnet] else running
+    return fix_link_rate(running, rate_by_subnet[subnet]) if rate_by_subnet[subnet] else running
 
 
 def is_up(lab: Lab) -> bool:
     """Return whether a live simulated lab of this name runs at the lab's own addresses."""
     name_and_subnet = (lab.name, str(lab.management))
-    return any(entry["live"] and (entry["lab"], entry["subnet"]) == name_and_subnet for entry in lab_status())
+    return any(
+        entry["live"] and (entry["lab"], entry["subnet"]) == name_and_subnet
+        for entry in list_simulated_labs()
+    )
 
 
-def lab_status() -> list[dict[str, Any]]:
+def list_simulated_labs() -> list[dict[str, Any]]:
     """Return every simulated lab here: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`, `user`.
 
     An entry that is not live describes the remains of a killed supervisor, of which only the id is known.
@@ -249,22 +258,22 @@ def lab_status() -> list[dict[str, Any]]:
             "rate_mbps": entry["rate_mbps"],
             "user": entry["user"],
         }
-        for entry in ask(["--status"])
+        for entry in ask_sim_lab(["--status"])
     ]
 
 
-def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
+def remove_simulated_labs(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
     """Remove the remains of killed supervisors, and the live labs with these ids. Return the ids of what was removed.
 
     With `all_labs`, remove all live labs of this user. Raises `LabStartError` for an unknown id.
     """
-    return tuple(ask(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])
+    return tuple(ask_sim_lab(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])
 
 
-def id_of_running(lab: Lab) -> str:
+def find_running_lab_id(lab: Lab) -> str:
     """Return the id of the live simulated lab of a lab file. Raises `LabStartError` if there is none, or several."""
-    name_and_subnet = (lab.name, str(find_running(lab).management))
-    for entry in lab_status():
+    name_and_subnet = (lab.name, str(find_running_lab(lab).management))
+    for entry in list_simulated_labs():
         if entry["live"] and (entry["lab"], entry["subnet"]) == name_and_subnet:
             return str(entry["lab_id"])
     raise LabStartError(

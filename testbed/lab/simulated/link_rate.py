@@ -16,19 +16,19 @@ from pathlib import Path
 
 # Throughput of a processor between two sockets, divided by the AllReduce traffic that it carries on four rings
 # (`benchmarks/collectives.py`: copy_over_carried).
-COPY_OVER_CARRIED = 7.5
+COPY_TO_CARRIED_RATIO = 7.5
 # Above this share of the processors, links are no longer full, because the rings wait for each other.
-USED_SHARE = 0.6
+MAX_USED_SHARE = 0.6
 # The hosts get about this share even of a busy processor, because they use it in short slices.
-MIN_FREE = 0.5
+MIN_FREE_SHARE = 0.5
 # Rates come in coarse steps, so that two starts on one machine give the same rate.
-STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
+RATE_STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
 
-_OBSERVATION_S = 0.5
-_COPY_S = 0.03
-_COPY_RUNS = 3
-_PIECE_BYTES = 1 << 16
-_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_OBSERVATION_TIME_S = 0.5
+_COPY_TIME_S = 0.03
+_COPY_RUN_COUNT = 3
+_CHUNK_BYTES = 1 << 16
+_CPU_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,36 +70,42 @@ class LinkRate:
         return f"links at {self.rate_mbps:g} Mbit/s: {reason}"
 
 
-def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
-    """Return the highest step of the requested rate that a machine carries on `nics` NICs at once, or the lowest step.
+def fit_rate(asked_mbps: float, machine: Machine, nic_count: int) -> LinkRate:
+    """Return the highest step of a rate that a machine carries on `nic_count` NICs at once, or the lowest step.
 
-    >>> fit_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps
+    >>> fit_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nic_count=48).rate_mbps
     100
-    >>> fit_rate(100, Machine(processors=2, free=1, copy_mbps=37000), nics=48).rate_mbps
+    >>> fit_rate(100, Machine(processors=2, free=1, copy_mbps=37000), nic_count=48).rate_mbps
     50.0
     """
-    free = max(machine.free, MIN_FREE * machine.processors)
-    carried_mbps = USED_SHARE * free * machine.copy_mbps / COPY_OVER_CARRIED / nics
-    step = next((step for step in STEPS if step * asked_mbps <= carried_mbps), STEPS[-1])
-    return LinkRate(asked_mbps if step == 1 else step * asked_mbps, asked_mbps, carried_mbps, machine)
+    free_count = max(machine.free, MIN_FREE_SHARE * machine.processors)
+    carried_mbps = MAX_USED_SHARE * free_count * machine.copy_mbps / COPY_TO_CARRIED_RATIO / nic_count
+    rate_step = next(
+        (rate_step for rate_step in RATE_STEPS if rate_step * asked_mbps <= carried_mbps), RATE_STEPS[-1]
+    )
+    return LinkRate(
+        asked_mbps if rate_step == 1 else rate_step * asked_mbps, asked_mbps, carried_mbps, machine
+    )
 
 
 def measure_machine() -> Machine:
     """Measure the capacity of this machine, in about 0.7 s."""
     own_processors = os.sched_getaffinity(0)
     ticks_before = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
-    time.sleep(_OBSERVATION_S)
+    time.sleep(_OBSERVATION_TIME_S)
     ticks_after = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
-    processors = min(float(len(own_processors)), read_quota())
-    free = min(
-        processors,
+    processor_count = min(float(len(own_processors)), read_quota())
+    free_count = min(
+        processor_count,
         sum(
             compute_idle_share(ticks_before[processor], ticks_after[processor])
             for processor in own_processors
             if processor in ticks_before
         ),
     )
-    return Machine(processors, free, max(copy_mbps(time.process_time) for _ in range(_COPY_RUNS)))
+    return Machine(
+        processor_count, free_count, max(measure_copy_mbps(time.process_time) for _ in range(_COPY_RUN_COUNT))
+    )
 
 
 def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
@@ -109,12 +115,12 @@ def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
     {1: (70, 100)}
     """
     lines = (line.split() for line in stat.splitlines())
-    ticks = {
+    ticks_by_processor = {
         int(words[0][3:]): [int(word) for word in words[1:9]]
         for words in lines
         if words and words[0].startswith("cpu") and words[0][3:].isdigit()
     }
-    return {processor: (values[3] + values[4], sum(values)) for processor, values in ticks.items()}
+    return {processor: (ticks[3] + ticks[4], sum(ticks)) for processor, ticks in ticks_by_processor.items()}
 
 
 def compute_idle_share(ticks_before: tuple[int, int], ticks_after: tuple[int, int]) -> float:
@@ -127,7 +133,7 @@ def compute_idle_share(ticks_before: tuple[int, int], ticks_after: tuple[int, in
     return (ticks_after[0] - ticks_before[0]) / total_ticks if total_ticks > 0 else 1.0
 
 
-def read_quota(path: Path = _CPU_QUOTA) -> float:
+def read_quota(path: Path = _CPU_QUOTA_FILE) -> float:
     """Return the number of processors that this process's control group may use, or infinity without a limit."""
     with suppress(OSError, ValueError):
         quota, period = path.read_text(encoding="ascii").split()
@@ -135,20 +141,19 @@ def read_quota(path: Path = _CPU_QUOTA) -> float:
     return float("inf")
 
 
-def copy_mbps(processor_time: Callable[[], float]) -> float:
+def measure_copy_mbps(read_processor_time_s: Callable[[], float]) -> float:
     """Return the Mbit that one processor moves between two sockets per second of processor time."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()) as source,
-        server.accept()[0] as target,
+        socket.create_connection(server.getsockname()) as sender,
+        server.accept()[0] as receiver,
     ):
-        chunk, buffer, total_bytes = bytes(_PIECE_BYTES), bytearray(_PIECE_BYTES), 0
-        begin = processor_time()
-        while (used_s := processor_time() - begin) < _COPY_S:
-            in_flight = source.send(
-                chunk
-            )  # as much as the buffers hold, so that one thread can serve both ends
-            total_bytes += in_flight
-            while in_flight:
-                in_flight -= target.recv_into(buffer, in_flight)
+        chunk, buffer, total_bytes = bytes(_CHUNK_BYTES), bytearray(_CHUNK_BYTES), 0
+        begin_s = read_processor_time_s()
+        while (used_s := read_processor_time_s() - begin_s) < _COPY_TIME_S:
+            # As much as the buffers hold, so that one thread can serve both ends.
+            in_flight_bytes = sender.send(chunk)
+            total_bytes += in_flight_bytes
+            while in_flight_bytes:
+                in_flight_bytes -= receiver.recv_into(buffer, in_flight_bytes)
     return total_bytes * 8 / 1e6 / used_s

@@ -47,7 +47,7 @@ class Supervisor:
         _stop(self.process)
 
 
-def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> Supervisor:
+def start_supervisor(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> Supervisor:
     """Start a supervisor on a wiring document and return when the lab is ready.
 
     Raises `StartRefused` with the supervisor's reason, and `LabStartError` if it ends or is not ready in `timeout_s`.
@@ -69,7 +69,7 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
             with suppress(BrokenPipeError):  # if it has ended already, its output says why
                 process.stdin.write(json.dumps(document) + "\n")
                 process.stdin.flush()
-            ready = _read_ready_line(process, stderr, timeout_s)
+            ready_line = _read_ready_line(process, stderr, timeout_s)
         except BaseException:
             _stop(process)
             raise
@@ -78,26 +78,26 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-    return Supervisor(process, ready, detached)
+    return Supervisor(process, ready_line, detached)
 
 
 def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s: float) -> Any:
-    line = _read_line(process, timeout_s)
+    output_line = _read_line(process, timeout_s)
     try:
-        ready = json.loads(line)
+        ready_line = json.loads(output_line)
     except json.JSONDecodeError:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.5)  # its output ends slightly before the process
         stderr.seek(0)
-        last_line = (stderr.read().strip().splitlines() or [line.strip() or "no output"])[-1]
+        last_line = (stderr.read().strip().splitlines() or [output_line.strip() or "no output"])[-1]
         status = process.poll()
         problem = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
         raise LabStartError(f"the simulated lab {problem}: {last_line}; run `testbed doctor`") from None
-    if not ready.get("ready"):
+    if not ready_line.get("ready"):
         raise StartRefused(
-            ready.get("code", ""), ready.get("error", "no reason given"), ready.get("hint", "")
+            ready_line.get("code", ""), ready_line.get("error", "no reason given"), ready_line.get("hint", "")
         )
-    return ready
+    return ready_line
 
 
 def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
@@ -108,10 +108,10 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while not received.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-            piece = os.read(descriptor, 65536)
-            if not piece:
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
                 break
-            received += piece
+            received += chunk
     return received.decode(errors="replace")
 
 
@@ -120,18 +120,18 @@ def _stop(process: subprocess.Popen[str]) -> None:
     if process.stdin is not None and not process.stdin.closed:
         with suppress(BrokenPipeError):
             process.stdin.close()
-    for end in (process.terminate, process.kill):
+    for send_signal in (process.terminate, process.kill):
         try:
             process.wait(STOP_TIMEOUT_S)
             break
         except subprocess.TimeoutExpired:
-            end()
+            send_signal()
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
 
 
-def ask(arguments: list[str]) -> Any:
+def ask_sim_lab(arguments: list[str]) -> Any:
     """Run `sim.lab` with `--status` or `--down`, and return its JSON answer.
 
     Raises `LabStartError` with the error and hint of `sim.lab`.

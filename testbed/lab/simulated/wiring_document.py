@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from lightbed.children import module_command
 from ocs_drivers.families import find_twin_family
-from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, parse_endpoint
+from testbed.lab.checks import DEFAULT_PORT_BY_PROTOCOL, Endpoint, parse_endpoint
 from testbed.lab.model import FibreEnd, Lab, LabBoard, LabBoardPort, LabHost, LabSwitch, SwitchTwin
 
 HostsMode = Literal["kernel", "model"]
@@ -15,10 +15,10 @@ BOARD_PREFIX = 24
 """Prefix length of the address of a simulated board, which hosts reach by a separate route."""
 
 
-def burst_kib(rate_mbps: float) -> int:
+def compute_burst_kib(rate_mbps: float) -> int:
     """Return the burst size of a link in KiB: about 10 ms of its rate, but at least 66 (a segment) and at most 128.
 
-    >>> burst_kib(100), burst_kib(50), burst_kib(1000)
+    >>> compute_burst_kib(100), compute_burst_kib(50), compute_burst_kib(1000)
     (128, 66, 128)
     """
     return max(66, min(128, round(1.28 * rate_mbps)))
@@ -36,7 +36,7 @@ def make_wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: s
             "rate_mbps": lab.link.rate_mbps,
             "represents_gbps": lab.link.represents_gbps,
             "mtu": lab.link.mtu,
-            "burst_kb": burst_kib(lab.link.rate_mbps),
+            "burst_kb": compute_burst_kib(lab.link.rate_mbps),
             "transmit_power_dbm": lab.link.transmit_power_dbm,
         },
         "switches": [_make_switch_entry(lab, switch) for switch in lab.switches],
@@ -52,7 +52,7 @@ def _make_switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     assert switch_endpoint is not None  # checked when the lab was loaded
     return {
         "name": switch.name,
-        "kind": find_twin_family(switch_endpoint.language),
+        "kind": find_twin_family(switch_endpoint.protocol),
         "inputs": switch.inputs,
         "outputs": switch.outputs,
         **_make_frontends(switch_endpoint, twin),
@@ -70,12 +70,15 @@ def _make_frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, An
 
     A Polatis has a frontend for each of its protocols. Any other twin has only the protocol that the lab file names.
     """
-    if switch_endpoint.language not in LANGUAGE_PORTS:
-        return {"frontends": {switch_endpoint.language: f"{switch_endpoint.host}:{switch_endpoint.port}"}}
-    ports = {**LANGUAGE_PORTS, "polatis+tl1": twin.tl1_port}
+    if switch_endpoint.protocol not in DEFAULT_PORT_BY_PROTOCOL:
+        return {"frontends": {switch_endpoint.protocol: f"{switch_endpoint.host}:{switch_endpoint.port}"}}
+    port_by_protocol = {**DEFAULT_PORT_BY_PROTOCOL, "polatis+tl1": twin.tl1_port}
     if switch_endpoint.port is not None:
-        ports[switch_endpoint.language] = switch_endpoint.port
-    return {language.rpartition("+")[2]: f"{switch_endpoint.host}:{port}" for language, port in ports.items()}
+        port_by_protocol[switch_endpoint.protocol] = switch_endpoint.port
+    return {
+        protocol.rpartition("+")[2]: f"{switch_endpoint.host}:{port}"
+        for protocol, port in port_by_protocol.items()
+    }
 
 
 def _make_host_entry(host: LabHost) -> dict[str, Any]:
@@ -102,18 +105,18 @@ def _make_board_entry(board: LabBoard) -> dict[str, Any]:
             "name": port.name,
             "transmit": _make_fibre_entry(port.transmit),
             "receive": _make_fibre_entry(port.receive),
-            **({"command": board_command(board, port)} if board.program else {}),
+            **({"command": make_board_command(board, port)} if board.program else {}),
         }
         for port in board.ports
     ]
     return {"name": board.name, "ports": ports}
 
 
-def board_command(board: LabBoard, port: LabBoardPort) -> list[str]:
+def make_board_command(board: LabBoard, port: LabBoardPort) -> list[str]:
     """Return the command that serves the board's program at a port. `{namespace}` is a placeholder for `sim.lab`."""
-    keys = f"address={port.address}/{BOARD_PREFIX}&mac={port.mac}&port={port.port}"
+    settings = f"address={port.address}/{BOARD_PREFIX}&mac={port.mac}&port={port.port}"
     files = [str(file) for file in board.program]
-    options = ["--nic", f"verilator://{port.name}?{keys}", "--namespace", "{namespace}"]
+    options = ["--nic", f"verilator://{port.name}?{settings}", "--namespace", "{namespace}"]
     return module_command("lightning.cli", "serve", *files, *options, "--json")
 
 

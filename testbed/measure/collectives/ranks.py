@@ -20,7 +20,7 @@ from typing import Any, Self
 from testbed.design.model import Routes, Wiring
 from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet, Launch
-from testbed.lab.hosts.forwarding import set_addresses
+from testbed.lab.hosts.forwarding import list_set_addresses
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
@@ -261,7 +261,8 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
         **(
             {
                 "set_addresses": [
-                    [str(address) for address in set_addresses(host)[: route_sets.sets]] for host in lab.hosts
+                    [str(address) for address in list_set_addresses(host)[: route_sets.sets]]
+                    for host in lab.hosts
                 ]
             }
             if route_sets

@@ -11,7 +11,7 @@ from testbed.design.collectives.kind import Pair
 from testbed.design.model import Link, Nic, Routes, Wiring
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WrongResult
-from testbed.lab.hosts.forwarding import set_addresses
+from testbed.lab.hosts.forwarding import list_set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
 from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
@@ -148,7 +148,7 @@ def _yield_paths(
     peers = {
         str(address): (node, route_set)
         for node, host in enumerate(lab.hosts)
-        for route_set, address in enumerate(set_addresses(host))
+        for route_set, address in enumerate(list_set_addresses(host))
     }
     links = sort_links(wiring)
     for address, value in values_by_peer:

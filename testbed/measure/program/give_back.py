@@ -59,14 +59,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason: str, owner: str) -> None:
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import find_running
+    from testbed.lab.simulated.lifecycle import find_running_lab
     from testbed.leases.store import LeaseStore
     from testbed.measure.results.store import RunStore
     from testbed.storage.address import get_database_address
     from testbed.storage.database import Database
     from testbed.storage.owner import is_running
 
-    lab = find_running(load_lab(lab_file))
+    lab = find_running_lab(load_lab(lab_file))
     database = Database(get_database_address(runs_dir))
     problem = ""
     try:

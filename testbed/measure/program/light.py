@@ -18,7 +18,7 @@ from lightbed.errors import LightbedError
 from lightbed.wording import format_count
 from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LightDenied, TestbedError, UsageError
-from testbed.lab.hosts.environment import program_environment, variables_for
+from testbed.lab.hosts.environment import make_program_environment, make_rank_variables
 from testbed.lab.hosts.fleet import Fleet, SshFleet
 from testbed.lab.model import Lab, LabHost, make_shard
 from testbed.leases.choice import get_selected_lease, use_lease
@@ -129,7 +129,7 @@ def provide_light(
                 stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
                 chosen_names = _choose_hosts(lab, request, runs_dir, names)
                 choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
-                variables = variables_for(choice.hosts)
+                variables = make_rank_variables(choice.hosts)
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
             light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
@@ -258,7 +258,7 @@ def _order_ranks(
     lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
 ) -> _RankChoice:
     """Return a choice whose ranks follow a ring of the topology. `selected_hosts` restricts it to these hosts."""
-    ranks = program_environment(lab, design.topology).ranks
+    ranks = make_program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
     return _RankChoice(lab, hosts, design, must_be_patched)
 

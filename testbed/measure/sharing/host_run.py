@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from testbed.design.sharing.jobs import Burst, Placement, SharedJob
 from testbed.errors import WorkloadError
-from testbed.lab.inventory import load_lab, with_rate
+from testbed.lab.inventory import fix_link_rate, load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated.lifecycle import hosts_of, lab_status, start_lab
+from testbed.lab.simulated.lifecycle import hosts_of, list_simulated_labs, start_lab
 from testbed.measure.current_topology import check_in_force
 from testbed.measure.plan_job import PHASE as PLAN_JOB
 from testbed.measure.results.records import Json
@@ -54,7 +54,7 @@ def open_in_force(
     and `VerifyFailed` if the topology is not in force.
     """
     lab = load_lab(lab_file)
-    is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
+    is_up = any(entry["live"] and entry["lab"] == lab.name for entry in list_simulated_labs())
     if is_up or not lab.simulated:
         current_choice = find_running_design(lab_file, NamedTopology(), runs_dir)
         mode = hosts_of(current_choice.lab)
@@ -69,7 +69,9 @@ def open_in_force(
     # the file, since few of them carry traffic.
     placed_hosts = {host for hosts in placement.values() for host in hosts}
     hosts = tuple(host for host in lab.hosts if host.name in placed_hosts)
-    reduced_lab = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
+    reduced_lab = fix_link_rate(
+        replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps
+    )
     with start_lab(reduced_lab, hosts="auto", move=True) as running_lab:
         add_note(
             f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, hosts: {running_lab.hosts_mode}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from testbed.design.model import Link, Wiring
-from testbed.design.sharing.cassini.prediction import PolicyPrediction, predict_under
+from testbed.design.sharing.cassini.prediction import PolicyPrediction, predict_policy
 from testbed.design.sharing.jobs import Placement, SharedJob, place_jobs
 from testbed.errors import TopologyError
 from testbed.lab.model import Lab
@@ -209,6 +209,6 @@ def predict(
     mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
     starts = [schedule.starts_ms[name] for name in names]
     slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()
-    return predict_under(
+    return predict_policy(
         jobs, [rate_gbps] * len(jobs_by_link), conditions.iterations, weights, mltcp, starts, slots
     )

@@ -71,7 +71,7 @@ def _collect_wiring(lab: Lab) -> list[object]:
         for nic in host.nics
         for fibre_end in (nic.transmit, nic.receive)
     ]
-    unused_nics = [[nic.name for nic in host.unused] for host in lab.hosts]
+    unused_nics = [[nic.name for nic in host.unused_nics] for host in lab.hosts]
     return [fibre_ends, unused_nics, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
@@ -85,7 +85,9 @@ def _wire_host(host: LabHost, rows: dict[NicKey, WiredRow]) -> LabHost:
         for nic in host.nics
     ]
     unused_nics = tuple(nic for nic, row in nics if row and row.unused)
-    return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused_nics), unused=unused_nics)
+    return replace(
+        host, nics=tuple(nic for nic, _ in nics if nic not in unused_nics), unused_nics=unused_nics
+    )
 
 
 def _wire_nic(nic: LabNic, row: WiredRow | None) -> LabNic:

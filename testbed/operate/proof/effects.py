@@ -16,13 +16,13 @@ from lightbed.wording import list_some
 from testbed.design.model import Routes
 from testbed.design.routing.routes import find_routes
 from testbed.errors import TestbedError
-from testbed.lab.hosts.forwarding import HostForwarding, Macs, forwarding_plan
+from testbed.lab.hosts.forwarding import HostForwarding, MacsByHost, plan_forwarding
 from testbed.lab.hosts.kernel_state import (
-    NOTHING,
+    EMPTY_STATE,
     KernelState,
     PlannedState,
+    list_installation_states,
     plan_state,
-    states_while_installing,
 )
 from testbed.lab.model import Lab, LabHost, make_shard
 from testbed.operate.design import load_design
@@ -59,7 +59,7 @@ class StoredEffects:
     lab: Lab
     plan: LabPlan
     evidence: Evidence
-    macs: Macs
+    macs: MacsByHost
     unfinished: tuple[IncompleteOperation, ...]
 
     @cached_property
@@ -178,7 +178,7 @@ class StoredEffects:
     def replaced_parts(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Host configurations of each replaced epoch."""
         return tuple(
-            (intent, forwarding_plan(job_lab, intent.wiring, routes, self.macs, further_routes))
+            (intent, plan_forwarding(job_lab, intent.wiring, routes, self.macs, further_routes))
             for job_lab, intent in self.replaced_intents
             for routes, *further_routes in [_load_routes(intent)]
         )
@@ -210,8 +210,8 @@ class StoredEffects:
             for intent, parts in self.replaced_parts
             if host.name in parts
         ]
-        for state, description in earlier_states or [(NOTHING, "not configured")]:
-            first_state, *partial_states, _ = states_while_installing(state, part)
+        for state, description in earlier_states or [(EMPTY_STATE, "not configured")]:
+            first_state, *partial_states, _ = list_installation_states(state, part)
             yield InterruptedState(first_state, description)
             yield from (
                 InterruptedState(partial_state, "partly configured") for partial_state in partial_states

@@ -8,7 +8,7 @@ from functools import cached_property
 from ipaddress import IPv4Network, ip_network
 
 from lightbed.wording import list_some
-from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path, set_addresses
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, list_set_addresses, make_forwarding_path
 from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, Interface, KernelState, Neighbour, PlannedState, Route
 from testbed.lab.hosts.packet_rules import overlaps
 from testbed.lab.model import Lab, LabHost
@@ -354,9 +354,9 @@ def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about addresses of other hosts on lo and other interfaces, which an apply does not remove."""
     owners = {
         f"{address}/32": other_host.name
-        for other_host in (*comparison.lab.hosts, *comparison.lab.others)
+        for other_host in (*comparison.lab.hosts, *comparison.lab.other_hosts)
         if other_host.name != comparison.host.name
-        for address in (*set_addresses(other_host), *(nic.address for nic in other_host.nics))
+        for address in (*list_set_addresses(other_host), *(nic.address for nic in other_host.nics))
     }
     for device, interface in comparison.state.interfaces.items():
         if device in {nic.name for nic in comparison.host.nics}:
@@ -374,7 +374,7 @@ def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
     host, sysctls = comparison.host.name, comparison.state.sysctls
     if not comparison.planned.sysctls:
         return
-    forwarding_settings = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in comparison.host.nics)}
+    forwarding_settings = {_IP_FORWARD, *(make_forwarding_path(nic.name) for nic in comparison.host.nics)}
     if sysctls.get(_IP_FORWARD) != comparison.planned.sysctls[_IP_FORWARD]:
         detail = (
             f"{_IP_FORWARD} is {sysctls.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
@@ -382,7 +382,7 @@ def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
         yield FORWARDING_OFF.report(host, detail)
     else:
         for nic in comparison.host.nics:
-            path = forwarding_path(nic.name)
+            path = make_forwarding_path(nic.name)
             if sysctls.get(path, "1") != "1":
                 detail = f"{path} is {sysctls[path]}: packets that arrive there are dropped"
                 yield FORWARDING_OFF.report(f"{host}/{nic.name}", detail)

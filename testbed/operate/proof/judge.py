@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic, Routes
-from testbed.lab.hosts.forwarding import forwarding_plan
+from testbed.lab.hosts.forwarding import plan_forwarding
 from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, plan_state
 from testbed.lab.model import Lab
 from testbed.operate.boards import BoardLink, find_board_links
@@ -123,7 +123,7 @@ def judge(
     of routes.
     """
     macs = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
-            for host in (*lab.hosts, *lab.others)}  # fmt: skip
+            for host in (*lab.hosts, *lab.other_hosts)}  # fmt: skip
     case = _Judgement(lab, plan, evidence, StoredEffects(lab, plan, evidence, macs, unfinished))
     if evidence.changing:
         return (*case.effects.findings({}), *_judge_devices(case))
@@ -293,7 +293,7 @@ def _judge_hosts(
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, InterruptedState]]:
     """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
     lab, kernels = case.lab, case.evidence.kernels
-    forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further_routes)
+    forwarding = plan_forwarding(lab, case.plan.wiring, routes, case.effects.macs, further_routes)
     findings, interrupted_states = {}, {}
     for host in lab.hosts:
         if host.name in kernels and host.name in forwarding:

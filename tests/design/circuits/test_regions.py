@@ -10,10 +10,10 @@ import pytest
 
 from testbed.design.circuits.regions import (
     allocate_greedily,
+    allocate_region_circuits,
+    compute_exchange_s,
     enumerate_allocations,
-    exchange_seconds,
     find_best_circuits,
-    region_circuits,
 )
 
 PORTS, RATE, PACKETS = 6, 100e9, 200e9
@@ -37,11 +37,11 @@ def matrices(size: int, count: int = 200) -> Iterator[np.ndarray]:
 
 
 def seconds(traffic, circuits):
-    return exchange_seconds(traffic, circuits, RATE, PACKETS)
+    return compute_exchange_s(traffic, circuits, RATE, PACKETS)
 
 
 def ours(traffic):
-    return region_circuits(traffic, PORTS, RATE, PACKETS)
+    return allocate_region_circuits(traffic, PORTS, RATE, PACKETS)
 
 
 def fits(traffic, goal_s):
@@ -130,8 +130,8 @@ def test_the_enumeration_finds_the_best_and_greedy_circuits_keep_the_ports():
     traffic = np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]])
     best = find_best_circuits(traffic, 2, 1.0, 1.0)
 
-    assert exchange_seconds(traffic, best, 1.0, 1.0) == 8 * 4.5
-    assert exchange_seconds(traffic, region_circuits(traffic, 2, 1.0, 1.0), 1.0, 1.0) == 8 * 4.5
+    assert compute_exchange_s(traffic, best, 1.0, 1.0) == 8 * 4.5
+    assert compute_exchange_s(traffic, allocate_region_circuits(traffic, 2, 1.0, 1.0), 1.0, 1.0) == 8 * 4.5
     for published in (False, True):
         greedy = allocate_greedily(next(matrices(4)), 3, published_divisor=published)
         assert greedy.sum(axis=1).max() <= 3
@@ -146,8 +146,8 @@ def test_the_published_divisor_gives_parallel_circuits_last():
 
 
 def test_traffic_that_needs_no_circuits_and_regions_without_ports():
-    assert not region_circuits(np.diag([5.0, 6.0]), 6, 1.0, 1.0).any()
-    assert not region_circuits(np.ones((3, 3)), 0, 1.0, 1.0).any()
+    assert not allocate_region_circuits(np.diag([5.0, 6.0]), 6, 1.0, 1.0).any()
+    assert not allocate_region_circuits(np.ones((3, 3)), 0, 1.0, 1.0).any()
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_traffic_that_needs_no_circuits_and_regions_without_ports():
 )
 def test_impossible_regions_are_refused(traffic, ports, rate, message):
     with pytest.raises(ValueError, match=message):
-        region_circuits(traffic, ports, rate, 1.0)
+        allocate_region_circuits(traffic, ports, rate, 1.0)

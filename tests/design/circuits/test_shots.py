@@ -10,7 +10,7 @@ from libraries import skip_without
 
 skip_without("scipy")
 
-from testbed.design.circuits.shots import switch_circuits
+from testbed.design.circuits.shots import allocate_switch_circuits
 
 
 def random_demands(nodes: int, seed: int, *, density: float = 0.5, symmetric: bool = False):
@@ -67,7 +67,7 @@ def test_the_least_share_is_that_of_integer_programming(seed, symmetric):
     nodes, switches = 4 + seed % 5, 3 + seed
     demands = random_demands(nodes, seed, symmetric=symmetric)
 
-    circuits = switch_circuits(demands, switches)
+    circuits = allocate_switch_circuits(demands, switches)
 
     check_permutations(circuits, switches)
     assert share(circuits, demands) == pytest.approx(solve(demands, switches), rel=1e-6)
@@ -78,7 +78,7 @@ def test_the_least_share_is_that_of_integer_programming(seed, symmetric):
 def test_more_partners_than_switches_leave_pairs_out(seed):
     demands = random_demands(9, seed, density=0.9)
 
-    circuits = switch_circuits(demands, 4)
+    circuits = allocate_switch_circuits(demands, 4)
 
     check_permutations(circuits, 4)
     assert np.count_nonzero(circuits) == solve(demands, 4, count_pairs=True)
@@ -87,7 +87,7 @@ def test_more_partners_than_switches_leave_pairs_out(seed):
 def test_of_equally_many_pairs_the_one_with_more_bytes_is_served():
     demands = np.array([[0, 1.0, 2.0], [0, 0, 0], [0, 0, 0]])
 
-    assert switch_circuits(demands, 1).tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert allocate_switch_circuits(demands, 1).tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,7 +97,7 @@ def test_a_shot_of_several_moves_the_most_bytes(seed):
     demands = random_demands(7, seed)
     sources, targets = linear_sum_assignment(demands, maximize=True)
 
-    circuits = switch_circuits(demands, 5, multi_shot=True)
+    circuits = allocate_switch_circuits(demands, 5, multi_shot=True)
 
     check_permutations(circuits, 5)
     assert (demands * circuits).sum() == pytest.approx(5 * demands[sources, targets].sum())
@@ -106,27 +106,27 @@ def test_a_shot_of_several_moves_the_most_bytes(seed):
 @pytest.mark.parametrize("multi_shot", [False, True])
 def test_symmetric_demands_get_symmetric_circuits(multi_shot):
     for seed in range(4):
-        circuits = switch_circuits(random_demands(9, seed, symmetric=True), 4, multi_shot=multi_shot)
+        circuits = allocate_switch_circuits(random_demands(9, seed, symmetric=True), 4, multi_shot=multi_shot)
         assert (circuits == circuits.T).all()
 
 
 def test_a_pair_without_demand_gets_no_circuit():
     for multi_shot in (False, True):
-        assert not switch_circuits(np.zeros((4, 4)), 3, multi_shot=multi_shot).any()
+        assert not allocate_switch_circuits(np.zeros((4, 4)), 3, multi_shot=multi_shot).any()
         demands = random_demands(6, 1, density=0.2)
-        assert not switch_circuits(demands, 3, multi_shot=multi_shot)[demands == 0].any()
-        assert not switch_circuits(demands + np.eye(6), 3, multi_shot=multi_shot).diagonal().any()
+        assert not allocate_switch_circuits(demands, 3, multi_shot=multi_shot)[demands == 0].any()
+        assert not allocate_switch_circuits(demands + np.eye(6), 3, multi_shot=multi_shot).diagonal().any()
 
 
 @pytest.mark.parametrize("wrong", [np.ones((2, 3)), -np.ones((2, 2)), np.full((2, 2), np.nan)])
 def test_demands_are_checked(wrong):
     with pytest.raises(ValueError, match="square matrix"):
-        switch_circuits(wrong, 2)
+        allocate_switch_circuits(wrong, 2)
 
 
 def test_at_least_one_switch():
     with pytest.raises(ValueError, match="give at least one"):
-        switch_circuits(np.ones((2, 2)), 0)
+        allocate_switch_circuits(np.ones((2, 2)), 0)
 
 
 @pytest.mark.parametrize(("density", "symmetric"), [(0.01, False), (0.1, False), (0.1, True)])
@@ -134,7 +134,7 @@ def test_a_thousand_nodes_take_seconds(density, symmetric):
     demands = random_demands(1024, 3, density=density, symmetric=symmetric)
     start = time.process_time()
 
-    circuits = switch_circuits(demands, 20)
+    circuits = allocate_switch_circuits(demands, 20)
 
     assert time.process_time() - start < 10
     assert max(circuits.sum(axis=0).max(), circuits.sum(axis=1).max()) <= 20

@@ -10,7 +10,12 @@ from libraries import skip_without
 
 skip_without("scipy")
 
-from testbed.design.circuits.wavelengths import allocate, allocate_exactly, ring_circuits, solve_bound
+from testbed.design.circuits.wavelengths import (
+    allocate,
+    allocate_exactly,
+    allocate_ring_circuits,
+    solve_bound,
+)
 
 NEXT = np.roll(np.eye(8), 1, axis=1)
 SECONDS = 60.0
@@ -154,19 +159,19 @@ def test_circuits_of_any_demands(nodes):
     random = np.random.default_rng(nodes)
     demands = random.random((nodes, nodes)) * 1e9
 
-    circuits = ring_circuits(demands, 64, 3)
+    circuits = allocate_ring_circuits(demands, 64, 3)
 
     ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
     distance = np.minimum(ahead, nodes - ahead)
     assert circuits.dtype == np.int64
     assert ((circuits > 0) == ((distance > 0) & (distance <= 3))).all()
     assert (circuits * distance).sum() <= 64 * nodes
-    assert not ring_circuits(np.zeros((nodes, nodes)), 2).any()
-    assert not ring_circuits(np.roll(np.eye(nodes), nodes // 2, axis=1), 2, 3).any()
+    assert not allocate_ring_circuits(np.zeros((nodes, nodes)), 2).any()
+    assert not allocate_ring_circuits(np.roll(np.eye(nodes), nodes // 2, axis=1), 2, 3).any()
 
 
 def test_more_pairs_than_wavelengths_leave_pairs_without_a_circuit():
-    circuits = ring_circuits(np.ones((10, 10)), 2)
+    circuits = allocate_ring_circuits(np.ones((10, 10)), 2)
 
     assert (circuits == circuits.T).all()
     assert 20 <= np.count_nonzero(circuits) < 90
@@ -174,7 +179,7 @@ def test_more_pairs_than_wavelengths_leave_pairs_without_a_circuit():
 
 def test_small_rings_get_the_exact_share():
     demands, waves = random_case(7)
-    circuits = ring_circuits(demands * 1e9, waves)
+    circuits = allocate_ring_circuits(demands * 1e9, waves)
 
     pairs = demands > 0
     assert (circuits[pairs] / demands[pairs]).min() >= allocate_exactly(demands, waves).share * (1 - 1e-6)
@@ -182,12 +187,12 @@ def test_small_rings_get_the_exact_share():
 
 def test_an_odd_number_of_wavelengths_is_refused():
     with pytest.raises(ValueError, match="must be even"):
-        ring_circuits(NEXT, 3)
+        allocate_ring_circuits(NEXT, 3)
 
 
 def test_an_all_to_all_of_a_thousand_nodes_connects_the_nearest():
     start = time.process_time()
-    circuits = ring_circuits(np.ones((1024, 1024)), 320)
+    circuits = allocate_ring_circuits(np.ones((1024, 1024)), 320)
 
     assert time.process_time() - start < 20
     ahead = (np.arange(1024) - np.arange(1024)[:, None]) % 1024
@@ -201,7 +206,9 @@ def test_an_all_to_all_of_a_thousand_nodes_connects_the_nearest():
 def test_scaled_demands_get_the_same_circuits(seed):
     demands, waves = random_case(100 + seed)
 
-    assert (ring_circuits(demands * 2.0**30, waves, 3) == ring_circuits(demands, waves, 3)).all()
+    assert (
+        allocate_ring_circuits(demands * 2.0**30, waves, 3) == allocate_ring_circuits(demands, waves, 3)
+    ).all()
 
 
 def test_the_bound_of_short_arcs_is_that_of_the_fullest_segment():
@@ -219,7 +226,7 @@ def test_a_tiny_demand_has_a_circuit_too():
     demands = random_demands(9, 3, symmetric=False)
     demands[4, 2] = 1e-20
 
-    assert ring_circuits(demands, 64)[4, 2] >= 1
+    assert allocate_ring_circuits(demands, 64)[4, 2] >= 1
     assert 0 < allocate(demands, 64).share <= solve_bound(demands, 64).share
 
 

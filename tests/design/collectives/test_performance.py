@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from sim.models.network import Network
 from testbed.design.collectives.all_reduce import (
-    allreduce_time_s,
-    bus_bandwidth_mbps,
-    link_limit_mbps,
-    link_loads,
-    ring_paths,
+    compute_bus_bandwidth_mbps,
+    compute_link_limit_mbps,
+    count_ring_hops_by_link,
+    list_ring_paths,
+    predict_allreduce_s,
 )
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
@@ -31,19 +31,24 @@ def laid(nodes, degree, group=None, **how):
 
 def test_four_rings_reach_four_links():
     wiring, routes, rings = laid(12, 4)
-    assert [link_limit_mbps(wiring, routes, rings[:k], 100) for k in (1, 2, 3, 4)] == [100, 200, 300, 400]
+    assert [compute_link_limit_mbps(wiring, routes, rings[:k], 100) for k in (1, 2, 3, 4)] == [
+        100,
+        200,
+        300,
+        400,
+    ]
 
 
 def test_rings_of_strides_share_no_link():
     wiring, routes, rings = laid(12, 4)
-    assert link_loads(wiring, routes, rings) == dict.fromkeys(wiring.links, 1)
+    assert count_ring_hops_by_link(wiring, routes, rings) == dict.fromkeys(wiring.links, 1)
 
 
 def test_eight_mebibytes_on_one_and_four_rings():
     """By hand: 22/12 * 8 MiB * 8 bit at 100 Mbit/s is 1.23033 s, and a quarter of it."""
     wiring, routes, rings = laid(12, 4)
-    assert allreduce_time_s(wiring, routes, rings[:1], 8 << 20, IDEAL) == pytest.approx(1.230329, abs=1e-6)
-    assert allreduce_time_s(wiring, routes, rings, 8 << 20, IDEAL) == pytest.approx(0.307582, abs=1e-6)
+    assert predict_allreduce_s(wiring, routes, rings[:1], 8 << 20, IDEAL) == pytest.approx(1.230329, abs=1e-6)
+    assert predict_allreduce_s(wiring, routes, rings, 8 << 20, IDEAL) == pytest.approx(0.307582, abs=1e-6)
 
 
 @pytest.mark.long
@@ -58,11 +63,11 @@ def test_k_disjoint_rings_follow_the_closed_form():
         wiring, routes, rings = laid(nodes, degree, simplex=simplex)
         count = data.draw(st.integers(1, len(rings)))
         expected_s = 2 * (nodes - 1) / nodes * size_bytes * 8 / (count * 100e6)
-        time_s = allreduce_time_s(wiring, routes, rings[:count], size_bytes, IDEAL)
+        time_s = predict_allreduce_s(wiring, routes, rings[:count], size_bytes, IDEAL)
         assert math.isclose(time_s, expected_s, rel_tol=1e-9)
-        limit = link_limit_mbps(wiring, routes, rings[:count], 100)
+        limit = compute_link_limit_mbps(wiring, routes, rings[:count], 100)
         assert math.isclose(limit, 100 * count, rel_tol=1e-9)
-        assert math.isclose(bus_bandwidth_mbps(size_bytes, nodes, time_s), limit, rel_tol=1e-9)
+        assert math.isclose(compute_bus_bandwidth_mbps(size_bytes, nodes, time_s), limit, rel_tol=1e-9)
         seen[min(count, 3)] += 1
 
     check()
@@ -79,9 +84,9 @@ def test_the_limit_is_set_by_the_fullest_link():
     def check(nodes, degree, data):
         group = data.draw(st.sampled_from([k for k in range(2, nodes) if nodes % k == 0]))
         wiring, routes, rings = laid(nodes, degree, group)
-        fullest = max(link_loads(wiring, routes, rings).values())
+        fullest = max(count_ring_hops_by_link(wiring, routes, rings).values())
         per_group = len(rings) * group // nodes
-        limit = link_limit_mbps(wiring, routes, rings, 100)
+        limit = compute_link_limit_mbps(wiring, routes, rings, 100)
         assert math.isclose(limit, 100 * per_group / fullest, rel_tol=1e-9)
         seen["relayed" if fullest > 1 else "direct"] += 1
 
@@ -92,37 +97,37 @@ def test_the_limit_is_set_by_the_fullest_link():
 def test_groups_of_four_gain_from_a_stride_of_their_own():
     before = laid(12, 4, group=4)
     after = laid(12, 4, group=4, demands=WORKLOAD)
-    assert max(len(path) for ring in ring_paths(*before) for path in ring) == 3
-    assert max(len(path) for ring in ring_paths(*after) for path in ring) == 1
-    assert link_limit_mbps(*after, 100) == pytest.approx(200)
-    assert link_limit_mbps(*before, 100) < 100
+    assert max(len(path) for ring in list_ring_paths(*before) for path in ring) == 3
+    assert max(len(path) for ring in list_ring_paths(*after) for path in ring) == 1
+    assert compute_link_limit_mbps(*after, 100) == pytest.approx(200)
+    assert compute_link_limit_mbps(*before, 100) < 100
 
 
 def test_relays_and_messages_cost_time():
     wiring, routes, rings = laid(12, 4, group=4)
-    data_s = allreduce_time_s(wiring, routes, rings, 1 << 20, IDEAL)
+    data_s = predict_allreduce_s(wiring, routes, rings, 1 << 20, IDEAL)
     slow = Network(100, efficiency=1, link_latency_s=1e-3, relay_latency_s=1e-4, message_overhead_s=1e-2)
     # 2(4-1) steps; three links and two relays each; every member serves two rings
     expected_s = data_s + 6 * (3e-3 + 2e-4 + 2 * 1e-2)
-    assert allreduce_time_s(wiring, routes, rings, 1 << 20, slow) == pytest.approx(expected_s)
+    assert predict_allreduce_s(wiring, routes, rings, 1 << 20, slow) == pytest.approx(expected_s)
 
 
 def test_small_messages_do_not_gain_from_more_rings():
     wiring, routes, rings = laid(12, 4)
     network = Network(100)
-    times_s = {k: allreduce_time_s(wiring, routes, rings[:k], 1 << 10, network) for k in (1, 4)}
+    times_s = {k: predict_allreduce_s(wiring, routes, rings[:k], 1 << 10, network) for k in (1, 4)}
     assert times_s[4] > times_s[1]
 
 
 def test_parallel_links_carry_a_ring_each():
     how = {"demands": [AllReduceDemand(12, 1), AllReduceDemand(2, 4)]}
     wiring, routes, rings = laid(12, 4, group=2, **how)
-    assert link_limit_mbps(wiring, routes, rings, 100) == pytest.approx(200)
+    assert compute_link_limit_mbps(wiring, routes, rings, 100) == pytest.approx(200)
 
 
 def test_without_rings_there_is_no_limit():
     wiring, routes, _ = laid(12, 4)
     with pytest.raises(TopologyError, match="no rings"):
-        link_limit_mbps(wiring, routes, (), 100)
+        compute_link_limit_mbps(wiring, routes, (), 100)
     with pytest.raises(TopologyError, match="no rings"):
-        allreduce_time_s(wiring, routes, (), 1, IDEAL)
+        predict_allreduce_s(wiring, routes, (), 1, IDEAL)

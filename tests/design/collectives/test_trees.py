@@ -2,7 +2,12 @@ import math
 
 import pytest
 
-from testbed.design.collectives.trees import depth, double_tree, make_double_trees, shortest_labels
+from testbed.design.collectives.trees import (
+    find_shortest_stride,
+    make_double_tree,
+    make_double_trees,
+    measure_depth,
+)
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.hops import make_hop_table
 from testbed.design.topology.strides import list_totient_strides
@@ -11,10 +16,10 @@ from testbed.design.topology.strides import list_totient_strides
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 12, 16, 31, 64])
 def test_both_trees_hold_everybody_and_share_no_relay(nodes):
     for stride in list_totient_strides(nodes)[:5]:
-        pair = double_tree(nodes, stride)
+        pair = make_double_tree(nodes, stride)
         for tree in (pair.first, pair.second):
             assert sorted([tree.root, *(child for child, _ in tree.edges)]) == list(range(nodes))
-            assert depth(tree) <= 1 + math.ceil(math.log2(nodes))
+            assert measure_depth(tree) <= 1 + math.ceil(math.log2(nodes))
             children = [sum(parent == node for _, parent in tree.edges) for node in range(nodes)]
             assert max(children) <= 2
         shared = pair.first.relays & pair.second.relays
@@ -22,7 +27,7 @@ def test_both_trees_hold_everybody_and_share_no_relay(nodes):
 
 
 def test_labels_are_permuted_as_rings_are():
-    plain, turned = double_tree(12, 1), double_tree(12, 5)
+    plain, turned = make_double_tree(12, 1), make_double_tree(12, 5)
     assert turned.first.edges == tuple(sorted((c * 5 % 12, p * 5 % 12) for c, p in plain.first.edges))
     assert turned.order.order[:4] == (0, 5, 10, 3)
 
@@ -37,7 +42,7 @@ def test_a_topology_has_trees_for_each_stride_and_group():
 def test_labels_are_chosen_by_hops():
     topology = find_topology(64, 4)
     table = make_hop_table(64, topology.edges)
-    hops = {stride: double_tree(64, stride).hops(table) for stride in list_totient_strides(64)}
-    best = shortest_labels(64, 64, table)
+    hops = {stride: make_double_tree(64, stride).hops(table) for stride in list_totient_strides(64)}
+    best = find_shortest_stride(64, 64, table)
     assert hops[best] == min(hops.values()) < max(hops.values())
-    assert shortest_labels(64, 64, table, [3]) == 3
+    assert find_shortest_stride(64, 64, table, [3]) == 3

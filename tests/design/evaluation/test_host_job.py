@@ -12,7 +12,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import divide_by_host, make_host_job, scripts
+from testbed.design.evaluation.host_job import divide_by_host, make_host_job, make_host_scripts
 from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import WorkloadError
@@ -44,9 +44,9 @@ def test_scripts_send_on_every_link_what_is_simulated_and_planned():
     for _ in range(30):
         graph = an_iteration(random)
         routes = route_job(topology, graph, tries=1)
-        job = make_host_job(graph, routes, 100.0, lasts_s=0.5)
+        job = make_host_job(graph, routes, 100.0, target_s=0.5)
         carried, received = np.zeros(len(topology.edges)), Counter()
-        parts = scripts(job)
+        parts = make_host_scripts(job)
         for source, part in enumerate(parts):
             for task in part["tasks"]:
                 for target, number, size in task["send"]:
@@ -104,7 +104,7 @@ def test_bytes_and_computing_are_scaled_by_the_factor_and_computing_by_the_links
     job.transfer(0, 1, 1_000_000, after=[job.compute(0, 1.0)])
     graph, topology = job.build(), find_topology(2, 1)
     made = make_host_job(graph, route_job(topology, graph), 100.0, stretch=250, factor=0.001)
-    computing = [task["seconds"] for task in scripts(made)[0]["tasks"] if task["computes"]]
+    computing = [task["seconds"] for task in make_host_scripts(made)[0]["tasks"] if task["computes"]]
     assert computing == pytest.approx([0.25])
     assert made.simulated.link_bytes.sum() == 1000
     assert made.predicted_s == pytest.approx(0.25, rel=0.01)

@@ -10,7 +10,7 @@ import pytest
 
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.comparison import ROWS, compare_fabrics, parse_fabric_names
+from testbed.design.evaluation.comparison import COMPARED_FABRICS, compare_fabrics, parse_fabric_names
 from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
 from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
@@ -23,14 +23,14 @@ from testbed.design.topology.demand import AllReduceDemand, make_demand
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import sum_graph_traffic
-from testbed.design.workloads.sharding import Strategy, data_sharding, place_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding, make_placed_sharding
 from testbed.errors import OutOfMemory, PlanFileError, TopologyError, WorkloadError
 
 NODES, DEGREE, RATE = 12, 4, 100.0
-COPIED = data_sharding(range(4))
+COPIED = make_data_sharding(range(4))
 
 
-def allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
+def make_allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
     job = TaskGraphBuilder(nodes)
     forward = job.compute(0, 1e-3)
     job.allreduce(tuple(range(nodes)), size, after=[forward])
@@ -40,7 +40,7 @@ def allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
 @pytest.mark.parametrize("name", FABRICS)
 def test_every_fabric_runs_a_job(name):
     chosen = build_fabric(FabricRequest(name, NODES, DEGREE, RATE))
-    told = figures(chosen, simulate_on(chosen, allreduce_graph()))
+    told = figures(chosen, simulate_on(chosen, make_allreduce_graph()))
 
     ideal_ms = 1 + 2 * 11 / 12 * 100e6 * 8 / (DEGREE * RATE * 1e9) * 1e3
     assert told["iteration_ms"] >= ideal_ms
@@ -53,11 +53,11 @@ def test_every_fabric_runs_a_job(name):
 def test_one_server_needs_no_network(name):
     chosen = build_fabric(FabricRequest(name, 1, DEGREE, RATE))
 
-    assert simulate_on(chosen, allreduce_graph(1)).iteration_s == pytest.approx(1e-3)
+    assert simulate_on(chosen, make_allreduce_graph(1)).iteration_s == pytest.approx(1e-3)
 
 
 def test_rings_on_links_of_their_own_are_as_fast_as_the_ideal_switch():
-    graph = allreduce_graph()
+    graph = make_allreduce_graph()
     times = [
         simulate_on(build_fabric(FabricRequest(name, NODES, DEGREE, RATE)), graph).iteration_s
         for name in ("direct", "ideal")
@@ -103,14 +103,14 @@ def test_groups_that_no_stride_joins_have_a_ring_each_way(members):
 
 def test_all_rounds_of_a_ring_may_flow_as_one():
     chosen = build_fabric(FabricRequest("direct", NODES, DEGREE, RATE))
-    exact, merged = (simulate_on(one, allreduce_graph()) for one in (chosen, chosen.as_fluid()))
+    exact, merged = (simulate_on(one, make_allreduce_graph()) for one in (chosen, chosen.as_fluid()))
 
     assert merged.iteration_s == pytest.approx(exact.iteration_s, rel=1e-3)
     assert merged.events < exact.events
 
 
 def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
-    graph = allreduce_graph()
+    graph = make_allreduce_graph()
     free = Job("one", graph, sum_graph_traffic(graph), {})
     plan = Plan(WorkloadChoice("vgg16"), find_topology(NODES, DEGREE), RATE, (), Strategy(()), {})
     planned = replace(free, plan=plan)
@@ -138,7 +138,7 @@ def test_fabrics_that_cannot_be_are_named(name, nodes, degree, word):
 
 
 def test_a_comparison_has_the_ideal_switch_for_its_measure():
-    graph = allreduce_graph()
+    graph = make_allreduce_graph()
     job = Job("one", graph, sum_graph_traffic(graph), {})
     rows = compare_fabrics(job, parse_fabric_names("fattree-equal-cost,fattree,ideal,direct"), DEGREE, RATE)
 
@@ -150,7 +150,7 @@ def test_a_comparison_has_the_ideal_switch_for_its_measure():
 
 
 def test_a_fabric_that_cannot_be_is_a_row_that_says_why():
-    graph = allreduce_graph(5)
+    graph = make_allreduce_graph(5)
     rows = compare_fabrics(
         Job("five", graph, sum_graph_traffic(graph), {}), parse_fabric_names("all"), 3, RATE
     )
@@ -158,7 +158,7 @@ def test_a_fabric_that_cannot_be_is_a_row_that_says_why():
 
     assert set(failed) == {"direct", "expander"}
     assert "odd" in failed["direct"].failure
-    assert len(rows) == len([name for name in ROWS if not is_of_gpus(name)])
+    assert len(rows) == len([name for name in COMPARED_FABRICS if not is_of_gpus(name)])
 
 
 def test_fabrics_to_compare_are_known_ones():
@@ -217,10 +217,10 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     assert (job.about["batch"], job.about["device"]) == (2 * 4 * 4, "a100-80gb")
     assert job.about == same.about
     assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
-    assert (job.links(None, default=4), job.links(2, default=4)) == (2, 2)
+    assert (job.choose_degree(None, default=4), job.choose_degree(2, default=4)) == (2, 2)
     assert (job.rate_gbps(None), job.rate_gbps(5.0)) == (7.0, 5.0)
     with pytest.raises(PlanFileError, match="the plan is for 2 links per server, not 8: leave out --degree"):
-        job.links(8, default=4)
+        job.choose_degree(8, default=4)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_plan_is_for_its_own_job(planned, choice, word):
     ("changed", "word"),
     [
         ({"topology": find_topology(6, 2)}, r"on 6 servers, not for vgg16:fig11 with \d+ on 4"),
-        ({"sharding": place_sharding([0])}, "laid out as place, it can be data"),
+        ({"sharding": make_placed_sharding([0])}, "laid out as place, it can be data"),
     ],
 )
 def test_a_plan_that_does_not_fit_its_workload_is_refused(planned, changed, word):
@@ -254,7 +254,7 @@ def test_a_plan_that_does_not_fit_its_workload_is_refused(planned, changed, word
 
 @pytest.mark.parametrize("rate", [0.0, -5.0, float("nan"), 1e300, 1e-300])
 def test_a_rate_that_no_link_has_is_told(rate):
-    graph = allreduce_graph()
+    graph = make_allreduce_graph()
     for name in FABRICS:
         with pytest.raises(TopologyError, match=r"Gbit/s: give 1e-06 to 1e\+06"):
             build_fabric(FabricRequest(name, NODES, DEGREE, rate))

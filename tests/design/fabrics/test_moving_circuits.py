@@ -120,7 +120,7 @@ def test_circuits_that_move_often_are_rounded_without_integer_programming(
     monkeypatch, controller, programmes
 ):
     called = []
-    monkeypatch.setattr(wavelengths, "_improve", lambda _, rounded: called.append(1) or rounded)
+    monkeypatch.setattr(wavelengths, "_improve_exactly", lambda _, rounded: called.append(1) or rounded)
 
     _, execution = run("moe", "sip-ring", skew=1.0, controller=controller)
 

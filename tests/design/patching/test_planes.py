@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.patching import colouring
-from testbed.design.patching.colouring import colour_edges, kempe_colours
+from testbed.design.patching.colouring import colour_by_kempe_chains, colour_edges
 from testbed.design.patching.wiring import split_into_matchings, split_into_permutations
 from testbed.errors import TopologyError
 
@@ -104,7 +104,7 @@ def test_an_irregular_graph_is_refused():
 
 
 def test_a_search_that_does_not_end_says_so(monkeypatch):
-    monkeypatch.setattr(colouring, "STEP_LIMIT", 5)
+    monkeypatch.setattr(colouring, "MAX_STEPS", 5)
     with pytest.raises(TopologyError, match="within 5 steps, although one may exist"):
         colour_edges(10, 3, PETERSEN)
 
@@ -146,7 +146,7 @@ def test_exact_search_agrees_with_the_quick_one():
     @given(unions_of_matchings())
     def check(graph):
         nodes, degree, pairs = graph
-        quick = kempe_colours(nodes, degree, pairs)
+        quick = colour_by_kempe_chains(nodes, degree, pairs)
         exact = colouring._search(nodes, degree, pairs)
         assert exact is not None
         assert_matchings(nodes, exact, pairs)

@@ -25,9 +25,9 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 from testbed.design.workloads.sharding import (
     Strategy,
-    data_sharding,
-    place_sharding,
-    space_sharding,
+    make_data_sharding,
+    make_placed_sharding,
+    make_spaced_sharding,
 )
 from testbed.errors import PlanFileError, WorkloadError
 
@@ -37,7 +37,8 @@ PLAN = Plan(
     rate_gbps=25.0,
     operators=("table", "layer", "block"),
     strategy=Strategy(
-        (place_sharding([2]), data_sharding(range(6)), space_sharding("tensor", 6, 3)), microbatches=2
+        (make_placed_sharding([2]), make_data_sharding(range(6)), make_spaced_sharding("tensor", 6, 3)),
+        microbatches=2,
     ),
     predicted={"iteration_ms": 1.5, "path_lengths": {"1": 24, "2": 6}},
     reasons=("because it is so", "strides ±1"),
@@ -61,7 +62,7 @@ def test_any_plan_survives_the_document(name, nodes, simplex, why):
         PLAN,
         workload=WorkloadChoice(name),
         topology=find_topology(nodes, degree, simplex=simplex),
-        strategy=Strategy((data_sharding(range(nodes)),)),
+        strategy=Strategy((make_data_sharding(range(nodes)),)),
         operators=(name,),
         hosts=(),
         reasons=tuple(why),
@@ -196,7 +197,7 @@ def test_one_node_needs_no_link():
     lone = replace(
         PLAN,
         topology=Topology(1, 4, False, (), ()),
-        strategy=Strategy((data_sharding([0]),)),
+        strategy=Strategy((make_data_sharding([0]),)),
         operators=("all",),
         hosts=("a",),
     )

@@ -15,7 +15,7 @@ from testbed.design.plans.file import Plan, parse_plan, plan_to_json, read_plan,
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_demand
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 from testbed.errors import PlanFileError
 
 balancing = library("testbed.design.routing.balancing")
@@ -23,7 +23,7 @@ balancing = library("testbed.design.routing.balancing")
 
 def plan_on(topology, pairs):
     routes = balancing.route(topology, make_demand(topology.nodes, (), pairs))
-    strategy = Strategy((data_sharding(range(topology.nodes)),))
+    strategy = Strategy((make_data_sharding(range(topology.nodes)),))
     return Plan(
         WorkloadChoice("x"), topology, 25.0, ("layer",), strategy, {"iteration_ms": 1.0}, routes=routes
     )

@@ -10,7 +10,7 @@ from testbed.design.evaluation.job import sum_by_pairs
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan
-from testbed.design.repair import apply_detours, find_bought_pairs, match, pair_up, plan_repair
+from testbed.design.repair import apply_detours, find_bought_pairs, match_nics, pair_nics, plan_repair
 from testbed.design.routing.routes import find_routes
 from testbed.design.sharing.look_ahead import plan_look_ahead, start_on_first_plane
 from testbed.design.topology.circulants import find_topology
@@ -175,7 +175,7 @@ def test_as_many_loose_ends_are_joined_as_can_be():
         chance = random.Random(seed)
         some, senders, receivers = (chance.sample(nics, count) for count in (5, 4, 4))
         for planes in (1, 2):
-            pairs, links = pair_up(some, planes), match(senders, receivers, planes)
+            pairs, links = pair_nics(some, planes), match_nics(senders, receivers, planes)
             assert all(fits(*pair, planes) for pair in (*pairs, *links))
             assert len({nic for pair in pairs for nic in pair}) == 2 * len(pairs)
             assert len(dict(links)) == len({there for _, there in links}) == len(links)
@@ -195,7 +195,7 @@ def test_as_many_loose_ends_are_joined_as_can_be():
 def test_receivers_that_come_first_are_served_first():
     senders, receivers = [Nic(0, 0), Nic(1, 0)], [Nic(2, 0), Nic(2, 1), Nic(3, 0)]
     for first in receivers:
-        assert first in dict(match(senders, receivers, preferred=[first])).values()
+        assert first in dict(match_nics(senders, receivers, preferred=[first])).values()
 
 
 def test_a_bought_link_is_borrowed_before_one_of_the_rings():
@@ -260,12 +260,12 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     planes = start_on_first_plane(first)
     ahead = plan_look_ahead(planes, second)
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
-    assert planes.find_lit() == set(first.links)
-    assert ahead.after.find_lit() == set(second.links)
+    assert planes.find_lit_links() == set(first.links)
+    assert ahead.after.find_lit_links() == set(second.links)
     assert ahead.outage_s(0.01) == 0.01
     back = plan_look_ahead(ahead.after, first)  # its circuits are still there
     assert (back.onto_second, back.make, back.remove) == (False, (), ())
-    assert back.after.find_lit() == set(first.links)
+    assert back.after.find_lit_links() == set(first.links)
     assert plan_look_ahead(planes, first).flip == ()
 
 
@@ -283,7 +283,7 @@ def test_jobs_of_other_nodes_stay_lit():
     )
     ahead = plan_look_ahead(planes, turned, nodes=range(6))
     assert {nic.node for nic in ahead.flip} == set(range(6))
-    assert ahead.after.find_lit() == {*turned.links, *other}
+    assert ahead.after.find_lit_links() == {*turned.links, *other}
 
 
 def test_a_job_outside_its_nodes_is_refused():

@@ -9,13 +9,13 @@ import pytest
 
 from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.mixnet import MODULES, describe, figure
-from testbed.design.reproductions.mixnet.interconnect_cost import EXPECTED, network_usd
+from testbed.design.reproductions.mixnet.interconnect_cost import EXPECTED, compute_network_usd
 from testbed.design.reproductions.mixnet.iteration_times import (
+    compute_median_difference,
     compute_times,
     count_last,
-    median_difference,
-    ratio_records,
-    worst_record,
+    find_worst_record,
+    list_ratio_records,
 )
 from testbed.design.reproductions.mixnet.model import (
     DESIGNS,
@@ -23,15 +23,15 @@ from testbed.design.reproductions.mixnet.model import (
     MIXNET,
     RAILS,
     TOPOOPT,
-    fat_tree_s,
-    forwarded_load,
-    gradients_s,
+    allocate_static_circuits,
+    compute_fat_tree_s,
+    compute_forwarded_load,
+    compute_gradients_s,
+    compute_layer_times,
+    compute_mixnet_s,
+    compute_server_traffic,
+    compute_topoopt_s,
     iteration_s,
-    layer_times,
-    mixnet_s,
-    server_traffic,
-    static_circuits,
-    topoopt_s,
 )
 from testbed.design.reproductions.mixnet.models import JOBS, LLAMA_MOE, MIXTRAL_8X22B, RATES_GBPS, SETTING
 from testbed.design.reproductions.mixnet.published import TIMES
@@ -47,10 +47,10 @@ def times():
 
 
 def test_ratios_to_the_fat_tree_are_within_fifteen_per_cent_in_the_median(times):
-    assert len(ratio_records(times)) == 48
-    assert median_difference(times) <= 0.15
-    assert median_difference(times, MIXNET) <= 0.05
-    assert abs(float(worst_record(times)["ratio_difference"])) <= 0.45
+    assert len(list_ratio_records(times)) == 48
+    assert compute_median_difference(times) <= 0.15
+    assert compute_median_difference(times, MIXNET) <= 0.05
+    assert abs(float(find_worst_record(times)["ratio_difference"])) <= 0.45
 
 
 def test_topoopt_takes_longest_everywhere(times):
@@ -59,15 +59,15 @@ def test_topoopt_takes_longest_everywhere(times):
 
 def test_times_are_normalised_as_published(times):
     assert len(TIMES) == len(times.rows) == 64
-    for model in times.values("model"):
+    for model in times.list_values("model"):
         part = times.select_rows(model=model)
-        assert min(part.numbers("published")) == min(part.numbers("ours")) == 1
+        assert min(part.get_numbers("published")) == min(part.get_numbers("ours")) == 1
 
 
 def test_faster_nics_never_take_longer(times):
-    for model in times.values("model"):
+    for model in times.list_values("model"):
         for design in DESIGNS:
-            seconds = times.select_rows(model=model, design=design).numbers("iteration_s")
+            seconds = times.select_rows(model=model, design=design).get_numbers("iteration_s")
             assert list(seconds) == sorted(seconds, reverse=True)
 
 
@@ -75,7 +75,7 @@ def test_performance_per_dollar_by_the_corrected_formula():
     table = figure(2).make(PAPER, ignore_progress)
 
     for gbps, (least, most) in EXPECTED.items():
-        ratios = table.select_rows(gbps=gbps).numbers("published_ratio")
+        ratios = table.select_rows(gbps=gbps).get_numbers("published_ratio")
         assert (min(ratios), max(ratios)) == (
             pytest.approx(least, abs=0.0051),
             pytest.approx(most, abs=0.0051),
@@ -91,7 +91,9 @@ def test_performance_per_dollar_by_the_corrected_formula():
     ],
 )
 def test_prices_of_128_servers(design, millions):
-    assert [network_usd(design, gbps) / 1e6 for gbps in RATES_GBPS] == pytest.approx(millions, abs=6e-4)
+    assert [compute_network_usd(design, gbps) / 1e6 for gbps in RATES_GBPS] == pytest.approx(
+        millions, abs=6e-4
+    )
 
 
 def test_every_model_has_1024_gpus_and_a_source_for_each_field():
@@ -132,10 +134,10 @@ def test_an_even_exchange_by_hand():
     """32,768 tokens twice, 12,288 bytes each, an eighth to each of seven others: 704.6 MB out of 8 NICs, four times."""
     exchange_s = 7 / 8 * 2 * 32768 * 12288 / 100e9
 
-    assert server_traffic(EVEN, SETTING, 0)[0, 1] == 2 * 32768 * 12288 / 8
-    assert fat_tree_s(EVEN, SETTING, 100) == pytest.approx(7 * 4 * exchange_s)
+    assert compute_server_traffic(EVEN, SETTING, 0)[0, 1] == 2 * 32768 * 12288 / 8
+    assert compute_fat_tree_s(EVEN, SETTING, 100) == pytest.approx(7 * 4 * exchange_s)
     one_circuit_s = 2 * 32768 * 12288 / 8 / 12.5e9
-    assert mixnet_s(EVEN, SETTING, 100) == pytest.approx(7 * 4 * one_circuit_s)
+    assert compute_mixnet_s(EVEN, SETTING, 100) == pytest.approx(7 * 4 * one_circuit_s)
 
 
 def test_gradients_of_mixtral_by_hand():
@@ -143,32 +145,38 @@ def test_gradients_of_mixtral_by_hand():
     experts, others = 3 * 6144 * 16384, 6144**2 * (2 + 2 / 6)
 
     expected = 7 * (2 * experts + 2 * 15 / 16 * others * 2) / 100e9
-    assert gradients_s(EVEN, SETTING, 100e9) == pytest.approx(expected)
+    assert compute_gradients_s(EVEN, SETTING, 100e9) == pytest.approx(expected)
 
 
 def test_experts_of_mixtral_by_hand():
     """65,536 copies of tokens, 604.0 MFLOP each, on eight A100 at half of 312 TFLOP/s, and 10 us."""
     expected = 65536 * 2 * 3 * 6144 * 16384 / (8 * 156e12) + 10e-6
-    assert layer_times(EVEN, SETTING, 0).experts_s == pytest.approx(expected)
+    assert compute_layer_times(EVEN, SETTING, 0).experts_s == pytest.approx(expected)
 
 
 def test_dark_time_that_attention_does_not_cover_is_waited_for_and_refused_if_that_is_slower():
     delays = [
         replace(SETTING, policy="per-layer", reconfiguration_s=delay) for delay in (0.0, 1e-3, 1.0, 2.0)
     ]
-    none, short, one, two = (mixnet_s(MIXTRAL_8X22B, setting, 100) for setting in delays)
+    none, short, one, two = (compute_mixnet_s(MIXTRAL_8X22B, setting, 100) for setting in delays)
 
     assert none == short
     assert two - one == pytest.approx(2 * 7 * 1.0)
-    kept = mixnet_s(MIXTRAL_8X22B, replace(SETTING, policy="per-iteration", reconfiguration_s=2.0), 100)
-    assert mixnet_s(MIXTRAL_8X22B, replace(SETTING, reconfiguration_s=2.0), 100) == min(two, kept) == kept
+    kept = compute_mixnet_s(
+        MIXTRAL_8X22B, replace(SETTING, policy="per-iteration", reconfiguration_s=2.0), 100
+    )
+    assert (
+        compute_mixnet_s(MIXTRAL_8X22B, replace(SETTING, reconfiguration_s=2.0), 100)
+        == min(two, kept)
+        == kept
+    )
 
 
 def test_reconfiguration_pays_if_members_prefer_different_experts():
     job = replace(LLAMA_MOE, skew=1.0)
     own = replace(SETTING, by_member=True, reconfiguration_s=0.0)
     moved, kept = (
-        mixnet_s(job, replace(own, policy=policy), 100) for policy in ("per-layer", "per-iteration")
+        compute_mixnet_s(job, replace(own, policy=policy), 100) for policy in ("per-layer", "per-iteration")
     )
 
     assert moved < 0.95 * kept
@@ -178,13 +186,13 @@ def test_static_circuits_join_all_servers_and_keep_their_ports():
     random = np.random.default_rng(3)
     for size in (2, 3, 4, 8, 16):
         traffic = random.random((size, size)) ** 3
-        circuits = static_circuits(traffic, 6)
+        circuits = allocate_static_circuits(traffic, 6)
         assert (circuits == circuits.T).all()
         assert circuits.sum(axis=1).max() <= 6
         assert np.linalg.matrix_power(circuits + np.eye(size, dtype=int), size).all()
         others = traffic - np.diag(np.diag(traffic))
-        assert forwarded_load(traffic, circuits) >= others.sum() / circuits.sum() * (1 - 1e-9)
-        assert topoopt_s(LLAMA_MOE, SETTING, 100) > fat_tree_s(LLAMA_MOE, SETTING, 100)
+        assert compute_forwarded_load(traffic, circuits) >= others.sum() / circuits.sum() * (1 - 1e-9)
+        assert compute_topoopt_s(LLAMA_MOE, SETTING, 100) > compute_fat_tree_s(LLAMA_MOE, SETTING, 100)
 
 
 def test_a_rail_optimised_network_does_not_block():

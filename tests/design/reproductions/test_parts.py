@@ -14,7 +14,7 @@ from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Panel,
     Plot,
@@ -29,7 +29,7 @@ from testbed.design.reproductions.figure import (
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import compute_tax_with_tensors_once
 from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run_all_to_all
-from testbed.design.reproductions.topoopt.path_lengths import mean_length
+from testbed.design.reproductions.topoopt.path_lengths import compute_mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
@@ -61,10 +61,10 @@ def test_a_table_survives_csv(rows):
 
 def test_a_table_answers_by_column():
     table = Table.from_rows(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
-    assert table.number("ms", kind="b", n=2.0) == 2.5
-    assert table.values("kind") == ("a", "b")
+    assert table.get_number("ms", kind="b", n=2.0) == 2.5
+    assert table.list_values("kind") == ("a", "b")
     with pytest.raises(ValueError, match=r"2 rows match \{'kind': 'b'\} instead of one"):
-        table.number("ms", kind="b")
+        table.get_number("ms", kind="b")
     with pytest.raises(ValueError, match="does not have the 2 columns"):
         Table.from_rows(("a", "b"), [(1, 2, 3)])
 
@@ -72,7 +72,7 @@ def test_a_table_answers_by_column():
 def test_a_comparison_states_source_and_difference():
     line = Comparison("tax", PublishedValue("1.11", "S", 1.11), 1.221, "a note", " x")
     assert line.cells == ("tax", "1.11 [S]", "1.221 x", "+10.0 %", "a note")
-    assert Comparison("hops", NOTHING, 5.48).cells == ("hops", "—", "5.48", "—", "")
+    assert Comparison("hops", UNPUBLISHED, 5.48).cells == ("hops", "—", "5.48", "—", "")
     assert format_markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"
 
 
@@ -84,7 +84,7 @@ def test_plots_are_the_same_file_from_the_same_data(tmp_path):
     lines = Panel("one", "n", "ms", (Series("a", (1.0, 2.0), (3.0, 4.0)),), logarithmic="xy")
     bars = Panel("two", "model", "ms", (Series("a", ("x", "y"), (1.0, 2.0)),), "bars")
     steps = Panel("three", "hops", "share", (Series("b", (0.0, 1.0), (0.5, 1.0)),), "steps")
-    plot = Plot("all kinds", (lines, bars, steps), wide=2)
+    plot = Plot("all kinds", (lines, bars, steps), max_columns=2)
     first, second = draw(plot, tmp_path / "a.svg"), draw(plot, tmp_path / "b.svg")
     assert first.read_bytes() == second.read_bytes()
     assert draw(plot, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
@@ -147,7 +147,7 @@ def test_the_mean_of_a_cumulative_distribution():
         ("fabric", "degree", "links", "share_up_to"),
         [("x", 4, links, share) for links, share in enumerate((0.0, 0.5, 0.5, 1.0))],
     )
-    assert mean_length(table, "x", 4.0) == 2.0
+    assert compute_mean_length(table, "x", 4.0) == 2.0
 
 
 def test_jobs_are_drawn_as_the_paper_mixes_them():

@@ -14,7 +14,7 @@ from testbed.design.reproductions.rail_only.model import (
     DGX_A100,
     GPT_310B,
     JOBS,
-    all_to_all_s,
+    compute_all_to_all_s,
     fit_efficiency,
     saving,
     slowdown,
@@ -57,7 +57,7 @@ def test_slowdowns_are_within_two_per_cent_and_the_simulation_in_two_steps_agree
 
 
 def test_the_spine_only_saves_the_second_step():
-    spine_s, rails_s = (all_to_all_s(1e6, 8, 16, DGX_A100, has_spine=one) for one in (True, False))
+    spine_s, rails_s = (compute_all_to_all_s(1e6, 8, 16, DGX_A100, has_spine=one) for one in (True, False))
 
     assert rails_s - spine_s == pytest.approx(16 * 7 * 1e6 * 8e-9 / 2400)
 
@@ -68,7 +68,7 @@ def test_three_iteration_times_follow_from_the_fourth_within_five_per_cent(table
     assert [row["model"] for row in main.records] == [job.name for job in JOBS]
     for row in main.records:
         assert row["ours_s"] == pytest.approx(row["published_s"], rel=0.05)
-    assert main.number("ours_s", model=GPT_310B.name) == pytest.approx(GPT_310B.published_s, rel=1e-5)
+    assert main.get_number("ours_s", model=GPT_310B.name) == pytest.approx(GPT_310B.published_s, rel=1e-5)
     assert any("529.6B" in line.quantity and "539.6B" in line.note for line in comparisons(tables, 3))
 
 
@@ -88,10 +88,10 @@ def test_traffic_is_mostly_tensor_parallel_and_most_pairs_are_silent(tables):
 def test_larger_domains_and_faster_links_never_take_longer(tables):
     for sweep, column in (("domain", "domain"), ("bandwidth", "rail_gbps")):
         part = tables[5].select_rows(sweep=sweep)
-        for domain_gbps in part.values("domain_gbps"):
-            for domain in part.values("domain") if column == "rail_gbps" else (None,):
+        for domain_gbps in part.list_values("domain_gbps"):
+            for domain in part.list_values("domain") if column == "rail_gbps" else (None,):
                 rows = part.select_rows(domain_gbps=domain_gbps, **({"domain": domain} if domain else {}))
-                times = rows.numbers("iteration_s")
+                times = rows.get_numbers("iteration_s")
                 assert all(one >= other * (1 - 1e-9) for one, other in pairwise(times))
 
 

@@ -13,18 +13,18 @@ skip_without("scipy")
 from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.sip_ml import MODULES, describe, figure
 from testbed.design.reproductions.sip_ml.fastest import FABRICS, find_fastest
-from testbed.design.reproductions.sip_ml.iteration_times import count_slower, speed_ups
+from testbed.design.reproductions.sip_ml.iteration_times import compute_speed_ups, count_slower
 from testbed.design.reproductions.sip_ml.model import (
     GPU,
     MESSAGE_LATENCY_S,
     RECONFIGURATION_S,
     WAVELENGTH_GBPS,
     compute_iteration,
+    compute_ring_bytes,
     fat_tree,
+    make_ocs_rates,
+    make_ring_rates,
     place,
-    ring_bytes,
-    sip_ocs,
-    sip_ring,
 )
 from testbed.design.reproductions.sip_ml.setup import MODELS, PAPER, QUICK
 from testbed.design.workloads.catalogue import workload
@@ -109,7 +109,7 @@ def test_an_iteration_by_hand():
 def test_gradients_alone_get_every_wavelength():
     placement = place(chain("a"), 8, 1, 1, 20)
 
-    for rates in (sip_ocs(placement, 64, 40), sip_ring(placement, 64, 40)):
+    for rates in (make_ocs_rates(placement, 64, 40), make_ring_rates(placement, 64, 40)):
         assert rates.data.tolist() == [40 * WAVELENGTH_GBPS]
         assert rates.outage_s == 0
 
@@ -118,18 +118,18 @@ def test_arcs_of_gradients_share_segments():
     # Every node of a copy of 4 sends over 4 segments, so each circuit has a fourth of the wavelengths.
     placement = place(chain("a"), 8, 4, 4, 20)
 
-    assert sip_ring(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
-    assert sip_ocs(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
+    assert make_ring_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
+    assert make_ocs_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
 
 
 def test_switches_that_change_have_all_wavelengths_for_each_kind_of_traffic():
     placement = place(TRANSFORMER, 8, 8, 8, 20)
-    once, changing = (sip_ocs(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
+    once, changing = (make_ocs_rates(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
 
     assert (changing.data > once.data).all()
     assert (changing.pair >= once.pair).all()
     assert (once.outage_s, changing.outage_s) == (0, 2e-3)
-    assert sip_ring(placement, 128, 80).outage_s == 2 * RECONFIGURATION_S
+    assert make_ring_rates(placement, 128, 80).outage_s == 2 * RECONFIGURATION_S
 
 
 def test_fast_switches_gain_and_slow_ones_lose(tables):
@@ -139,7 +139,7 @@ def test_fast_switches_gain_and_slow_ones_lose(tables):
 
 def test_switches_are_divided_between_all_traffic():
     placement = place(TRANSFORMER, 8, 8, 8, 20)
-    rates = sip_ocs(placement, 128, 80)
+    rates = make_ocs_rates(placement, 128, 80)
 
     assert (rates.pair[~np.eye(8, dtype=bool)] > 0).all()
     assert (rates.pair.sum(axis=1) + rates.data <= 80 * WAVELENGTH_GBPS + 1e-6).all()
@@ -148,7 +148,7 @@ def test_switches_are_divided_between_all_traffic():
 def test_pairs_take_turns_if_wavelengths_do_not_suffice():
     # 16 pairs cross the middle of a copy of 8, with 10 wavelengths in each direction.
     placement = place(TRANSFORMER, 8, 8, 8, 16)
-    rates = sip_ring(placement, 128, 20)
+    rates = make_ring_rates(placement, 128, 20)
 
     assert rates.pair[0, 7] == pytest.approx(0.8 * 10 / 16 * WAVELENGTH_GBPS, rel=0.01)
 
@@ -162,7 +162,7 @@ def test_a_pair_without_a_circuit_never_ends():
 
 
 def test_one_copy_sums_nothing():
-    assert ring_bytes(np.array([5e9]), 1).tolist() == [0]
+    assert compute_ring_bytes(np.array([5e9]), 1).tolist() == [0]
     assert compute_iteration(place(chain("a"), 8, 1, 1, 20), 1, fat_tree(100)).data_s == 0
 
 
@@ -181,14 +181,16 @@ def test_an_ideal_fat_tree_of_the_same_rate_is_a_bound(tables):
 @pytest.mark.long
 def test_trends_at_the_sizes_of_the_paper():
     table = figure(1).make(PAPER, ignore_progress)
-    of_scripts = [row[-1] for row in speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400]
+    of_scripts = [
+        row[-1] for row in compute_speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400
+    ]
 
     assert count_slower(table) == 0
     assert 1.2 < min(of_scripts) < 1.5
     assert 8 < max(of_scripts) < 11
-    for model in table.values("model"):
+    for model in table.list_values("model"):
         part = table.select_rows(model=model, wavelengths=320)
-        ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
+        ring, ocs = (part.get_number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
         assert 1 <= ring / ocs <= 2
 
 

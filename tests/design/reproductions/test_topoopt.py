@@ -40,7 +40,7 @@ def test_the_page_of_the_paper_links_the_committed_plot_and_numbers(number):
 def test_pure_data_parallel_models_run_as_on_the_ideal_switch():
     table = published(11).select_rows(degree=4.0)
     ours = table.select_rows(fabric="TopoOpt", pure_data_parallel="yes")
-    assert {"BERT", "ResNet50", "VGG16"} <= set(ours.values("model"))
+    assert {"BERT", "ResNet50", "VGG16"} <= set(ours.list_values("model"))
     for row in ours.records:
         case = {"model": row["model"], "rate_gbps": row["rate_gbps"]}
         assert ratio(table, "TopoOpt", "ideal switch", **case) <= 1.10, case
@@ -48,22 +48,22 @@ def test_pure_data_parallel_models_run_as_on_the_ideal_switch():
 
 def test_the_fat_tree_of_equal_cost_is_slower_in_every_model_at_100_gbps():
     table = published(11).select_rows(rate_gbps=100.0)
-    assert len(table.values("model")) == 6
+    assert len(table.list_values("model")) == 6
     for degree in (4.0, 8.0):
-        for model in table.values("model"):
+        for model in table.list_values("model"):
             assert ratio(table, "Fat-tree", "TopoOpt", model=model, degree=degree) > 1, (model, degree)
 
 
 def test_the_expander_is_the_slowest_of_all_at_100_gbps():
     table = published(11).select_rows(rate_gbps=100.0)
     for degree in (4.0, 8.0):
-        for model in table.values("model"):
+        for model in table.list_values("model"):
             for other in ("TopoOpt", "ideal switch", "Fat-tree", "oversubscribed Fat-tree"):
                 assert ratio(table, "expander", other, model=model, degree=degree) > 1, (model, degree, other)
 
 
 def test_the_all_to_all_is_80_per_cent_of_the_allreduce_at_batch_2048():
-    shares = published(12).select_rows(batch=2048.0).numbers("all_to_all_share")
+    shares = published(12).select_rows(batch=2048.0).get_numbers("all_to_all_share")
     assert shares == pytest.approx([0.8] * len(shares), abs=0.03)
 
 
@@ -87,25 +87,26 @@ def test_the_bandwidth_tax_at_batch_64(degree, told):
     it is 0.056 below, and stays so."""
     table = published(13)
     case = {"degree": degree, "batch": 64.0}
-    assert table.number("tax_tensors_once", **case) == pytest.approx(told, abs=0.05)
-    assert table.number("tax", **case) == pytest.approx(told, abs=0.06)
+    assert table.get_number("tax_tensors_once", **case) == pytest.approx(told, abs=0.05)
+    assert table.get_number("tax", **case) == pytest.approx(told, abs=0.06)
 
 
 def test_the_tax_grows_with_the_batch_and_falls_with_the_degree():
     table = published(13)
     for degree in (4.0, 8.0):
-        taxes = table.select_rows(degree=degree).numbers("tax")
+        taxes = table.select_rows(degree=degree).get_numbers("tax")
         assert list(taxes) == sorted(taxes)
     assert all(
-        a > b for a, b in zip(*(table.select_rows(degree=d).numbers("tax") for d in (4.0, 8.0)), strict=True)
+        a > b
+        for a, b in zip(*(table.select_rows(degree=d).get_numbers("tax") for d in (4.0, 8.0)), strict=True)
     )
 
 
 def test_no_job_feels_another_on_topoopt_and_jobs_on_trees_do():
     table = published(16)
-    tails = table.select_rows(fabric="TopoOpt").numbers("p99_ms")
+    tails = table.select_rows(fabric="TopoOpt").get_numbers("p99_ms")
     assert min(tails) == max(tails)
-    for jobs in table.values("jobs"):
+    for jobs in table.list_values("jobs"):
         assert shared_ratio(table, "mean_ms", jobs, "Fat-tree") > 1
         assert shared_ratio(table, "p99_ms", jobs, "Fat-tree") > 1.5
     assert shared_ratio(table, "p99_ms", 27.0, "oversubscribed Fat-tree") > 1.5
@@ -118,7 +119,7 @@ def test_circuits_that_move_do_not_repay_where_everybody_sends_to_everybody():
     for row in table.select_rows(fabric=ONE_SHOT).records:
         case = table.select_rows(model=row["model"], degree=row["degree"], delay_ms=row["delay_ms"])
         waiting, forwarding = (
-            case.number("iteration_ms", fabric=f"circuits, {how}forwarding") / row["iteration_ms"]
+            case.get_number("iteration_ms", fabric=f"circuits, {how}forwarding") / row["iteration_ms"]
             for how in ("no ", "")
         )
         if row["model"] == "DLRM":
@@ -152,15 +153,21 @@ def test_the_rate_of_equal_cost_by_hand(prices, nic_for, rate_gbps):
     Beyond 200 Gbit/s the recalled prices, but for fibres, grow in proportion: 300 + 3,477 * 2 at 400.
     """
     case = {"prices": prices, "nic_for": nic_for, "servers": 128.0, "degree": 4.0, "rate_gbps": 100.0}
-    assert published(10).number("fattree_gbps", fabric="TopoOpt", **case) == pytest.approx(
+    assert published(10).get_number("fattree_gbps", fabric="TopoOpt", **case) == pytest.approx(
         rate_gbps, rel=1e-5
     )
 
 
 def test_mixnets_prices_are_shown_where_its_table_has_them():
     table = published(10)
-    assert set(table.select_rows(prices="MixNet").values("rate_gbps")) == {100.0, 200.0}
-    assert set(table.select_rows(prices="recalled").values("rate_gbps")) == {10.0, 25.0, 40.0, 100.0, 200.0}
+    assert set(table.select_rows(prices="MixNet").list_values("rate_gbps")) == {100.0, 200.0}
+    assert set(table.select_rows(prices="recalled").list_values("rate_gbps")) == {
+        10.0,
+        25.0,
+        40.0,
+        100.0,
+        200.0,
+    }
 
 
 def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published():
@@ -168,7 +175,7 @@ def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published()
     once = f"Fat-tree, {NIC_ONCE}"
     assert slowdown(published(12), 4.0, 128.0, once, "TopoOpt") == pytest.approx(2.7, rel=0.15)
     table = published(16)
-    tail = max(shared_ratio(table, "p99_ms", jobs, once) for jobs in table.values("jobs"))
+    tail = max(shared_ratio(table, "p99_ms", jobs, once) for jobs in table.list_values("jobs"))
     assert tail == pytest.approx(3.4, rel=0.1)
 
 
@@ -187,9 +194,9 @@ def test_figure_16_for_five_jobs_is_what_the_models_give_today():
         figure(16).make(replace(PAPER, jobs=(5,)), ignore_progress),
         published(16).select_rows(jobs=5.0),
     )
-    assert made.values("fabric") == kept.values("fabric")
+    assert made.list_values("fabric") == kept.list_values("fabric")
     for column in ("mean_ms", "p99_ms"):
-        assert made.numbers(column) == pytest.approx(kept.numbers(column), rel=1e-4)
+        assert made.get_numbers(column) == pytest.approx(kept.get_numbers(column), rel=1e-4)
 
 
 @pytest.mark.long
@@ -199,7 +206,7 @@ def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
     table = published(11).select_rows(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
     job = make_default_job(model, PAPER.nodes)
     for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
-        kept = table.number("iteration_ms", fabric=fabric)
+        kept = table.get_number("iteration_ms", fabric=fabric)
         found = run(job, fabric, 8, 100.0).iteration_s * 1e3
         if fabric == "TopoOpt" and job.traffic.pairs.any():
             assert 0.9 * kept < found <= kept * (1 + 1e-4)

@@ -52,7 +52,7 @@ def test_loads_of_next_hops_count_every_hop():
     _, topology = a_job(1, nodes=24)
     table = compute_next_hops(24, topology.edges)
     everybody = 1.0 - np.eye(24)
-    loads = table.loads(everybody)
+    loads = table.compute_loads(everybody)
     assert loads.sum() == table.hops.sum()
     counted = Counter(hop for s in range(24) for t in range(24) for hop in pairwise(table.path(s, t)))
     for (source, target), times in counted.items():

@@ -13,11 +13,11 @@ class Valley:
     def start(self):
         return (0, 0, 0)
 
-    def neighbour(self, point, chance):
+    def draw_neighbour(self, point, chance):
         place = int(chance.integers(3))
         return (*point[:place], int(chance.integers(10)), *point[place + 1 :])
 
-    def cost_s(self, point, origin):
+    def compute_cost_s(self, point, origin):
         far = sum((a - b) ** 2 for a, b in zip(point, self.lowest, strict=True))
         unfit = sum(abs(a - b) for a, b in zip(point, origin, strict=True))
         return 0.010 + 0.001 * far + 0.0003 * unfit

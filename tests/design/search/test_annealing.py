@@ -7,11 +7,11 @@ import pytest
 
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
-from testbed.design.search.bound import bound_iteration
+from testbed.design.search.bound import compute_bound
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import install, simulate_on_quick_routes
+from testbed.design.search.simulator import simulate_on_quick_routes, simulate_plan_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
 
@@ -22,8 +22,8 @@ def problem(little):
 
 
 def start_of(annealer):
-    objective = annealer.objective(1)
-    return Candidate(objective.start(), 1, objective.finding(objective.start()))
+    objective = annealer.get_objective(1)
+    return Candidate(objective.start(), 1, objective.get_finding(objective.start()))
 
 
 def test_moves_keep_to_legal_shardings_and_change_whole_classes(problem):
@@ -44,12 +44,12 @@ def test_moves_keep_to_legal_shardings_and_change_whole_classes(problem):
 def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_early(problem):
     annealer = Annealer(problem)
     start = start_of(annealer)
-    strategy, topology = annealer.strategy(start), start.finding.topology
+    strategy, topology = annealer.make_strategy(start), start.finding.topology
     exact_s = simulate_on_quick_routes(problem, strategy, topology).execution.iteration_s
     assert annealer.simulator.compute_lower_bound_s(strategy, topology) <= exact_s
-    assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.99))
-    assert annealer.simulator.seconds(strategy, topology, exact_s * 1.01) == pytest.approx(exact_s)
-    assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.5))
+    assert math.isinf(annealer.simulator.simulate_s(strategy, topology, exact_s * 0.99))
+    assert annealer.simulator.simulate_s(strategy, topology, exact_s * 1.01) == pytest.approx(exact_s)
+    assert math.isinf(annealer.simulator.simulate_s(strategy, topology, exact_s * 0.5))
 
 
 @pytest.mark.long
@@ -58,11 +58,11 @@ def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
     objective, chance = StrategyObjective(problem), np.random.default_rng(1)
     point, faster = objective.start(), 0
     for _ in range(8):
-        point = objective.neighbour(point, chance)
-        strategy, topology = objective.strategy(point), objective.finding(point).topology
+        point = objective.draw_neighbour(point, chance)
+        strategy, topology = objective.make_strategy(point), objective.get_finding(point).topology
         quick, best = (
             simulate_on_quick_routes(problem, strategy, topology),
-            install(problem, strategy, topology),
+            simulate_plan_routes(problem, strategy, topology),
         )
         assert best.execution.iteration_s <= quick.execution.iteration_s
         faster += best.execution.iteration_s < quick.execution.iteration_s
@@ -98,15 +98,15 @@ def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alon
         problem = Problem(pairs_alone(number), Cluster(8), 3, 25)
         annealer = Annealer(problem)
         start = start_of(annealer)
-        other = annealer.relink(start, start.finding.matching_degree)
+        other = annealer.remake_links(start, start.finding.matching_degree)
         before, after = (
-            annealer.simulator.compute_fullest_link_s(annealer.strategy(one), one.finding.topology)
+            annealer.simulator.compute_fullest_link_s(annealer.make_strategy(one), one.finding.topology)
             for one in (start, other)
         )
         assert after <= before
         better += after < before * 0.95
-        timed = TimedCandidate(annealer.seconds(other), other)
-        assert annealer.recount(timed, annealer.work + 50_000).seconds <= timed.seconds
+        timed = TimedCandidate(annealer.simulate_s(other), other)
+        assert annealer.search_microbatches(timed, annealer.work + 50_000).seconds <= timed.seconds
     assert better >= 1
 
 
@@ -116,12 +116,12 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
     for _ in range(2):
         annealer = Annealer(problem)
         start = start_of(annealer)
-        first_s = annealer.seconds(start)
+        first_s = annealer.simulate_s(start)
         found = polish(annealer, [start], np.random.default_rng(5), 60_000, Stop())
         ends.append(found[0])
         assert found[0].seconds <= first_s
         assert [one.seconds for one in found] == sorted(one.seconds for one in found)
-        assert annealer.fits(found[0].candidate)
+        assert annealer.fits_memory(found[0].candidate)
     assert ends[0] == ends[1]
     assert ends[0].seconds < 0.9 * first_s
 
@@ -141,9 +141,9 @@ def test_no_plan_is_below_the_bound(problem, random_workload):
         job = random_workload(np.random.default_rng([7, number]), layers=2, tables=2)
         one = replace(problem, workload=job)
         found = optimise(job, one.cluster, one.degree, one.rate_gbps, steps=20)
-        bound = bound_iteration(one)
+        bound = compute_bound(one)
         assert bound == found.predicted.bound
         assert 0 < bound.seconds <= found.predicted.iteration_s
         near.append(bound.seconds / found.predicted.iteration_s)
     assert max(near) > 0.3
-    assert bound_iteration(replace(problem, cluster=Cluster(1))).by == "compute"
+    assert compute_bound(replace(problem, cluster=Cluster(1))).by == "compute"

@@ -16,16 +16,16 @@ from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import (
     Strategy,
-    data_sharding,
-    place_sharding,
-    space_sharding,
+    make_data_sharding,
+    make_placed_sharding,
+    make_spaced_sharding,
 )
 from testbed.design.workloads.strategies import data_parallel
 
 
 def closed_form_s(problem, strategy, topology):
     costs = Costs(problem, build_paths(topology, problem.rate_gbps))
-    return costs.seconds(Programs(problem).program(strategy.shardings))
+    return costs.compute_seconds(Programs(problem).build_program(strategy.shardings))
 
 
 def simulated_s(problem, strategy, topology):
@@ -59,7 +59,7 @@ def test_one_sum_over_all_takes_its_bytes_over_all_rings():
 
 
 def _seconds(problem, strategy):
-    for part in Programs(problem).program(strategy.shardings).parts:
+    for part in Programs(problem).build_program(strategy.shardings).parts:
         for work in part.works:
             if isinstance(work, Computing):
                 yield work.seconds.max()
@@ -79,7 +79,7 @@ def test_bytes_between_two_servers_pass_the_links_between_them():
 
 
 def _pipe(first, second):
-    return Strategy((place_sharding((first,)), place_sharding((second,))))
+    return Strategy((make_placed_sharding((first,)), make_placed_sharding((second,))))
 
 
 def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
@@ -88,7 +88,7 @@ def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
     )
     workload = Workload("cut", (operator,), (), batch=4)
     problem = Problem(workload, Cluster(8, devices_per_server=1), 2, 10, latency=NO_LATENCY)
-    strategy = Strategy((space_sharding("tensor", 8, 4),))
+    strategy = Strategy((make_spaced_sharding("tensor", 8, 4),))
     computing = sum(_seconds(problem, strategy))
     own, other = (
         closed_form_s(problem, strategy, find_strides(8, strides)) - computing for strides in ((1, 2), (3,))
@@ -109,7 +109,7 @@ def test_groups_without_rings_of_links_cost_what_the_simulator_says(shards, with
     )  # fmt: skip
     workload = Workload("cut", operators, ((0, 1), (1, 2)), batch=12)
     problem = Problem(workload, Cluster(12), 4, 10, latency=NO_LATENCY)
-    strategy, topology = Strategy((space_sharding("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
+    strategy, topology = Strategy((make_spaced_sharding("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
     closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx(simulated_s(problem, strategy, topology), rel=within)
 
@@ -121,7 +121,9 @@ def test_messages_take_the_paths_that_the_simulator_gives_them():
     different = 0
     for choice in range(8):
         for source, target in ((0, 2), (3, 9), (4, 1)):
-            load, hops = paths.seconds(*(np.array([one]) for one in (source, target, choice)), np.ones(1))
+            load, hops = paths.compute_link_seconds(
+                *(np.array([one]) for one in (source, target, choice)), np.ones(1)
+            )
             links = fabric.path(source, target, choice)
             assert (hops, set(np.flatnonzero(load))) == (len(links), set(links))
             different += links != fabric.path(source, target, 0)
@@ -145,7 +147,9 @@ def test_gradients_share_links_with_what_others_wait_for():
     big = layer("big", parameter_bytes=gradient, gradient_bytes=gradient)
     workload = Workload("both", (*pipe, big), ((0, 1),), batch=1)
     problem = Problem(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
-    strategy = Strategy((place_sharding((0,)), place_sharding((1,)), data_sharding(range(2))))
+    strategy = Strategy(
+        (make_placed_sharding((0,)), make_placed_sharding((1,)), make_data_sharding(range(2)))
+    )
     topology = find(traffic(workload, strategy, problem.cluster).demand, 1).topology
     closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx((gradient + output) * 8 / 10e9, rel=3e-2)
@@ -159,8 +163,8 @@ def test_what_comes_after_gradients_delays_them():
     big = layer("big", parameter_bytes=gradient, gradient_bytes=gradient)
     workload = Workload("both", (*pipe, big), ((0, 1), (1, 2)), batch=1)
     problem = Problem(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
-    placed = tuple(place_sharding((server,)) for server in (0, 1, 0))
-    strategy = Strategy((*placed, data_sharding(range(2))))
+    placed = tuple(make_placed_sharding((server,)) for server in (0, 1, 0))
+    strategy = Strategy((*placed, make_data_sharding(range(2))))
     topology = find(traffic(workload, strategy, problem.cluster).demand, 1).topology
     closed = closed_form_s(problem, strategy, topology)
     simulated = simulated_s(problem, strategy, topology)
@@ -180,7 +184,11 @@ def test_branches_compute_side_by_side():
     workload = Workload("towers", tuple(operators), edges, batch=3, training=False)
     problem = Problem(workload, Cluster(towers), 2, 10, latency=NO_LATENCY)
     strategy = Strategy(
-        tuple(place_sharding(((tower + step) % towers,)) for tower in range(towers) for step in range(high))
+        tuple(
+            make_placed_sharding(((tower + step) % towers,))
+            for tower in range(towers)
+            for step in range(high)
+        )
     )
     topology = find(traffic(workload, strategy, problem.cluster).demand, 2).topology
     one = next(_seconds(problem, strategy))
@@ -200,16 +208,16 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
         objective = StrategyObjective(problem)
         point = objective.start()
         for _ in range(6):
-            point = objective.neighbour(point, chance)
-        wanted = traffic(workload, objective.strategy(point), problem.cluster)
+            point = objective.draw_neighbour(point, chance)
+        wanted = traffic(workload, objective.make_strategy(point), problem.cluster)
         pairs, sums = np.zeros((4, 4)), dict.fromkeys(wanted.allreduce, 0)
-        for work in (work for part in objective.program(point).parts for work in part.works):
+        for work in (work for part in objective.get_program(point).parts for work in part.works):
             if isinstance(work, Summing):
                 for members, size_bytes in zip(work.groups, work.size_bytes, strict=True):
                     sums[members] += size_bytes
             elif isinstance(work, Sending):
                 np.add.at(pairs, (work.source, work.target), work.size_bytes)
-        kinds |= {sharding.way for sharding in objective.strategy(point).shardings}
+        kinds |= {sharding.way for sharding in objective.make_strategy(point).shardings}
         assert (pairs == wanted.pairs).all()
         assert sums == dict(wanted.allreduce)
     assert kinds == {"data", "tensor", "place"}
@@ -229,11 +237,11 @@ def test_closed_form_and_simulator_order_strategies_alike(random_workload):
         point = objective.start()
         chance = np.random.default_rng([12, number])
         for _ in range(int(chance.integers(12))):
-            point = objective.neighbour(point, chance)
-        finding = objective.finding(point)
+            point = objective.draw_neighbour(point, chance)
+        finding = objective.get_finding(point)
         matchings += finding.matching_degree > 0
-        closed.append(objective.cost_s(point, point))
-        simulated.append(simulated_s(problem, objective.strategy(point), finding.topology))
+        closed.append(objective.compute_cost_s(point, point))
+        simulated.append(simulated_s(problem, objective.make_strategy(point), finding.topology))
     assert spearmanr(closed, simulated).statistic >= 0.9
     assert matchings >= 1
 
@@ -243,19 +251,19 @@ def test_beyond_the_memory_the_cost_is_infinite(little):
     workload = Workload("full", tuple(_named(big, f"b{i}") for i in range(8)), (), batch=4)
     objective = StrategyObjective(Problem(workload, Cluster(4, devices_per_server=2), 2, 25))
     point = objective.start()
-    assert objective.cost_s(point, point) < 1
+    assert objective.compute_cost_s(point, point) < 1
     crowded = (
         next(at for at, sharding in enumerate(objective.shardings[0]) if sharding.servers == (0,)),
     ) * 8
-    assert objective.cost_s(crowded, point) == np.inf
+    assert objective.compute_cost_s(crowded, point) == np.inf
 
 
 def test_what_fits_only_when_it_is_cut_is_searched_from_there():
     big = Operator("big", "dense", 1.0, 1.0, 60_000_000_000, 8, ways=("data", "tensor"))
     workload = Workload("large", tuple(_named(big, f"b{i}") for i in range(4)), (), batch=4)
     objective = StrategyObjective(Problem(workload, Cluster(4), 2, 25))
-    assert {sharding.way for sharding in objective.strategy(objective.start()).shardings} == {"tensor"}
-    assert objective.fits(objective.start())
+    assert {sharding.way for sharding in objective.make_strategy(objective.start()).shardings} == {"tensor"}
+    assert objective.fits_memory(objective.start())
 
 
 def _named(operator, name):

@@ -22,8 +22,8 @@ def strategies(random_workload, nodes, degree, *, simplex=False, count=4):
         objective = StrategyObjective(Problem(workload, Cluster(nodes), degree, 25, simplex))
         point = objective.start()
         for _ in range(3):
-            point = objective.neighbour(point, chance)
-        yield objective, objective.strategy(point)
+            point = objective.draw_neighbour(point, chance)
+        yield objective, objective.make_strategy(point)
 
 
 @pytest.mark.long
@@ -39,7 +39,7 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
             end = improve(objective, start, TrialBudget())
             finding, topology = end.finding, end.finding.topology
             assert end == improve(objective, start, TrialBudget())
-            assert end.closed_form_s == objective.cost_on(objective.point(strategy), finding)
+            assert end.closed_form_s == objective.compute_cost_on(objective.find_point(strategy), finding)
             assert end.closed_form_s <= start.closed_form_s
             shorter += end.closed_form_s < start.closed_form_s
             _check(start.finding, finding)
@@ -76,8 +76,8 @@ def test_a_better_matching_is_found_where_one_is(random_workload):
     """Six servers on a ring have 15 perfect matchings: none is better by more than what an exchange must bring."""
     better = 0
     for objective, strategy in strategies(random_workload, 6, 3, count=4):
-        point, (_, start) = objective.point(strategy), propose_starts(objective, strategy)
-        costs = [objective.cost_on(point, other) for other in _all_matchings(start.finding)]
+        point, (_, start) = objective.find_point(strategy), propose_starts(objective, strategy)
+        costs = [objective.compute_cost_on(point, other) for other in _all_matchings(start.finding)]
         assert len(costs) == 15
         end = improve(objective, start, TrialBudget())
         assert min(costs) <= end.closed_form_s <= min(costs) * 1.02
@@ -103,23 +103,25 @@ def pure_data():
 
 def test_nothing_is_tried_without_bytes_between_pairs_or_beyond_so_many_servers(random_workload):
     objective = StrategyObjective(Problem(pure_data(), Cluster(12), 4, 25))
-    start = next(propose_starts(objective, objective.strategy(objective.start())))
+    start = next(propose_starts(objective, objective.make_strategy(objective.start())))
     tries = TrialBudget(10)
     assert start.finding.topology.strides == (1, 5)
     assert improve(objective, start, tries) is start
     assert improve_by_edge_swaps(objective, [start]) == ()
     workload = random_workload(np.random.default_rng(0))
     large = StrategyObjective(Problem(workload, Cluster(FEW_NODES + 2), 2, 25))
-    start = next(propose_starts(large, large.strategy(large.start())))
+    start = next(propose_starts(large, large.make_strategy(large.start())))
     assert improve(large, start, tries) is start
-    assert tries.left == 10
+    assert tries.remaining_tries == 10
 
 
 def test_work_is_bounded(random_workload, monkeypatch):
     (objective, strategy), *_ = strategies(random_workload, 8, 4, count=1)
     *_, start = propose_starts(objective, strategy)
-    asked, cost_on = [], StrategyObjective.cost_on
-    monkeypatch.setattr(StrategyObjective, "cost_on", lambda *about: asked.append(about) or cost_on(*about))
+    asked, cost_on = [], StrategyObjective.compute_cost_on
+    monkeypatch.setattr(
+        StrategyObjective, "compute_cost_on", lambda *about: asked.append(about) or cost_on(*about)
+    )
     tries = TrialBudget(3)
     improve(objective, start, tries)
     assert len(asked) == 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from witnesses.exhaustive import all_graphs, optimum
 
-from testbed.design.search.chains import Rules, advance, begin
+from testbed.design.search.chains import Rules, make_first_state, run_steps
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
@@ -41,10 +41,10 @@ def test_a_search_comes_near_the_optimum_and_never_below(random_workload):
         problem = Problem(workload, Cluster(4), 3 - number % 2, 25)
         best = optimum(problem)
         objective = StrategyObjective(problem)
-        state = advance(objective, Rules(steps=400), begin(objective, 0, 0), 400)
+        state = run_steps(objective, Rules(steps=400), make_first_state(objective, 0, 0), 400)
         gaps.append(state.best[0].cost_s / best.cost_s - 1)
         assert best.tried >= 150
-        assert objective.fits(best.point)
+        assert objective.fits_memory(best.point)
     assert min(gaps) >= -1e-9
     assert np.mean(gaps) <= 0.02
 

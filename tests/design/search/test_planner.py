@@ -6,24 +6,24 @@ import pytest
 
 from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
-from testbed.design.search.chains import Rules, Stop, advance, begin
+from testbed.design.search.chains import Rules, Stop, make_first_state, run_steps
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, propose_starts
 from testbed.design.search.finalists import (
-    ideal_switch_s,
-    rank,
+    rank_strategies,
     rank_wirings,
+    simulate_ideal_switch_s,
     simulate_proposal,
 )
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import install, simulate_on_quick_routes
+from testbed.design.search.simulator import simulate_on_quick_routes, simulate_plan_routes
 from testbed.design.search.strategies import StrategyObjective
-from testbed.design.search.worker_pool import worker_pool
+from testbed.design.search.worker_pool import open_worker_pool
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding import data_sharding
+from testbed.design.workloads.sharding import make_data_sharding
 from testbed.errors import OutOfMemory, SearchError, TopologyError
 
 
@@ -56,7 +56,7 @@ def test_twelve_nodes_of_pure_data_parallelism_get_the_plus_minus_one_and_five_c
     found = optimise(pure_data(), Cluster(12), 4, 25, steps=50)
     assert found.finding.topology.strides == (1, 5)
     assert found.finding.matching_degree == 0
-    assert set(found.strategy.shardings) == {data_sharding(range(12))}
+    assert set(found.strategy.shardings) == {make_data_sharding(range(12))}
     assert found.predicted.bandwidth_tax == pytest.approx(1.0)
     assert found.predicted.iteration_s < 1.1 * found.predicted.ideal_switch_s
 
@@ -77,7 +77,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
         for degree in range(4) if simplex else (0, 2):
             topology = find(demand, 4, simplex=simplex, matching_degree=degree).topology
             problem = Problem(workload, Cluster(8), 4, 25, simplex)
-            times[degree] = install(problem, found.strategy, topology).execution.iteration_s
+            times[degree] = simulate_plan_routes(problem, found.strategy, topology).execution.iteration_s
         degree = found.finding.matching_degree
         assert {one.finding.matching_degree for one in found.wirings} == set(times)
         assert (degree > 0) == (min(times[one] for one in times if one) < times[0] * (1 - MIN_IMPROVEMENT))
@@ -89,7 +89,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
 def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
     """An iteration shorter by less than a thousandth is no reason for a patch, by more it is."""
     objective = StrategyObjective(Problem(little, Cluster(8), 4, 25))
-    best = simulate_proposal(objective.problem, objective.proposal(begin(objective, 0, 0).at))
+    best = simulate_proposal(objective.problem, objective.make_proposal(make_first_state(objective, 0, 0).at))
     for gain, bought in ((0.5 * MIN_IMPROVEMENT, 0), (2 * MIN_IMPROVEMENT, 2)):
 
         def simulated(problem, proposal, rounded=False, gain=gain):
@@ -129,8 +129,8 @@ def test_a_plan_is_no_slower_than_on_what_topology_finder_makes_for_its_strategy
 def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, four):
     problem = Problem(little, four, 2, 25)
     objective = StrategyObjective(problem)
-    state = advance(objective, Rules(steps=200), begin(objective, 0, 0), 200)
-    proposals = [objective.proposal(visit) for visit in state.best]
+    state = run_steps(objective, Rules(steps=200), make_first_state(objective, 0, 0), 200)
+    proposals = [objective.make_proposal(visit) for visit in state.best]
     assert len(proposals) >= 4
 
     class Pressed(Executor):
@@ -144,25 +144,30 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
             future.set_result(call(*arguments))
             return future
 
-    with worker_pool() as here:
-        assert set(rank(problem, proposals, Pressed())) == set(rank(problem, proposals[:2], here))
+    with open_worker_pool() as here:
+        assert set(rank_strategies(problem, proposals, Pressed())) == set(
+            rank_strategies(problem, proposals[:2], here)
+        )
     nobody = Pressed()
     nobody.left = 0
     stop = Stop()
-    (only,) = rank(problem, proposals, nobody, stop)
+    (only,) = rank_strategies(problem, proposals, nobody, stop)
     assert (only.strategy, stop.reason) == (proposals[0].strategy, "Ctrl-C")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     "where",
-    ["testbed.design.search.finalists.propose_starts", "testbed.design.search.planner.ideal_switch_s"],
+    [
+        "testbed.design.search.finalists.propose_starts",
+        "testbed.design.search.planner.simulate_ideal_switch_s",
+    ],
 )
 def test_ctrl_c_after_the_chains_gives_a_plan_and_says_so(little, four, monkeypatch, where):
     """The first Ctrl-C ends what goes on, the second the program."""
     whole = optimise(little, four, 2, 25, steps=20)
     name = where.rsplit(".", 1)[1]
-    real = propose_starts if name == "propose_starts" else ideal_switch_s
+    real = propose_starts if name == "propose_starts" else simulate_ideal_switch_s
     pressed = []
 
     def press(*about):
@@ -180,7 +185,7 @@ def test_ctrl_c_after_the_chains_gives_a_plan_and_says_so(little, four, monkeypa
     def always(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("testbed.design.search.planner.ideal_switch_s", always)
+    monkeypatch.setattr("testbed.design.search.planner.simulate_ideal_switch_s", always)
     with pytest.raises(KeyboardInterrupt):
         optimise(little, four, 2, 25, steps=20)
 

@@ -8,7 +8,7 @@ from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding import place_sharding
+from testbed.design.workloads.sharding import make_placed_sharding
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,8 @@ def annealer(little):
 
 @pytest.fixture(scope="module")
 def start(annealer):
-    objective = annealer.objective(1)
-    return Candidate(objective.start(), 1, objective.finding(objective.start()))
+    objective = annealer.get_objective(1)
+    return Candidate(objective.start(), 1, objective.get_finding(objective.start()))
 
 
 def links_for_pairs(timed):
@@ -38,14 +38,16 @@ def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
 
 def test_first_descents_lay_out_whole_groups_alone(annealer, start):
     """The tables are one, the layers another: chains within a group and single operators come later."""
-    assert annealer.moves.largest == [[0, 1], [2, 3, 4]]
-    begun = annealer.seconds(start)
+    assert annealer.moves.largest_groups == [[0, 1], [2, 3, 4]]
+    begun = annealer.simulate_s(start)
     ends = [
-        annealer.descend(start, np.random.default_rng(seed), 10**6, annealer.moves.largest)
+        annealer.descend(start, np.random.default_rng(seed), 10**6, annealer.moves.largest_groups)
         for seed in range(6)
     ]
     for end in ends:
-        kinds = [annealer.objective(1).shardings[place][at] for place, at in enumerate(end.candidate.point)]
+        kinds = [
+            annealer.get_objective(1).shardings[place][at] for place, at in enumerate(end.candidate.point)
+        ]
         assert len({(kind.way, kind.replicas, kind.shards) for kind in kinds[2:]}) == 1
         assert end.seconds <= begun
     assert min(end.seconds for end in ends) < 0.9 * begun
@@ -57,11 +59,11 @@ def test_a_chain_moves_to_the_server_of_another():
     workload = Workload(
         "chains", (*layers, Operator("sum", "dense", 1, 1, 1, 1)), ((0, 1), (2, 3), (1, 4), (3, 4)), 8
     )
-    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).objective(1)
+    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).get_objective(1)
 
     def placed(*servers):
         known = zip(objective.shardings, servers, strict=False)
-        return [shardings.index(place_sharding((server,))) for shardings, server in known]
+        return [shardings.index(make_placed_sharding((server,))) for shardings, server in known]
 
     start = (*placed(1, 1, 4, 4), objective.start()[4])
     found = [list(point[:4]) for point in Moves(workload, objective.shardings, 6).gather_chains(start)]
@@ -72,7 +74,7 @@ def test_a_chain_moves_to_the_server_of_another():
 @pytest.mark.long
 @pytest.mark.parametrize("degree", [0, 2])
 def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
-    begin = annealer.relink(start, degree)
+    begin = annealer.remake_links(start, degree)
     assert begin.finding.matching_degree == degree
     for seed in range(2):
         end = annealer.run(begin, np.random.default_rng(seed), 8_000, Cooling(first=0.5, last=0.1))
@@ -82,7 +84,7 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
 @pytest.mark.long
 def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start):
     """A descent moves operators, so that the links made before it no longer join those that send most."""
-    begun = TimedCandidate(annealer.seconds(start), start)
+    begun = TimedCandidate(annealer.simulate_s(start), start)
 
     found = annealing._improve_in_turns(
         annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000
@@ -118,7 +120,7 @@ def _seven_on_six():
     workload = Workload(
         "tables", (*tables, Operator("sum", "dense", 1, 1, 1, 1)), tuple((place, 7) for place in range(7)), 8
     )
-    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).objective(1)
+    objective = Annealer(Problem(workload, Cluster(6), 4, 25)).get_objective(1)
     return objective, Moves(workload, objective.shardings, 6)
 
 
@@ -126,7 +128,7 @@ def test_of_a_group_one_is_on_each_free_server_and_the_others_are_cut():
     objective, moves = _seven_on_six()
     homes = [
         [shardings[at].servers for shardings, at in zip(objective.shardings, point, strict=True)][:7]
-        for point in moves.layouts(objective.start(), moves.largest[0])
+        for point in moves.list_layouts(objective.start(), moves.largest_groups[0])
     ]
     assert any(sum(len(servers) == 1 for servers in one) == 6 for one in homes)
 
@@ -135,7 +137,7 @@ def test_an_empty_server_gets_one_of_a_class_that_is_cut():
     objective, moves = _seven_on_six()
     point = list(objective.start())
     for place in range(5):
-        point[place] = objective.shardings[place].index(place_sharding((place,)))
+        point[place] = objective.shardings[place].index(make_placed_sharding((place,)))
     filled = moves._fill_free_servers(tuple(point))
-    assert objective.shardings[5][filled[5]] == place_sharding((5,))
+    assert objective.shardings[5][filled[5]] == make_placed_sharding((5,))
     assert filled[6] == point[6]

@@ -11,13 +11,13 @@ from testbed.design.topology.demand import make_demand
 from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, make_data_sharding
 
 NODES = 12
 ONE = Workload(
     "one", (Operator("dense", "dense", 1e9, 2e9, 1 << 20, 64, gradient_bytes=1 << 20),), (), batch=96
 )
-SPREAD = Strategy((data_sharding(range(NODES)),))
+SPREAD = Strategy((make_data_sharding(range(NODES)),))
 
 
 def ranked(degree, pairs, simulated_s, *, simplex=False):

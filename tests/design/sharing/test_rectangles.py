@@ -46,7 +46,7 @@ def test_rectangles_hold_their_jobs_inside_the_cluster_and_apart(drawn):
         assert set(gpus) <= set(range(cluster.gpus))
         for one in rectangles:
             assert len(one.find_gpus(cluster)) == one.job.gpus
-            for group in one.tensor_groups(cluster):
+            for group in one.list_tensor_groups(cluster):
                 assert len(group) == one.job.tensor
                 assert len({gpu // cluster.rails for gpu in group}) == 1
             if one.job.serves:
@@ -71,7 +71,7 @@ def most_gpus(cluster, jobs):
     def places(job):
         return [
             frozenset(Rectangle(job, at, rail, domains, rails).find_gpus(cluster))
-            for domains, rails in job.shapes(cluster)
+            for domains, rails in job.list_shapes(cluster)
             for at in range(cluster.domains - domains + 1)
             for rail in range(cluster.rails - rails + 1)
         ]
@@ -174,7 +174,7 @@ def seconds(*jobs):
 
 
 def groups_of(rectangle):
-    return (*rectangle.tensor_groups(CLUSTER), *rectangle.data_groups(CLUSTER))
+    return (*rectangle.list_tensor_groups(CLUSTER), *rectangle.list_data_groups(CLUSTER))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def brute_force(circle: Circle) -> float:
     first, *others = circle.shifts
     ranges = [range(1), *(range(shift) for shift in others)] if circle.periodic else map(range, circle.shifts)
     del first
-    return min(circle.excess(turns) for turns in itertools.product(*ranges))
+    return min(circle.compute_excess(turns) for turns in itertools.product(*ranges))
 
 
 FORTY_SIXTY = [job("a", 40, (0, 10, 50)), job("b", 60, (0, 10, 50))]
@@ -49,8 +49,8 @@ def test_the_example_of_30_degrees(rounding):
     circle, found = solved(FORTY_SIXTY, rounding)
 
     assert circle.repeats == (3, 2)
-    assert circle.score(circle.excess([0, 0])) == pytest.approx(1 - 10 / 120)
-    assert circle.score(found.excess) == pytest.approx(1.0)
+    assert circle.compute_score(circle.compute_excess([0, 0])) == pytest.approx(1 - 10 / 120)
+    assert circle.compute_score(found.excess) == pytest.approx(1.0)
     assert [turn * circle.tick for turn in found.turns] == pytest.approx([10.0, 0.0])
     assert (found.proven, circle.approximate) == (True, False)
 
@@ -58,8 +58,8 @@ def test_the_example_of_30_degrees(rounding):
 def test_15_and_10_ms_do_not_fit():
     circle, found = solved([job("a", 40, (0, 15, 50)), job("b", 60, (0, 10, 50))])
 
-    assert circle.score(found.excess) == pytest.approx(1 - 5 / 120)
-    assert circle.score(circle.excess([0, 0])) == pytest.approx(1 - 10 / 120)
+    assert circle.compute_score(found.excess) == pytest.approx(1 - 5 / 120)
+    assert circle.compute_score(circle.compute_excess([0, 0])) == pytest.approx(1 - 10 / 120)
 
 
 def test_two_jobs_are_compatible_exactly_when_their_bursts_fit_into_the_gcd():
@@ -97,7 +97,7 @@ def test_branch_and_bound_finds_what_brute_force_finds():
     def check(jobs):
         circle, found = solved(jobs)
         assert found.proven
-        assert circle.excess(found.turns) == pytest.approx(found.excess)
+        assert circle.compute_excess(found.turns) == pytest.approx(found.excess)
         assert found.excess == pytest.approx(brute_force(circle))
         seen[len(jobs)] += 1
         seen["excess"] += found.excess > 0
@@ -157,17 +157,17 @@ def test_branch_and_bound_finds_what_mixed_integer_programming_finds():
 def test_laws_of_the_score(jobs, turn):
     circle = make_circle(jobs, 50.0)
     turns = [(7 * number) % shifts for number, shifts in enumerate(circle.shifts)]
-    excess = circle.excess(turns)
+    excess = circle.compute_excess(turns)
 
-    assert circle.excess([one + turn for one in turns]) == pytest.approx(excess)
-    assert circle.excess([one + own for one, own in zip(turns, circle.shifts, strict=True)]) == pytest.approx(
-        excess
-    )
+    assert circle.compute_excess([one + turn for one in turns]) == pytest.approx(excess)
+    assert circle.compute_excess(
+        [one + own for one, own in zip(turns, circle.shifts, strict=True)]
+    ) == pytest.approx(excess)
     assert excess >= sum(demand.sum() for demand in circle.demands) - circle.ticks * circle.capacity - 1e-6
     fewer = make_circle(jobs[1:] or jobs, 50.0)
     assert (
-        circle.score(find_best_rotation(circle).excess)
-        <= fewer.score(find_best_rotation(fewer).excess) + 1e-9
+        circle.compute_score(find_best_rotation(circle).excess)
+        <= fewer.compute_score(find_best_rotation(fewer).excess) + 1e-9
     )
 
 
@@ -189,8 +189,8 @@ def test_72_bins_are_too_coarse_for_long_circles_and_say_so():
 
     assert paper.shifts == (1, 1)
     assert paper.approximate
-    assert paper.score(coarse.excess) == pytest.approx(1.0)
-    assert exact.score(best.excess) == pytest.approx(0.938, abs=0.003)
+    assert paper.compute_score(coarse.excess) == pytest.approx(1.0)
+    assert exact.compute_score(best.excess) == pytest.approx(0.938, abs=0.003)
     assert not exact.approximate
 
 
@@ -199,8 +199,8 @@ def test_five_jobs_of_a_fifth_fit_though_72_bins_do_not_show_it():
     paper, coarse = solved(jobs, PAPER)
     exact, best = solved(jobs)
 
-    assert paper.score(coarse.excess) == pytest.approx(0.983333, abs=1e-6)
-    assert exact.score(best.excess) == 1.0
+    assert paper.compute_score(coarse.excess) == pytest.approx(0.983333, abs=1e-6)
+    assert exact.compute_score(best.excess) == 1.0
 
 
 def test_times_that_are_rounded_are_called_approximate():
@@ -229,8 +229,8 @@ def test_a_search_that_runs_out_of_time_says_not_proven():
     found = find_best_rotation(circle, 3.0, clock=lambda: next(ticks))
 
     assert not found.proven
-    assert found.excess == pytest.approx(circle.excess(found.turns))
-    assert found.excess <= circle.excess([0] * 8)
+    assert found.excess == pytest.approx(circle.compute_excess(found.turns))
+    assert found.excess <= circle.compute_excess([0] * 8)
 
 
 def fives(chance: np.random.Generator) -> list[PeriodicJob]:

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from testbed.design.sharing.cassini.circle import Rounding
-from testbed.design.sharing.cassini.schedule import CYCLIC, Scheduler
+from testbed.design.sharing.cassini.schedule import LOOP_REASON, Scheduler
 from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.design.sharing.placement import (
     PlacementRequest,
     compare_shared_to_ideal,
     find_candidates,
     find_host_scheduler,
-    finish_time_fairness,
+    place_by_finish_time_fairness,
     place_by_goodput,
 )
 from testbed.errors import WorkloadError
@@ -144,7 +144,7 @@ def test_a_candidate_with_a_loop_is_dropped_for_one_without():
 
     found = Scheduler(jobs, LINKS).schedule([fixed(*jobs), apart])
 
-    assert [one.dropped for one in found.candidates] == [CYCLIC, ""]
+    assert [one.dropped for one in found.candidates] == [LOOP_REASON, ""]
     assert found.placement == apart
     assert found.notes == ()
 
@@ -154,7 +154,7 @@ def test_when_all_have_loops_the_best_forest_is_scheduled_and_said_so():
 
     found = Scheduler(jobs, LINKS).schedule([fixed(*jobs)])
 
-    assert found.candidates[0].dropped == CYCLIC
+    assert found.candidates[0].dropped == LOOP_REASON
     assert "spanning forest" in found.notes[0]
     for link in found.links:
         assert link.score <= 1.0
@@ -188,7 +188,7 @@ def test_fairness_helps_the_worst_and_goodput_the_sum():
     request = PlacementRequest(tuple(jobs.values()), LabLinks(HOSTS[:3], 25.0))
 
     for scheduler, cost in (
-        (finish_time_fairness, max),
+        (place_by_finish_time_fairness, max),
         (place_by_goodput, lambda r: -sum(1 / one for one in r)),
     ):
         best = scheduler(request)[0]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from testbed.design.topology import strides
 from testbed.design.topology.strides import (
-    coin_change,
     compute_hop_distances,
     list_direct_strides,
     list_half_range,
     list_totient_strides,
+    make_stride_sequences,
     measure_reach,
     select_permutations,
 )
@@ -187,7 +187,7 @@ GOLDEN_HOPS = {
 
 
 def test_coin_change_on_the_original_testbed():
-    found = coin_change(12, (1, 5, 7, 11))
+    found = make_stride_sequences(12, (1, 5, 7, 11))
     assert {m: len(coins) for m, coins in found.items()} == {m: len(c) for m, c in GOLDEN_HOPS.items()}
     assert all(sum(coins) % 12 == m for m, coins in found.items())
     assert all(sum(coins) % 12 == m for m, coins in GOLDEN_HOPS.items())  # the vector itself
@@ -195,7 +195,7 @@ def test_coin_change_on_the_original_testbed():
 
 
 def test_coin_change_shares_ties_among_strides():
-    load = Counter(coin for coins in coin_change(12, (1, 5, 7, 11)).values() for coin in coins)
+    load = Counter(coin for coins in make_stride_sequences(12, (1, 5, 7, 11)).values() for coin in coins)
     assert load.total() == 20
     assert set(load) == {1, 5, 7, 11}
     assert max(load.values()) <= 6  # 5 each would be even
@@ -211,10 +211,10 @@ def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
         coins = data.draw(st.sets(st.integers(1, nodes - 1), min_size=1, max_size=5))
         if math.gcd(nodes, *coins) != 1:
             with pytest.raises(TopologyError, match="greatest common divisor"):
-                coin_change(nodes, coins)
+                make_stride_sequences(nodes, coins)
             seen["refused"] += 1
             return
-        found = coin_change(nodes, coins)
+        found = make_stride_sequences(nodes, coins)
         row = true_hops(nodes, ring_edges(nodes, coins))[0]
         assert [len(found[m]) for m in range(1, nodes)] == row[1:].tolist()
         for m, sequence in found.items():
@@ -222,7 +222,7 @@ def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
             assert sum(sequence) % nodes == m
             rest = (m - sequence[0]) % nodes
             assert sequence[1:] == found.get(rest, ())
-        assert coin_change(nodes, sorted(coins, reverse=True)) == found
+        assert make_stride_sequences(nodes, sorted(coins, reverse=True)) == found
         seen["far"] += row.max() >= 4
 
     check()

@@ -15,20 +15,20 @@ from testbed.design.workloads.roofline import (
     DEVICES,
     Cluster,
     check_memory,
-    memory_use,
-    operator_seconds,
+    compute_memory_use,
+    compute_operator_seconds,
 )
-from testbed.design.workloads.sharding import Sharding, Strategy, data_sharding, place_sharding
+from testbed.design.workloads.sharding import Sharding, Strategy, make_data_sharding, make_placed_sharding
 from testbed.design.workloads.strategies import data_parallel
 from testbed.errors import OutOfMemory, WorkloadError
 
 
 def test_arithmetic_bounds_what_computes_much(make_operator):
     dense = make_operator("d", forward_flops=1e9, backward_flops=2e9, parameter_bytes=1000, moved_bytes=10.0)
-    forward_s, backward_s = operator_seconds(dense, 100, 1, Cluster(1))
+    forward_s, backward_s = compute_operator_seconds(dense, 100, 1, Cluster(1))
     assert forward_s == pytest.approx(1e11 / (4 * 0.5 * 156e12) + 10e-6, rel=1e-12)
     assert backward_s == pytest.approx(2e11 / (4 * 0.5 * 156e12) + 10e-6, rel=1e-12)
-    assert operator_seconds(dense, 100, 4, Cluster(1))[0] == pytest.approx(
+    assert compute_operator_seconds(dense, 100, 4, Cluster(1))[0] == pytest.approx(
         25e9 / (4 * 0.5 * 156e12) + 10e-6, rel=1e-12
     )
 
@@ -37,15 +37,17 @@ def test_memory_bounds_what_moves_much_and_tables_are_not_read_whole(make_operat
     sizes = {"forward_flops": 1.0, "parameter_bytes": 10**10, "moved_bytes": 10**6}
     dense, table = make_operator("d", **sizes), make_operator("t", kind="table", **sizes)
     bandwidth = 4 * 0.8 * 1.555e12
-    assert operator_seconds(dense, 100, 1, Cluster(1))[0] == pytest.approx((1e10 + 1e8) / bandwidth + 10e-6)
-    assert operator_seconds(dense, 100, 1, Cluster(1))[1] == pytest.approx(
+    assert compute_operator_seconds(dense, 100, 1, Cluster(1))[0] == pytest.approx(
+        (1e10 + 1e8) / bandwidth + 10e-6
+    )
+    assert compute_operator_seconds(dense, 100, 1, Cluster(1))[1] == pytest.approx(
         2 * (1e10 + 1e8) / bandwidth + 10e-6
     )
-    assert operator_seconds(table, 100, 1, Cluster(1))[0] == pytest.approx(1e8 / bandwidth + 10e-6)
+    assert compute_operator_seconds(table, 100, 1, Cluster(1))[0] == pytest.approx(1e8 / bandwidth + 10e-6)
 
 
 def test_no_samples_take_no_time(make_operator):
-    assert operator_seconds(make_operator("d", forward_flops=1e9), 0, 1, Cluster(1)) == (0.0, 0.0)
+    assert compute_operator_seconds(make_operator("d", forward_flops=1e9), 0, 1, Cluster(1)) == (0.0, 0.0)
 
 
 def test_devices_are_known_by_name():
@@ -66,15 +68,15 @@ def test_memory_is_parameters_state_and_outputs_kept(make_operator):
         make_operator("c", kind="cache", **sizes),
     )
     shardings = (
-        data_sharding([0, 1]),
+        make_data_sharding([0, 1]),
         Sharding("tensor", ((0, 1),)),
-        place_sharding([2]),
+        make_placed_sharding([2]),
         Sharding("tensor", ((2, 3),)),
     )
     cluster, strategy = Cluster(4), Strategy(shardings)
     kept = np.array([4000 + 40 + 2000 + 80, 4000 + 40 + 2000 + 80, 4000 + 80 + 2000 + 40, 2000 + 40])
-    assert memory_use(Workload("w", operators, (), 8), strategy, cluster).tolist() == kept.tolist()
-    served = memory_use(Workload("w", operators, (), 8, training=False), strategy, cluster)
+    assert compute_memory_use(Workload("w", operators, (), 8), strategy, cluster).tolist() == kept.tolist()
+    served = compute_memory_use(Workload("w", operators, (), 8, training=False), strategy, cluster)
     assert served.tolist() == [6000, 6000, 6000 + 40, 2000 + 40]
 
 
@@ -83,14 +85,14 @@ def test_what_does_not_fit_is_named_with_its_server(make_operator):
         make_operator(f"table{i}", parameter_bytes=40_000_000_000, state_bytes=i) for i in range(5)
     )
     workload = Workload("tables", tables, (), 8)
-    spread = Strategy(tuple(place_sharding([min(i, 3)]) for i in range(5)))
+    spread = Strategy(tuple(make_placed_sharding([min(i, 3)]) for i in range(5)))
     check_memory(workload, spread, Cluster(4))
     with pytest.raises(OutOfMemory) as caught:
         check_memory(workload, data_parallel(workload, 4), Cluster(4))
     told = str(caught.value)
     assert told.startswith("tables: server 0 would hold 200.0 GB, but has 160.0 GB")
     assert "table4 40.0 GB, table3 40.0 GB, table2 40.0 GB" in told
-    heap = Strategy(tuple(place_sharding([2]) for _ in range(5)))
+    heap = Strategy(tuple(make_placed_sharding([2]) for _ in range(5)))
     with pytest.raises(OutOfMemory, match="server 2 would hold"):
         check_memory(workload, heap, Cluster(4))
 
@@ -105,16 +107,21 @@ MEASURED = {"samples": [10, 20, 40], "forward_s": [1.0, 2.0, 3.0], "backward_s":
 def test_measured_times_replace_the_roofline(make_operator, samples, forward_s, backward_s):
     profile = parse_profile({"lightbed-profile": 1, "operators": {"d": MEASURED}})
     cluster = Cluster(1, profile=profile)
-    assert operator_seconds(make_operator("d"), samples, 1, cluster) == (forward_s, backward_s)
-    assert operator_seconds(make_operator("d"), samples, 4, cluster) == (forward_s / 4, backward_s / 4)
+    assert compute_operator_seconds(make_operator("d"), samples, 1, cluster) == (forward_s, backward_s)
+    assert compute_operator_seconds(make_operator("d"), samples, 4, cluster) == (
+        forward_s / 4,
+        backward_s / 4,
+    )
     other = make_operator("other", forward_flops=1e12)
-    assert operator_seconds(other, samples, 1, cluster) == operator_seconds(other, samples, 1, Cluster(1))
+    assert compute_operator_seconds(other, samples, 1, cluster) == compute_operator_seconds(
+        other, samples, 1, Cluster(1)
+    )
 
 
 def test_times_a_sample_are_in_proportion(make_operator):
     entry = {"forward_s_per_sample": 0.25, "backward_s_per_sample": 0.5}
     cluster = Cluster(1, profile=parse_profile({"lightbed-profile": 1, "operators": {"d": entry}}))
-    assert operator_seconds(make_operator("d"), 8, 1, cluster) == pytest.approx((2.0, 4.0), rel=1e-12)
+    assert compute_operator_seconds(make_operator("d"), 8, 1, cluster) == pytest.approx((2.0, 4.0), rel=1e-12)
 
 
 def test_a_profile_that_names_other_operators_is_refused(make_operator):

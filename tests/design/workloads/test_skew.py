@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from testbed.design.workloads.choice import WorkloadChoice, apply_skew
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import sum_graph_traffic, traffic
-from testbed.design.workloads.sharding import block_sharding, compute_shard_shares, dispatch_resharding
+from testbed.design.workloads.sharding import (
+    compute_shard_shares,
+    make_block_sharding,
+    make_dispatch_resharding,
+)
 from testbed.design.workloads.strategies import default_strategy
 from testbed.errors import WorkloadError
 
@@ -29,11 +33,11 @@ def skewed(skew: float, nodes: int = 8):
 def test_popular_experts_get_their_part_of_every_server(case):
     parts, shards, batch = case
     popularity = tuple(np.array(parts) / sum(parts))
-    sharding = block_sharding("expert", shards, shards)
+    sharding = make_block_sharding("expert", shards, shards)
 
-    sent = dispatch_resharding(sharding, batch, 1000, popularity)
+    sent = make_dispatch_resharding(sharding, batch, 1000, popularity)
 
-    even = dispatch_resharding(sharding, batch, 1000)
+    even = make_dispatch_resharding(sharding, batch, 1000)
     by_source = np.bincount(sent.source, sent.size_bytes, shards)
     assert by_source.tolist() == np.bincount(even.source, even.size_bytes, shards).tolist()
     shares = np.bincount(sent.target, sent.size_bytes, shards) / sent.size_bytes.sum()

@@ -12,12 +12,12 @@ skip_without("pydantic")
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
-from testbed.lab.hosts.environment import program_environment
+from testbed.lab.hosts.environment import make_program_environment
 from testbed.lab.inventory import parse_lab
 
 
 def of(text, nodes, degree, **options):
-    return program_environment(parse_lab(text, "x.yaml"), find_topology(nodes, degree, **options))
+    return make_program_environment(parse_lab(text, "x.yaml"), find_topology(nodes, degree, **options))
 
 
 def test_the_environment_of_a_small_lab_in_full(small_lab_text):
@@ -74,5 +74,5 @@ def test_the_shell_gives_every_variable_back(small_lab_text):
 def test_ranks_follow_the_stride_of_a_topology_whose_ring_is_not_the_lab_files_order(small_lab_text):
     edges = sorted({(node, (node + step) % 12) for node in range(12) for step in (5, 7)})
     topology = Topology(nodes=12, degree=2, simplex=False, strides=(5,), edges=tuple(edges))
-    found = program_environment(parse_lab(small_lab_text(12, 2), "x.yaml"), topology)
+    found = make_program_environment(parse_lab(small_lab_text(12, 2), "x.yaml"), topology)
     assert "".join(host.name for host in found.ranks) == "afkdibglejch"

@@ -27,10 +27,10 @@ from testbed.errors import HostError
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.forwarding import (
     find_blocks,
-    forwarding_plan,
     install,
+    list_set_addresses,
+    plan_forwarding,
     read_macs,
-    set_addresses,
 )
 from testbed.lab.inventory import parse_lab
 
@@ -89,7 +89,7 @@ def test_following_the_routes_reaches_every_address_over_the_planned_links(small
     wiring = wire(find_topology(nodes, degree, simplex=simplex))
     routes = find_routes(wiring)
     macs = macs_of(lab)
-    plan = forwarding_plan(lab, wiring, routes, macs)
+    plan = plan_forwarding(lab, wiring, routes, macs)
     owner_of_mac = {mac: (host, nic) for host, nics in macs.items() for nic, mac in nics.items()}
     links = {lab.nic_label(link.source): lab.nic_label(link.target) for link in wiring.links}
     for s, source in enumerate(lab.hosts):
@@ -121,10 +121,10 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
     for nodes, degree in ((4, 2), (6, 4), (8, 4)):
         lab = parse_lab(small_lab_text(nodes, degree), "x.yaml")
         routes, wiring, sets = planned_routes(find_topology(nodes, degree), nodes)
-        plan = forwarding_plan(lab, wiring, sets[0], macs_of(lab), sets[1:])
+        plan = plan_forwarding(lab, wiring, sets[0], macs_of(lab), sets[1:])
         owner = {nic.address: (node, nic) for node, host in enumerate(lab.hosts) for nic in host.nics}
         for one in routes.routes():
-            address = str(set_addresses(lab.hosts[one.target])[one.set])
+            address = str(list_set_addresses(lab.hosts[one.target])[one.set])
             here, path = one.source, [one.source]
             while here != one.target:
                 _, via = taken(plan[lab.hosts[here].name], address)
@@ -138,7 +138,7 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
             assert len(installed) <= routes.sets * (nodes - 1) + degree
             assert len({line[2] for line in installed}) == len(installed)
             assert not any("nexthop" in line for line in lines)  # the kernel would hash over them
-            own = set_addresses(host)[: routes.sets]
+            own = list_set_addresses(host)[: routes.sets]
             for line in installed:
                 source = line[line.index("src") + 1]
                 assert IPv4Address(source) in own
@@ -203,7 +203,7 @@ def test_hosts_whose_set_addresses_would_be_the_same_are_refused(lab):
     lab = replace(lab, hosts=(lab.hosts[0], twin, lab.hosts[2]))
     _, wiring, sets = planned_routes(find_topology(3, 2), 1)
     with pytest.raises(HostError, match=r"hosts a and b would both get address 198\.18"):
-        forwarding_plan(lab, wiring, sets[0], macs_of(lab), (sets[0],))
+        plan_forwarding(lab, wiring, sets[0], macs_of(lab), (sets[0],))
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def lab(small_lab_text):
 @pytest.fixture
 def ring_plan(lab):
     wiring = wire(find_topology(3, 2))
-    return forwarding_plan(lab, wiring, find_routes(wiring), macs_of(lab))
+    return plan_forwarding(lab, wiring, find_routes(wiring), macs_of(lab))
 
 
 def test_the_plan_of_one_host_in_full(ring_plan):
@@ -259,7 +259,7 @@ def test_the_kernel_settings_cover_all_default_and_every_nic(ring_plan):
 def test_parallel_links_have_a_route_of_their_own(small_lab_text):
     lab = parse_lab(small_lab_text(2, 2), "x.yaml")
     wiring = wiring_of(["A1-B1", "A2-B2"], 2, 2)
-    table = routes_of(forwarding_plan(lab, wiring, find_routes(wiring), macs_of(lab))["a"])
+    table = routes_of(plan_forwarding(lab, wiring, find_routes(wiring), macs_of(lab))["a"])
     assert table[IPv4Network("10.100.2.1")] == ("nic1", "10.100.2.1")
     assert table[IPv4Network("10.100.2.2")] == ("nic2", "10.100.2.2")
 

@@ -21,7 +21,7 @@ from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, TopologyError
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.nccl_files import (
-    SETTINGS,
+    NCCL_SETTINGS,
     TOPOLOGY_FILE,
     find_channels,
     make_files,
@@ -268,7 +268,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
     assert make_variables("/lab/a", files.rings) == {
         "NCCL_TOPO_FILE": "/lab/a/topology.xml",
         "NCCL_GRAPH_FILE": "/lab/a/ring-1.xml",
-        **SETTINGS,
+        **NCCL_SETTINGS,
     }
 
 

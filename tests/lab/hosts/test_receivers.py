@@ -21,7 +21,7 @@ from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.receivers import (
     PowerThresholds,
     describe_bad_lane,
-    module_command,
+    make_module_command,
     parse_module,
     read_receivers,
 )
@@ -324,7 +324,7 @@ def test_all_nics_of_all_hosts_are_read_in_one_round_trip(small_lab_text, tmp_pa
     }
     fleet = OneRun(lab.hosts, said)
     found = read_receivers(fleet, lab)
-    assert fleet.runs == [{host.name: module_command(host) for host in lab.hosts}]
+    assert fleet.runs == [{host.name: make_module_command(host) for host in lab.hosts}]
     assert {key: reading.power_dbm and round(reading.power_dbm, 2) for key, reading in found.items()} == {
         ("a", "nic1"): -5.62,
         ("a", "nic2"): None,

@@ -12,7 +12,7 @@ from testbed.errors import LabStartError
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.lab.simulated import lifecycle, link_rate
 from testbed.lab.simulated.link_rate import (
-    STEPS,
+    RATE_STEPS,
     Machine,
     compute_idle_share,
     fit_rate,
@@ -41,7 +41,7 @@ def fitted(text):
     ],
 )
 def test_the_rate_of_twelve_hosts_with_four_nics(machine, rate):
-    assert fit_rate(100, machine, nics=48).rate_mbps == rate
+    assert fit_rate(100, machine, nic_count=48).rate_mbps == rate
 
 
 @given(st.floats(0, 8), st.floats(0, 8), st.floats(1_000, 100_000), st.integers(1, 400))
@@ -49,17 +49,21 @@ def test_more_of_a_machine_never_gives_a_lower_rate(free, more, copy_mbps, nics)
     small = fit_rate(100, Machine(8, min(free, more), copy_mbps), nics)
     large = fit_rate(100, Machine(8, max(free, more), copy_mbps), nics)
     assert small.rate_mbps <= large.rate_mbps
-    assert {small.rate_mbps, large.rate_mbps} <= {100 * step for step in STEPS}
-    assert small.rate_mbps <= small.carried_mbps or small.rate_mbps == 100 * STEPS[-1]
+    assert {small.rate_mbps, large.rate_mbps} <= {100 * step for step in RATE_STEPS}
+    assert small.rate_mbps <= small.carried_mbps or small.rate_mbps == 100 * RATE_STEPS[-1]
 
 
 def test_the_choice_is_described_with_its_reason():
-    lowered = fit_rate(100, replace(TWO, free=1), nics=48)
+    lowered = fit_rate(100, replace(TWO, free=1), nic_count=48)
     assert lowered.is_lowered
     assert lowered.describe() == (
         "links at 50 Mbit/s instead of 100: 1.0 of 2 processors free, which carry 62 Mbit/s on every NIC at once"
     )
-    assert fit_rate(100, TWO, nics=48).describe().startswith("links at 100 Mbit/s: 2.0 of 2 processors free")
+    assert (
+        fit_rate(100, TWO, nic_count=48)
+        .describe()
+        .startswith("links at 100 Mbit/s: 2.0 of 2 processors free")
+    )
 
 
 def test_ticks_are_read_for_each_processor():
@@ -84,11 +88,11 @@ def test_the_quota_of_the_control_group(tmp_path, text, quota):
 
 def test_a_lab_file_that_fixes_its_rate_keeps_it(small_lab_text, monkeypatch):
     monkeypatch.setattr(link_rate, "measure_machine", lambda: replace(TWO, free=0, copy_mbps=1))
-    assert lifecycle.choose_rate(parse_lab(small_lab_text(), "x.yaml"), "kernel") is None
+    assert lifecycle.choose_link_rate(parse_lab(small_lab_text(), "x.yaml"), "kernel") is None
     lab = parse_lab(fitted(small_lab_text()), "x.yaml")
-    assert lifecycle.choose_rate(lab, "kernel").rate_mbps == 25
-    assert lifecycle.choose_rate(lab, "model") is None
-    assert lifecycle.choose_rate(lifecycle.set_link_rate(lab, 70), "kernel") is None
+    assert lifecycle.choose_link_rate(lab, "kernel").rate_mbps == 25
+    assert lifecycle.choose_link_rate(lab, "model") is None
+    assert lifecycle.choose_link_rate(lifecycle.set_link_rate(lab, 70), "kernel") is None
     assert lifecycle.set_link_rate(lab, 70).link.rate_mbps == 70
     assert lifecycle.set_link_rate(lab, 70).link.scale == 25_000 / 70
 

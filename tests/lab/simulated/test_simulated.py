@@ -34,13 +34,13 @@ from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab, parse_lab
 from testbed.lab.simulated.lifecycle import (
     SimulatedLab,
-    candidate_subnets,
     ensure_key,
-    find_running,
+    find_running_lab,
+    find_running_lab_id,
     hosts_of,
-    id_of_running,
-    lab_down,
-    lab_status,
+    list_candidate_subnets,
+    list_simulated_labs,
+    remove_simulated_labs,
     start_lab,
 )
 from testbed.lab.simulated.wiring_document import make_wiring_document
@@ -88,7 +88,7 @@ def test_candidates_begin_with_the_labs_own_subnet_and_go_on_in_order():
     own, loopback = IPv4Network("10.99.1.0/24"), IPv4Network("127.99.3.0/24")
 
     def first(*arguments, **keywords):
-        return [str(subnet) for subnet in islice(candidate_subnets(*arguments, **keywords), 3)]
+        return [str(subnet) for subnet in islice(list_candidate_subnets(*arguments, **keywords), 3)]
 
     assert first(own, "kernel", move=False) == ["10.99.1.0/24"]
     assert first(own, "kernel", move=True) == ["10.99.1.0/24", "10.99.0.0/24", "10.99.2.0/24"]
@@ -185,9 +185,11 @@ def test_a_twin_that_is_not_there_is_named_with_what_to_look_at():
 def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
     with start_lab(lab, hosts="model") as one, start_lab(lab, hosts="model") as two:
         assert one.lab.management != two.lab.management
-        assert {one.lab_id, two.lab_id} <= {entry["lab_id"] for entry in lab_status() if entry["live"]}
+        assert {one.lab_id, two.lab_id} <= {
+            entry["lab_id"] for entry in list_simulated_labs() if entry["live"]
+        }
         with pytest.raises(LabStartError, match="is running 2 times"):
-            find_running(lab)
+            find_running_lab(lab)
 
 
 @pytest.mark.process
@@ -207,9 +209,9 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
         with up:
             pass
         assert answers(up.control["ocs1"])
-        assert find_running(lab) == up.lab
-        assert id_of_running(lab) == up.lab_id
-        (entry,) = [entry for entry in lab_status() if entry["lab_id"] == up.lab_id]
+        assert find_running_lab(lab) == up.lab
+        assert find_running_lab_id(lab) == up.lab_id
+        (entry,) = [entry for entry in list_simulated_labs() if entry["lab_id"] == up.lab_id]
         assert entry == {
             "lab_id": up.lab_id,
             "lab": lab.name,
@@ -220,11 +222,11 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
             "rate_mbps": up.lab.link.rate_mbps,
             "user": pwd.getpwuid(os.geteuid()).pw_name,
         }
-        assert lab_down([up.lab_id]) == (up.lab_id,)
+        assert remove_simulated_labs([up.lab_id]) == (up.lab_id,)
         assert not answers(up.control["ocs1"])
-        assert find_running(lab) == lab
+        assert find_running_lab(lab) == lab
         with pytest.raises(LabStartError, match=f"no simulated lab '{lab.name}' is running"):
-            id_of_running(lab)
+            find_running_lab_id(lab)
     finally:
         up.close()
 
@@ -248,7 +250,7 @@ def test_an_interpreter_of_hosts_that_is_not_there_is_told_once(lab):
 @pytest.mark.process
 def test_a_lab_that_is_not_there_cannot_be_taken_down():
     with pytest.raises(LabStartError, match="no lab lb000000 on this machine; Running labs"):
-        lab_down(["lb000000"])
+        remove_simulated_labs(["lb000000"])
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.collectives.exchange import exchange_limit_mbps, exchange_loads
+from testbed.design.collectives.exchange import compute_exchange_limit_mbps, compute_exchange_loads
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -566,7 +566,7 @@ EXCHANGES = replace(SPEC, configurations=(all_to_all("all", 12, (11 * MIB,)),))
 def exchange_row():
     """Return every link carries what its routes put on it, in four iterations of 1.5 s."""
     sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in lab12().hosts]
-    for link, share in exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
+    for link, share in compute_exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
         sent[link.source.node][lab12().nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
     return row("one ring", MIB) | {
         "configuration": "all",
@@ -588,7 +588,7 @@ def test_an_all_to_all_is_measured_and_proven_by_the_bytes_of_its_routes(run):
     (timing,) = result.timings
     assert (timing.collective, timing.ranks, timing.rings) == ("all_to_all", 12, 0)
     assert timing.busbw_mbps == timing.algbw_mbps == pytest.approx(11 * MIB * 8 / 1.5e6)
-    assert timing.limit_mbps == exchange_limit_mbps(ROUTES, EXCHANGES.configurations[0].pairs, 100)
+    assert timing.limit_mbps == compute_exchange_limit_mbps(ROUTES, EXCHANGES.configurations[0].pairs, 100)
     assert find_misplaced(result.nic_bytes) == ()
     hops = sum(ROUTES.hops(s, t) for s in range(12) for t in range(12) if s != t)
     assert sum(entry.expected_bytes for entry in result.nic_bytes) == pytest.approx(hops * MIB * 4)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.lab.hosts.nccl_files import SETTINGS, NcclRing, render_environment
+from testbed.lab.hosts.nccl_files import NCCL_SETTINGS, NcclRing, render_environment
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "nccl_files.py"
 
@@ -192,7 +192,7 @@ def test_what_nccl_did_otherwise_is_said(script, log, options, sentence):
 def test_settings_are_read_from_the_script_that_is_written(script):
     rings = (NcclRing(5, (0, 1), ()),)
     text = render_environment({"MASTER_ADDR": "a"}, """/it's "a" {folder}""", "a", rings)
-    assert script.read_settings(text) == SETTINGS
+    assert script.read_settings(text) == NCCL_SETTINGS
 
 
 def test_the_graph_is_that_of_the_script_or_the_one_that_is_given(script, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ skip_without("sqlalchemy")
 
 from testbed.design.sharing.jobs import Burst, SharedJob
 from testbed.errors import CollectiveError, UnderMaintenance, WorkloadError
-from testbed.lab.inventory import load_lab, with_rate
+from testbed.lab.inventory import fix_link_rate, load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.store import LeaseStore
 from testbed.measure.results.store import RunStore
@@ -66,7 +66,7 @@ class Shared:
 def shared(tmp_path_factory):
     whole, python = load_lab(LAB), str(Path(sys.executable).resolve())
     hosts = tuple(replace(host, nics=host.nics[:1], python=python) for host in whole.hosts[:2])
-    lab = with_rate(replace(whole, name=f"sharing-{os.getpid()}", hosts=hosts), 20.0)
+    lab = fix_link_rate(replace(whole, name=f"sharing-{os.getpid()}", hosts=hosts), 20.0)
     with (
         start_lab(lab, hosts="kernel", move=True) as up,
         Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,

@@ -39,7 +39,7 @@ def small_lab(lab, hosts, nics):
 @pytest.fixture(scope="module")
 @needs("process", "socket")
 def up(testbed12):
-    drawn = draw_fibres(small_lab(testbed12, 4, 3), 11, crossed=1, dead=1)
+    drawn = draw_fibres(small_lab(testbed12, 4, 3), 11, crossed_count=1, dead_count=1)
     with start_lab(drawn.lab, hosts="kernel", move=True) as lab:
         for fibre in drawn.dead:
             send_request(lab.control["plant"], {"do": "cut", "fibre": fibre})
@@ -71,7 +71,7 @@ def check_against_the_truth(up, path, document):
         for name, fibre in truth.items()
     }
     dead = {name.partition(":")[0] for name, fibre in truth.items() if fibre["cut"]}
-    assert {f"{host.name}/{nic.name}" for host in load_lab(path).hosts for nic in host.unused} == dead
+    assert {f"{host.name}/{nic.name}" for host in load_lab(path).hosts for nic in host.unused_nics} == dead
     return len(said)
 
 

@@ -98,7 +98,7 @@ def truth(testbed12):
     """Three hosts of two NICs at an 8x8 switch, whose places a seed drew."""
     hosts = tuple(replace(host, nics=host.nics[:2]) for host in testbed12.hosts[:3])
     switches = (replace(testbed12.switches[0], inputs=8, outputs=8),)
-    return draw_fibres(replace(testbed12, hosts=hosts, switches=switches), 5, crossed=1)
+    return draw_fibres(replace(testbed12, hosts=hosts, switches=switches), 5, crossed_count=1)
 
 
 def found_ports(found):

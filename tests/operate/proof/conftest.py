@@ -19,7 +19,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
-from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
+from testbed.lab.hosts.forwarding import make_forwarding_path, plan_forwarding
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, plan_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
@@ -87,7 +87,7 @@ class World:
 
     def configured_for(self, wiring):
         """Return the kernels after an apply of a wiring."""
-        parts = forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs())
+        parts = plan_forwarding(self.lab, wiring, find_routes(wiring), self.macs())
         return {host.name: self._kernel(host, plan_state(parts[host.name])) for host in self.lab.hosts}
 
     def _kernel(self, host, planned):
@@ -126,7 +126,7 @@ class World:
 
     def part_of(self, host, wiring):
         """Return what an apply of a wiring installs on a host."""
-        return forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs())[host]
+        return plan_forwarding(self.lab, wiring, find_routes(wiring), self.macs())[host]
 
     def leave_unfinished(self, *replaced, circuits_stood=False):
         """Let the apply of this world's topology be one that was killed; the epochs that it replaces newest first."""
@@ -252,7 +252,10 @@ class World:
                 return hops
             here = at.node
             settings = self.kernels[host].sysctls
-            if "0" in (settings["net/ipv4/ip_forward"], settings[forwarding_path(self.lab.nic(at).name)]):
+            if "0" in (
+                settings["net/ipv4/ip_forward"],
+                settings[make_forwarding_path(self.lab.nic(at).name)],
+            ):
                 return 0
         return 0
 

@@ -18,7 +18,7 @@ from patch_lists import wiring_of
 
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.forwarding import install, plan_forwarding, read_macs
 from testbed.operate.design import Design
 from testbed.operate.intent import ApplyRecord
 from testbed.operate.path import follow_path, trace_kernel_path
@@ -180,7 +180,7 @@ def kill_after(bench, lines):
     """Apply the crossed topology, and be killed when host c has obeyed some lines of its batch, and no other host."""
 
     def begin(session, design):
-        parts = forwarding_plan(session.lab, design.wiring, design.routes, read_macs(session.fleet))
+        parts = plan_forwarding(session.lab, design.wiring, design.routes, read_macs(session.fleet))
         if lines:
             install(session.fleet, {"c": replace(parts["c"], batch=parts["c"].batch[:lines])})
         raise Killed

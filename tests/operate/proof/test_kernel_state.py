@@ -16,14 +16,14 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import CommandResult
-from testbed.lab.hosts.forwarding import forwarding_plan
+from testbed.lab.hosts.forwarding import plan_forwarding
 from testbed.lab.hosts.kernel_state import (
     Neighbour,
     Route,
+    make_state_command,
     parse_state,
     plan_state,
     read_kernels,
-    state_command,
 )
 
 RECORDED = Path(__file__).with_name("recorded_state.txt").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_the_recorded_host_holds_what_its_plan_leaves_there(testbed12):
     state = parse_state(RECORDED)
     wiring = wire(find_topology(4, 3))
     macs = {host.name: {nic.name: "02:00:00:00:00:01" for nic in host.nics} for host in lab.hosts}
-    planned = plan_state(forwarding_plan(lab, wiring, find_routes(wiring), macs)["a"])
+    planned = plan_state(plan_forwarding(lab, wiring, find_routes(wiring), macs)["a"])
     assert {route.target: route for route in state.routes if route.protocol == "107"} == planned.routes
     entries = {key for key, entry in state.neighbours.items() if entry.is_permanent}
     assert planned.neighbours.keys() == entries
@@ -87,7 +87,7 @@ def test_an_answer_that_was_cut_off_is_an_error_that_names_the_host(testbed12, c
         hosts = (host,)
 
         def run(self, commands):
-            assert commands == {"a": state_command(host)}
+            assert commands == {"a": make_state_command(host)}
             return {"a": CommandResult("a", 0, RECORDED[:cut], "")}
 
     if "=== files\n" in RECORDED[:cut]:

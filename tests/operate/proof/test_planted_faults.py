@@ -11,7 +11,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.lab.hosts.forwarding import forwarding_path
+from testbed.lab.hosts.forwarding import make_forwarding_path
 from testbed.lab.hosts.kernel_state import Neighbour, Route
 from testbed.lab.hosts.packet_rules import PacketFilter, PolicyRule
 from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
@@ -132,7 +132,7 @@ HOST_FAULTS = {
     "a neighbour that failed": (lambda w: with_neighbour(w, mac=""), [("wrong_neighbour", "e")]),
     "forwarding off": (lambda w: sysctl(w, "net/ipv4/ip_forward", "0"), [("forwarding_off", "e")]),
     "forwarding of one NIC off": (
-        lambda w: sysctl(w, forwarding_path("nic2"), "0"),
+        lambda w: sysctl(w, make_forwarding_path("nic2"), "0"),
         [("forwarding_off", "e/nic2")],
     ),
     "rp_filter": (lambda w: sysctl(w, "net/ipv4/conf/all/rp_filter", "1"), [("wrong_sysctl", "e")]),

@@ -16,7 +16,7 @@ skip_without("pydantic")
 from testbed.design.model import Link
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.kernel_state import NOTHING, plan_state, states_while_installing
+from testbed.lab.hosts.kernel_state import EMPTY_STATE, list_installation_states, plan_state
 from testbed.lab.model import make_shard
 from testbed.operate.intent import TopologySource
 from testbed.operate.plan import list_circuits
@@ -136,7 +136,7 @@ def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     before = over_other_nics(world.wiring)
     world.leave_unfinished(before)
     part = world.part_of("e", world.wiring)
-    states = list(states_while_installing(plan_state(world.part_of("e", before)), part))
+    states = list(list_installation_states(plan_state(world.part_of("e", before)), part))
     assert len(states) == 51
     for state in states[:-1:5]:
         world.install("e", state)
@@ -153,9 +153,9 @@ def test_a_first_apply_that_was_killed_is_one_finding(worlds, line):
     world.leave_unfinished()
     world.held["ocs1"] = {}
     for host in "abcdefghijkl":
-        world.install(host, NOTHING)
+        world.install(host, EMPTY_STATE)
         world.change(host, sysctls=dict.fromkeys(world.kernels["a"].sysctls, "0") or SYSCTLS_OFF)
-    world.install("a", list(states_while_installing(NOTHING, world.part_of("a", world.wiring)))[line])
+    world.install("a", list(list_installation_states(EMPTY_STATE, world.part_of("a", world.wiring)))[line])
     if not line:
         world.change("a", sysctls=SYSCTLS_OFF)
     (finding,) = world.findings()

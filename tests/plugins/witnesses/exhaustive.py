@@ -20,7 +20,7 @@ from testbed.design.search.chains import Point
 from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program
-from testbed.design.search.simulator import Simulator, install
+from testbed.design.search.simulator import Simulator, simulate_plan_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.topology.hops import make_hop_table
 from testbed.design.workloads.sharding import Strategy
@@ -53,7 +53,7 @@ def optimum(problem: Problem) -> Optimum:
     points = [
         point
         for point in product(*(range(len(known)) for known in objective.shardings))
-        if objective.fits(point)
+        if objective.fits_memory(point)
     ]
     graphs = list(all_graphs(problem.nodes, problem.degree))
     if not graphs:
@@ -71,7 +71,7 @@ def optimum(problem: Problem) -> Optimum:
     for topology in graphs:
         costs = Costs(problem, build_paths(topology, problem.rate_gbps))
         for point in points:
-            cost_s = costs.seconds(objective.program(point))
+            cost_s = costs.compute_seconds(objective.get_program(point))
             if cost_s < best.cost_s:
                 best = Optimum(cost_s, point, topology, tried)
     return best
@@ -140,13 +140,13 @@ def simulated_optimum(problem: Problem) -> SimulatedOptimum:
     best_s = math.inf
     near: list[tuple[float, Strategy, Topology]] = []
     for _, strategy, topology in candidates:
-        taken_s = simulator.seconds(strategy, topology, best_s * (1 + NEAR))
+        taken_s = simulator.simulate_s(strategy, topology, best_s * (1 + NEAR))
         if math.isfinite(taken_s):
             best_s = min(best_s, taken_s)
             near.append((taken_s, strategy, topology))
     near.sort(key=lambda one: one[0])
     timed = [
-        (install(problem, strategy, topology).execution.iteration_s, strategy, topology)
+        (simulate_plan_routes(problem, strategy, topology).execution.iteration_s, strategy, topology)
         for taken_s, strategy, topology in near[:_CLOSEST]
         if taken_s <= best_s * (1 + NEAR)
     ]
@@ -157,12 +157,12 @@ def _candidates(annealer: Annealer) -> Iterator[tuple[float, Strategy, Topology]
     """Yield what there is, with its time in closed form: what is fast comes first, and is the measure of the others."""
     problem = annealer.problem
     spread: list[tuple[Program, Strategy]] = []
-    for count in annealer.counts():
-        objective = annealer.objective(count)
+    for count in annealer.list_counts():
+        objective = annealer.get_objective(count)
         for point in product(*(range(len(known)) for known in objective.shardings)):
-            if objective.fits(point):
-                spread += [(objective.program(point), objective.strategy(point))]
+            if objective.fits_memory(point):
+                spread += [(objective.get_program(point), objective.make_strategy(point))]
     for topology in all_graphs(problem.nodes, problem.degree):
         costs = Costs(problem, build_paths(topology, problem.rate_gbps))
         for program, strategy in spread:
-            yield costs.seconds(program), strategy, topology
+            yield costs.compute_seconds(program), strategy, topology

@@ -37,12 +37,12 @@ _COLUMNS = (
 )
 
 
-def network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
+def compute_network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
     """Return the price in US dollars of a network of servers with eight NICs each.
 
     Totals for 128 servers at 100 Gbit/s, in millions; they equal the published ones:
 
-    >>> [round(network_usd(design, 100) / 1e6, 3) for design in ("Fat-tree", "TopoOpt", "MixNet")]
+    >>> [round(compute_network_usd(design, 100) / 1e6, 3) for design in ("Fat-tree", "TopoOpt", "MixNet")]
     [3.071, 1.032, 1.845]
     """
     all_nics, packet_nics = SERVER_GPUS, SERVER_GPUS - SETTING.circuit_ports
@@ -74,7 +74,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows = []
     for row in times.select_rows(design=MIXNET).records:
         gbps = float(row["gbps"])
-        fat_tree, topoopt, mixnet = (network_usd(design, gbps) for design in (FAT_TREE, TOPOOPT, MIXNET))
+        fat_tree, topoopt, mixnet = (
+            compute_network_usd(design, gbps) for design in (FAT_TREE, TOPOOPT, MIXNET)
+        )
         cost_ratio = fat_tree / mixnet
         ratios = (cost_ratio / float(row[column]) for column in ("published_ratio", "our_ratio"))
         rows.append((row["model"], gbps, fat_tree, topoopt, mixnet, *ratios))
@@ -87,7 +89,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compare_all(table: Table) -> Iterator[Comparison]:
-    for gbps in table.values("gbps"):
+    for gbps in table.list_values("gbps"):
         if gbps not in CLAIMS:
             continue
         rows_at_rate = table.select_rows(gbps=gbps)
@@ -99,16 +101,16 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
                 yield Comparison(
                     f"performance per dollar over a fat-tree, {gbps:g} Gbit/s, {name}",
                     PublishedValue(f"{claim}", "A", claim),
-                    choose(rows_at_rate.numbers(column)),
+                    choose(rows_at_rate.get_numbers(column)),
                     note,
                 )
 
 
 def _draw(table: Table) -> Plot:
-    first_model = table.select_rows(model=table.values("model")[0])
-    rates = tuple(f"{gbps:g}" for gbps in first_model.numbers("gbps"))
+    first_model = table.select_rows(model=table.list_values("model")[0])
+    rates = tuple(f"{gbps:g}" for gbps in first_model.get_numbers("gbps"))
     costs = tuple(
-        Series(name, rates, tuple(usd / 1e6 for usd in first_model.numbers(column)))
+        Series(name, rates, tuple(usd / 1e6 for usd in first_model.get_numbers(column)))
         for name, column in (
             (FAT_TREE, "fat_tree_usd"),
             (MIXNET, "mixnet_usd"),
@@ -118,8 +120,8 @@ def _draw(table: Table) -> Plot:
     panels = [Panel("128 servers", "Gbit/s of a NIC", "million US dollars", costs, "bars")]
     for column, title in (("published_ratio", "published times"), ("our_ratio", "our times")):
         series = tuple(
-            Series(str(model), rates, table.select_rows(model=model).numbers(column))
-            for model in table.values("model")
+            Series(str(model), rates, table.select_rows(model=model).get_numbers(column))
+            for model in table.list_values("model")
         )
         panels.append(Panel(title, "Gbit/s of a NIC", "performance per dollar / fat-tree", series, "bars"))
     return Plot("Cost, and performance per dollar of MixNet", tuple(panels))

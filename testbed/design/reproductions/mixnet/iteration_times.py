@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Panel,
@@ -57,32 +57,32 @@ def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence
     return Table.from_rows(_COLUMNS, rows)
 
 
-def ratio_records(table: Table) -> list[Record]:
+def list_ratio_records(table: Table) -> list[Record]:
     """Return the rows of all designs but the fat-tree: 48 rows at the scale of the paper."""
     return [row for row in table.records if row["design"] != FAT_TREE]
 
 
-def median_difference(table: Table, design: str | None = None) -> float:
+def compute_median_difference(table: Table, design: str | None = None) -> float:
     """Return the median absolute difference of the ratios, for one design or for all."""
-    rows = [row for row in ratio_records(table) if design in (None, row["design"])]
+    rows = [row for row in list_ratio_records(table) if design in (None, row["design"])]
     return float(np.median([abs(float(row["ratio_difference"])) for row in rows]))
 
 
-def worst_record(table: Table) -> Record:
+def find_worst_record(table: Table) -> Record:
     """Return the row whose ratio differs most from the published one."""
-    return max(ratio_records(table), key=lambda row: abs(float(row["ratio_difference"])))
+    return max(list_ratio_records(table), key=lambda row: abs(float(row["ratio_difference"])))
 
 
 def count_last(table: Table, column: str = "ours") -> tuple[int, int]:
     """Return the number of (model, rate) pairs in which TopoOpt alone is slowest, and the number of all pairs."""
     rows = [
         table.select_rows(model=model, gbps=gbps)
-        for model in table.values("model")
-        for gbps in table.values("gbps")
+        for model in table.list_values("model")
+        for gbps in table.list_values("gbps")
     ]
     slowest_pairs = sum(
         max(part.records, key=lambda row: float(row[column]))["design"] == TOPOOPT
-        and part.numbers(column).count(max(part.numbers(column))) == 1
+        and part.get_numbers(column).count(max(part.get_numbers(column))) == 1
         for part in rows
     )
     return slowest_pairs, len(rows)
@@ -101,23 +101,26 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 def _compare_all(table: Table) -> Iterator[Comparison]:
     bound = PublishedValue("at most 15 %: our bar")
     yield Comparison(
-        "median difference of ratios to the fat-tree", bound, 100 * median_difference(table), unit=" %"
+        "median difference of ratios to the fat-tree",
+        bound,
+        100 * compute_median_difference(table),
+        unit=" %",
     )
     equal = 100 * float(
-        np.median([abs(1 / float(row["published_ratio"]) - 1) for row in ratio_records(table)])
+        np.median([abs(1 / float(row["published_ratio"]) - 1) for row in list_ratio_records(table)])
     )
     note = "for scale: what a model without any network would score"
-    yield Comparison("median difference of ratios that are all 1", NOTHING, equal, note, " %")
+    yield Comparison("median difference of ratios that are all 1", UNPUBLISHED, equal, note, " %")
     for design in DESIGNS[1:]:
-        ours = 100 * median_difference(table, design)
-        yield Comparison(f"median difference of {design}", NOTHING, ours, unit=" %")
-    worst_case_record = worst_record(table)
+        ours = 100 * compute_median_difference(table, design)
+        yield Comparison(f"median difference of {design}", UNPUBLISHED, ours, unit=" %")
+    worst_case_record = find_worst_record(table)
     worst_case = (
         f"{worst_case_record['model']}, {worst_case_record['gbps']:g} Gbit/s, {worst_case_record['design']}"
     )
     yield Comparison(
         "worst difference of a ratio",
-        NOTHING,
+        UNPUBLISHED,
         100 * float(worst_case_record["ratio_difference"]),
         worst_case,
         " %",
@@ -130,7 +133,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
         slowest_pairs,
         f"of {number}",
     )
-    for row in ratio_records(table):
+    for row in list_ratio_records(table):
         ratio = float(row["published_ratio"])
         yield Comparison(
             f"{row['model']}, {row['gbps']:g} Gbit/s: {row['design']} / fat-tree",
@@ -142,7 +145,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
 def _draw(table: Table) -> Plot:
     panels = []
     for column, title in (("published", "published"), ("ours", "ours")):
-        for model in table.values("model"):
+        for model in table.list_values("model"):
             part = table.select_rows(model=model)
             table_by_design = Table.from_rows(
                 ("design", "gbps", "time"),
@@ -157,7 +160,7 @@ def _draw(table: Table) -> Plot:
                     "bars",
                 )
             )
-    return Plot("Iteration times of mixtures of experts on 1,024 GPUs", tuple(panels), wide=4)
+    return Plot("Iteration times of mixtures of experts on 1,024 GPUs", tuple(panels), max_columns=4)
 
 
 FIGURE = Figure(1, "Iteration times", _make, _compare, _draw)

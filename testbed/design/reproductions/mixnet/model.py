@@ -13,7 +13,7 @@ summed as soon as its last backward pass is done, in parallel with the remaining
 |---|---|---|
 | fat-tree | the bytes into or out of the busiest server, over 8 NICs | 8 NICs |
 | rail-optimised | as fat-tree: switches above the rails do not block, and messages change rails in servers | 8 NICs |
-| MixNet | `region_circuits` with 6 NICs, and packets with 2 | the 2 packet NICs |
+| MixNet | `allocate_region_circuits` with 6 NICs, and packets with 2 | the 2 packet NICs |
 | TopoOpt | static circuits with 6 NICs for the mean traffic; servers forward for pairs without one | 1 NIC each |
 
 MixNet changes its circuits during attention, between the combine of a layer and the dispatch of the next. If the dark
@@ -30,7 +30,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.circuits.regions import exchange_seconds, region_circuits
+from testbed.design.circuits.regions import allocate_region_circuits, compute_exchange_s
 from testbed.design.reproductions.mixnet.models import SERVER_GPUS, MoeJob, Setting
 from testbed.design.workloads.gates import draw_expert_traffic
 
@@ -61,10 +61,10 @@ class LayerTimes:
 
 
 @lru_cache(maxsize=256)
-def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
+def compute_server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     """Return the bytes that each server of a region dispatches to each other, as an array (source, target)."""
     token_bytes = setting.bytes_per_value * job.hidden
-    traffic = _member_traffic(job, setting, layer) * token_bytes
+    traffic = _compute_member_traffic(job, setting, layer) * token_bytes
     members_per_server = job.ep // job.region
     folded: Floats = traffic.reshape(job.region, members_per_server, job.region, members_per_server).sum(
         axis=(1, 3)
@@ -72,7 +72,7 @@ def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     return folded
 
 
-def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
+def _compute_member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     return draw_expert_traffic(
         job.tokens,
         job.experts,
@@ -85,117 +85,120 @@ def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     )
 
 
-def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
+def compute_layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
     """Return the computing times of a layer, on the group member whose experts receive the most tokens."""
-    h, n, size = job.hidden, job.tokens, setting.bytes_per_value
-    projections = h * h * (2 + 2 * job.kv_share)
-    scores = 2.0 * job.sequence * h  # a causal mask halves what each token attends to
-    attention_flops = 2 * n * projections + n * scores
-    attention_bytes = size * (projections + n * h * (4 + 2 * job.kv_share))
-    received_tokens = float(_member_traffic(job, setting, layer).sum(axis=0).max())
+    hidden, tokens, bytes_per_value = job.hidden, job.tokens, setting.bytes_per_value
+    projections = hidden * hidden * (2 + 2 * job.kv_share)
+    scores = 2.0 * job.sequence * hidden  # a causal mask halves what each token attends to
+    attention_flops = 2 * tokens * projections + tokens * scores
+    attention_bytes = bytes_per_value * (projections + tokens * hidden * (4 + 2 * job.kv_share))
+    received_tokens = float(_compute_member_traffic(job, setting, layer).sum(axis=0).max())
     members_per_server = -(-job.experts // job.ep)
-    matrices = 3 * h * job.inner
-    expert_flops = 2 * matrices * (received_tokens + n * job.shared)
-    expert_bytes = size * (
+    matrices = 3 * hidden * job.inner
+    expert_flops = 2 * matrices * (received_tokens + tokens * job.shared)
+    expert_bytes = bytes_per_value * (
         matrices * (members_per_server + job.shared)
-        + (received_tokens + n * job.shared) * (2 * h + 3 * job.inner)
+        + (received_tokens + tokens * job.shared) * (2 * hidden + 3 * job.inner)
     )
 
-    def reduce_s(tokens: float) -> float:
-        return 2 * (job.tp - 1) / job.tp * tokens * h * size / setting.local_bytes_per_s
+    def compute_reduce_s(summed_tokens: float) -> float:
+        return (
+            2 * (job.tp - 1) / job.tp * summed_tokens * hidden * bytes_per_value / setting.local_bytes_per_s
+        )
 
     return LayerTimes(
-        job.device.pass_seconds(attention_flops, attention_bytes, job.tp),
-        reduce_s(n),
-        job.device.pass_seconds(expert_flops, expert_bytes, job.tp),
-        reduce_s(received_tokens),
+        job.device.compute_pass_seconds(attention_flops, attention_bytes, job.tp),
+        compute_reduce_s(tokens),
+        job.device.compute_pass_seconds(expert_flops, expert_bytes, job.tp),
+        compute_reduce_s(received_tokens),
     )
 
 
-def stage_layers(job: MoeJob) -> tuple[int, ...]:
+def list_stage_layers(job: MoeJob) -> tuple[int, ...]:
     """Return the layers of the first stage. It represents all stages, which differ only in their random traffic."""
     return tuple(range(job.layers // job.pp))
 
 
-def fat_tree_s(job: MoeJob, setting: Setting, gbps: float) -> float:
+def compute_fat_tree_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     """Return the seconds of a microbatch's all-to-alls in one stage, forward and backward, on all NICs."""
     rate = SERVER_GPUS * gbps * 1e9 / 8
     return sum(
-        4 * _busiest_server_bytes(server_traffic(job, setting, layer)) / rate for layer in stage_layers(job)
+        4 * _compute_busiest_server_bytes(compute_server_traffic(job, setting, layer)) / rate
+        for layer in list_stage_layers(job)
     )
 
 
-def _busiest_server_bytes(traffic: Floats) -> float:
+def _compute_busiest_server_bytes(traffic: Floats) -> float:
     external_bytes = traffic - np.diag(np.diag(traffic))
     return float(max(external_bytes.sum(axis=0).max(), external_bytes.sum(axis=1).max()))
 
 
-def mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
+def compute_mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     """Return the seconds of a microbatch's all-to-alls in one stage, with the dark time that attention does not hide.
 
     The combine is the transpose of the dispatch, and circuits are symmetric. So one choice of circuits serves the four
     all-to-alls of a layer, two forward and two backward.
     """
-    layers = stage_layers(job)
-    adapting_s = sum(4 * _dispatch_s_on_own_circuits(job, setting, layer) / gbps for layer in layers)
+    layers = list_stage_layers(job)
+    adapting_s = sum(4 * _compute_dispatch_s_on_own_circuits(job, setting, layer) / gbps for layer in layers)
     for layer in layers:
-        times = layer_times(job, setting, layer)
+        times = compute_layer_times(job, setting, layer)
         forward_s = times.attention_s + times.attention_sum_s
         backward_s = 2 * times.attention_s + times.attention_sum_s
         adapting_s += sum(
             max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s)
         )
-    fixed_s = 4 * _dispatches_s_on_fixed_circuits(job, setting) / gbps
+    fixed_s = 4 * _compute_dispatch_s_on_fixed_circuits(job, setting) / gbps
     return {"per-layer": adapting_s, "per-iteration": fixed_s, "faster": min(adapting_s, fixed_s)}[
         setting.policy
     ]
 
 
 @lru_cache(maxsize=1024)
-def _dispatch_s_on_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
+def _compute_dispatch_s_on_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
     """Return the seconds of a dispatch at 1 Gbit/s per NIC, on circuits for its layer.
 
     Circuits and packets scale alike with the rate of a NIC, so the best circuits do not depend on it.
     """
-    matrix = server_traffic(job, setting, layer)
+    matrix = compute_server_traffic(job, setting, layer)
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
-    return exchange_seconds(matrix, region_circuits(matrix, setting.circuit_ports, *rates), *rates)
+    return compute_exchange_s(matrix, allocate_region_circuits(matrix, setting.circuit_ports, *rates), *rates)
 
 
 @lru_cache(maxsize=256)
-def _dispatches_s_on_fixed_circuits(job: MoeJob, setting: Setting) -> float:
+def _compute_dispatch_s_on_fixed_circuits(job: MoeJob, setting: Setting) -> float:
     """Return the seconds of all dispatches of a stage at 1 Gbit/s per NIC, on circuits for their mean traffic."""
-    traffic = [server_traffic(job, setting, layer) for layer in stage_layers(job)]
+    traffic = [compute_server_traffic(job, setting, layer) for layer in list_stage_layers(job)]
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
-    circuits = region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
-    return sum(exchange_seconds(matrix, circuits, *rates) for matrix in traffic)
+    circuits = allocate_region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
+    return sum(compute_exchange_s(matrix, circuits, *rates) for matrix in traffic)
 
 
-def topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:
+def compute_topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     """Return the seconds of a microbatch's all-to-alls in one stage, on static circuits."""
-    layers = stage_layers(job)
-    traffic = [server_traffic(job, setting, layer) for layer in layers]
+    layers = list_stage_layers(job)
+    traffic = [compute_server_traffic(job, setting, layer) for layer in layers]
     degree = SERVER_GPUS - setting.ring_ports - 1
-    circuits = static_circuits(np.mean(traffic, axis=0), degree)
-    load_bytes = (forwarded_load(matrix, circuits) for matrix in traffic)
+    circuits = allocate_static_circuits(np.mean(traffic, axis=0), degree)
+    load_bytes = (compute_forwarded_load(matrix, circuits) for matrix in traffic)
     return sum(4 * busiest_bytes / (gbps * 1e9 / 8) for busiest_bytes in load_bytes)
 
 
-def static_circuits(traffic: Floats, degree: int) -> Integers:
+def allocate_static_circuits(traffic: Floats, degree: int) -> Integers:
     """Return the number of circuits of each pair: a ring, then greedily one for the pair with most bytes per circuit.
 
     The ring stands for TopoOpt's guarantee that every pair has a path.
     """
-    size = len(traffic)
+    server_count = len(traffic)
     demand = traffic + traffic.T - 2 * np.diag(np.diag(traffic))
     circuits = np.zeros(traffic.shape, dtype=np.int64)
-    for server in range(size):
-        if size > 2 or server == 0:
-            circuits[server, (server + 1) % size] += 1
-            circuits[(server + 1) % size, server] += 1
+    for server in range(server_count):
+        if server_count > 2 or server == 0:
+            circuits[server, (server + 1) % server_count] += 1
+            circuits[(server + 1) % server_count, server] += 1
     while True:
-        free = circuits.sum(axis=1) < degree
-        gain = np.where(np.outer(free, free), demand / (circuits + 1), 0)
+        has_free_port = circuits.sum(axis=1) < degree
+        gain = np.where(np.outer(has_free_port, has_free_port), demand / (circuits + 1), 0)
         np.fill_diagonal(gain, 0)
         if gain.max(initial=0) <= 0:
             return circuits
@@ -204,46 +207,46 @@ def static_circuits(traffic: Floats, degree: int) -> Integers:
         circuits[pair[::-1]] += 1
 
 
-def forwarded_load(traffic: Floats, circuits: Integers) -> float:
+def compute_forwarded_load(traffic: Floats, circuits: Integers) -> float:
     """Return the bytes on the busiest circuit. A pair spreads its bytes over its shortest paths, by their circuits.
 
     In a ring of four, opposite servers send half of their bytes each way, over two circuits:
 
     >>> ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
-    >>> forwarded_load(np.ones((4, 4)), ring)
+    >>> compute_forwarded_load(np.ones((4, 4)), ring)
     2.0
     """
-    size = len(traffic)
+    server_count = len(traffic)
     hops = np.where(circuits > 0, 1.0, np.inf)
     np.fill_diagonal(hops, 0)
-    for middle in range(size):
+    for middle in range(server_count):
         hops = np.minimum(hops, hops[:, middle, None] + hops[middle])
     load = np.zeros(traffic.shape)
-    for target in range(size):
-        arriving = traffic[:, target].astype(np.float64)
-        arriving[target] = 0
+    for target in range(server_count):
+        arriving_bytes = traffic[:, target].astype(np.float64)
+        arriving_bytes[target] = 0
         for node in np.argsort(-hops[:, target]):
             if node == target:
                 continue
-            nearer = np.where(hops[:, target] == hops[node, target] - 1, circuits[node], 0)
-            part = arriving[node] * nearer / nearer.sum()
-            load[node] += part
-            arriving += part
+            nearer_circuits = np.where(hops[:, target] == hops[node, target] - 1, circuits[node], 0)
+            forwarded_bytes = arriving_bytes[node] * nearer_circuits / nearer_circuits.sum()
+            load[node] += forwarded_bytes
+            arriving_bytes += forwarded_bytes
     return float(np.divide(load, circuits, out=np.zeros(load.shape), where=circuits > 0).max())
 
 
 EXCHANGES: dict[str, Callable[[MoeJob, Setting, float], float]] = {
-    FAT_TREE: fat_tree_s,
-    MIXNET: mixnet_s,
-    RAILS: fat_tree_s,
-    TOPOOPT: topoopt_s,
+    FAT_TREE: compute_fat_tree_s,
+    MIXNET: compute_mixnet_s,
+    RAILS: compute_fat_tree_s,
+    TOPOOPT: compute_topoopt_s,
 }
 
 
 def iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> float:
     """Return the seconds of an iteration on a design at `gbps` per NIC."""
-    layers = stage_layers(job)
-    times = [layer_times(job, setting, layer) for layer in layers]
+    layers = list_stage_layers(job)
+    times = [compute_layer_times(job, setting, layer) for layer in layers]
     microbatch_s = sum(layer_time.computing_s for layer_time in times) + EXCHANGES[design](job, setting, gbps)
     nics = {MIXNET: SERVER_GPUS - setting.circuit_ports, TOPOOPT: setting.ring_ports}.get(design, SERVER_GPUS)
     rate = nics * gbps * 1e9 / 8
@@ -252,12 +255,12 @@ def iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> floa
     hop_bytes = job.tokens * job.hidden * setting.bytes_per_value * members
     hops_s = 2 * (job.pp - 1) * hop_bytes / pipeline_rate
     backward_s = microbatch_s * 2 / 3
-    sum_s = gradients_s(job, setting, rate)
+    sum_s = compute_gradients_s(job, setting, rate)
     exposed_s = max(sum_s / len(layers), sum_s - backward_s * (len(layers) - 1) / len(layers))
     return (job.microbatches + job.pp - 1) * microbatch_s + hops_s + exposed_s
 
 
-def gradients_s(job: MoeJob, setting: Setting, rate: float) -> float:
+def compute_gradients_s(job: MoeJob, setting: Setting, rate: float) -> float:
     """Return the seconds in which rings of servers sum the gradients of a stage. `rate` is in bytes/s per server.
 
     Experts have `dp` copies. All `dp * ep` members hold everything else; the members of a server sum first, over

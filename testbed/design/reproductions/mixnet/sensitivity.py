@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Panel,
@@ -22,10 +22,10 @@ from testbed.design.reproductions.figure import (
     Table,
 )
 from testbed.design.reproductions.mixnet.iteration_times import (
+    compute_median_difference,
     compute_times,
     count_last,
-    median_difference,
-    worst_record,
+    find_worst_record,
 )
 from testbed.design.reproductions.mixnet.model import DESIGNS
 from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
@@ -120,13 +120,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows = []
     for index, variant in enumerate(VARIANTS):
         table = compute_times(variant.jobs(), variant.setting, scale.rates_gbps)
-        worst_case = worst_record(table)
+        worst_case = find_worst_record(table)
         ratios = (
-            float(np.median(table.select_rows(design=design).numbers("our_ratio"))) for design in DESIGNS[1:]
+            float(np.median(table.select_rows(design=design).get_numbers("our_ratio")))
+            for design in DESIGNS[1:]
         )
         rows.append(
             (
-                *(variant.parameter, variant.value, median_difference(table)),
+                *(variant.parameter, variant.value, compute_median_difference(table)),
                 *(
                     worst_case["ratio_difference"],
                     f"{worst_case['model']} {worst_case['gbps']:g} {worst_case['design']}",
@@ -142,7 +143,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"median difference, {row['parameter']} {row['value']}".strip(),
-            NOTHING,
+            UNPUBLISHED,
             100 * float(row["median_difference"]),
             f"worst {100 * float(row['worst_difference']):+.0f} % ({row['worst']}); TopoOpt last in "
             f"{row['topoopt_last']:g} of {row['of']:g}; median ratios "
@@ -155,9 +156,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _draw(table: Table) -> Plot:
     rows = tuple(float(index + 1) for index in range(len(table.rows)))
-    medians = tuple(100 * difference for difference in table.numbers("median_difference"))
+    medians = tuple(100 * difference for difference in table.get_numbers("median_difference"))
     ratios = tuple(
-        Series(design, rows, table.numbers(name)) for design, name in zip(DESIGNS[1:], _RATIOS, strict=True)
+        Series(design, rows, table.get_numbers(name))
+        for design, name in zip(DESIGNS[1:], _RATIOS, strict=True)
     )
     panels = (
         Panel(

@@ -7,7 +7,7 @@ from sim.models.network.fabrics import Fabric, rail_only, rail_optimized
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Panel,
@@ -37,9 +37,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (platform, domains) in enumerate(cases, 1):
         gpus = domains * platform.domain
         rates = platform.domain, platform.rail_gbps, platform.domain_gbps
-        spine_s = _simulate_s(_one_step_graph(gpus), rail_optimized(gpus, *rates))
-        two_s = _simulate_s(_two_step_graph(gpus, platform), rail_only(gpus, *rates))
-        one_s = _simulate_s(_one_step_graph(gpus), rail_only(gpus, *rates))
+        spine_s = _simulate_s(_make_one_step_graph(gpus), rail_optimized(gpus, *rates))
+        two_s = _simulate_s(_make_two_step_graph(gpus, platform), rail_only(gpus, *rates))
+        one_s = _simulate_s(_make_one_step_graph(gpus), rail_only(gpus, *rates))
         formula = slowdown(platform.domain, domains, platform)
         rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
         progress(number, len(cases), f"{platform.name}, {domains} domains")
@@ -50,7 +50,7 @@ def _simulate_s(graph: TaskGraph, fabric: Fabric) -> float:
     return simulate(graph, fabric, latency=NO_LATENCY).iteration_s
 
 
-def _one_step_graph(gpus: int) -> TaskGraph:
+def _make_one_step_graph(gpus: int) -> TaskGraph:
     """Return an all-to-all that sends every message directly, on the fabric's own routes."""
     job = TaskGraphBuilder(gpus)
     for source in range(gpus):
@@ -60,7 +60,7 @@ def _one_step_graph(gpus: int) -> TaskGraph:
     return job.build()
 
 
-def _two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
+def _make_two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
     """Return the all-to-all of the formula: rails bring all messages to a domain, then the domain spreads them."""
     job, size = TaskGraphBuilder(gpus), platform.domain
     fetched = [
@@ -83,11 +83,13 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     for name, published in PUBLISHED.items():
         part = table.select_rows(platform=name)
         domains = (
-            DOMAINS_OF_FIGURE if DOMAINS_OF_FIGURE in part.values("domains") else part.values("domains")[-1]
+            DOMAINS_OF_FIGURE
+            if DOMAINS_OF_FIGURE in part.list_values("domains")
+            else part.list_values("domains")[-1]
         )
         row = part.select_rows(domains=domains)
         note = f"{domains:g} domains; the published number of domains is not known"
-        value = 100 * row.number("formula")
+        value = 100 * row.get_number("formula")
         lines += [
             Comparison(
                 f"{name}: extra time of the all-to-all, by formula",
@@ -97,18 +99,22 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 " %",
             ),
             Comparison(
-                f"{name}: the same, simulated in two steps", NOTHING, 100 * row.number("two_steps"), "", " %"
+                f"{name}: the same, simulated in two steps",
+                UNPUBLISHED,
+                100 * row.get_number("two_steps"),
+                "",
+                " %",
             ),
             Comparison(
                 f"{name}: the same, simulated in one step",
-                NOTHING,
-                100 * row.number("one_step"),
+                UNPUBLISHED,
+                100 * row.get_number("one_step"),
                 "GPUs that forward while they receive lose nothing",
                 " %",
             ),
             Comparison(
                 f"{name}: extra time of the traffic of a mixture of experts",
-                NOTHING,
+                UNPUBLISHED,
                 ALL_TO_ALL_SHARE * value,
                 "27 % of its traffic is all-to-all",
                 " %",
@@ -132,9 +138,9 @@ def _draw(table: Table) -> Plot:
             "longer than with a spine (%)",
             make_series(per_cent.select_rows(platform=name), "how", "domains", "longer"),
         )
-        for name in table.values("platform")
+        for name in table.list_values("platform")
     )
-    return Plot("All-to-all without a spine", panels, wide=2)
+    return Plot("All-to-all without a spine", panels, max_columns=2)
 
 
 FIGURE = Figure(2, "All-to-all without a spine", _make, _compare, _draw)

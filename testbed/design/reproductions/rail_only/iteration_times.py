@@ -53,7 +53,7 @@ def _make(_scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _megascale_mfu() -> float:
+def _compute_megascale_mfu() -> float:
     """Return the fraction of the peak that follows from MegaScale's published time, without recomputation."""
     operations = MEGASCALE.operations * 3 / 4
     return operations / (MEGASCALE_S * MEGASCALE.gpus * DGX_A100.peak_tflops * 1e12)
@@ -76,7 +76,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     published = PublishedValue(f"{MEGASCALE_MFU} %", "mem", MEGASCALE_MFU)
     note = "from its published time by our count of operations, without recomputation"
     lines.append(
-        Comparison("MegaScale 175B on 12,288 GPUs: MFU", published, 100 * _megascale_mfu(), note, " %")
+        Comparison(
+            "MegaScale 175B on 12,288 GPUs: MFU", published, 100 * _compute_megascale_mfu(), note, " %"
+        )
     )
     return tuple(lines)
 
@@ -94,10 +96,10 @@ def _compare_row(row: Record, kind: str) -> Comparison:
 
 def _draw(table: Table) -> Plot:
     main = select_main_fit(table)
-    names = tuple(str(name).removeprefix("GPT ") for name in main.values("model"))
+    names = tuple(str(name).removeprefix("GPT ") for name in main.list_values("model"))
     series = (
-        Series("published", names, main.numbers("published_s")),
-        Series("ours", names, main.numbers("ours_s")),
+        Series("published", names, main.get_numbers("published_s")),
+        Series("ours", names, main.get_numbers("ours_s")),
     )
     panel = Panel("fit on 310.1B", "parameters", "iteration (s)", series, "bars")
     return Plot("Iteration times of GPT jobs on DGX A100", (panel,))

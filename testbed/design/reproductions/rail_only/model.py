@@ -28,26 +28,26 @@ DGX_A100 = Platform("DGX A100", 8, 2400.0, 200.0)
 DGX_H100 = Platform("DGX H100", 8, 3600.0, 400.0, 989.0)
 
 
-def all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
+def compute_all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
     """Return the time in which every member of a group receives the whole buffer of `size_bytes`.
 
     First each rail gathers, and every domain then holds each part once. Then each domain gathers.
 
     64 Gbit: 1/16 at 200 Gbit/s, then 7/8 at 2,400 Gbit/s.
 
-    >>> round(all_gather_s(8e9, 8, 2, DGX_A100), 4)
+    >>> round(compute_all_gather_s(8e9, 8, 2, DGX_A100), 4)
     0.0433
     """
     rail_part = (y - 1) / (x * y) / platform.rail_gbps
     return (rail_part + (x - 1) / x / platform.domain_gbps) * size_bytes * GIGABITS_PER_BYTE
 
 
-def all_reduce_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
+def compute_all_reduce_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
     """Return the time of an AllReduce: a ReduceScatter and an AllGather, which take equally long."""
-    return 2 * all_gather_s(size_bytes, x, y, platform)
+    return 2 * compute_all_gather_s(size_bytes, x, y, platform)
 
 
-def all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, *, has_spine: bool) -> float:
+def compute_all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, *, has_spine: bool) -> float:
     """Return the time in which each GPU sends `pair_bytes` to every other GPU.
 
     Without a spine, each GPU first fetches all messages for its domain over its rail, then the domain spreads them.
@@ -63,8 +63,8 @@ def slowdown(x: int, y: int, platform: Platform) -> float:
 
     For large groups it approaches the rate of a rail divided by the rate in a domain.
     """
-    with_spine = all_to_all_s(1.0, x, y, platform, has_spine=True)
-    return all_to_all_s(1.0, x, y, platform, has_spine=False) / with_spine - 1
+    with_spine = compute_all_to_all_s(1.0, x, y, platform, has_spine=True)
+    return compute_all_to_all_s(1.0, x, y, platform, has_spine=False) / with_spine - 1
 
 
 def count_tiers(endpoints: int, radix: int) -> int:
@@ -183,12 +183,12 @@ def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> fl
     x_tensor = min(job.tensor, platform.domain)
     operations = job.operations * job.microbatch / job.batch / (job.tensor * p)
     compute_s = operations / (accounting.efficiency * platform.peak_tflops * 1e12)
-    one_sum_s = all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
+    one_sum_s = compute_all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
     microbatch_s = compute_s + accounting.sums * job.layers / p * one_sum_s
     hops_s = 2 * (p - 1) * job.activation_bytes * GIGABITS_PER_BYTE / (job.tensor * platform.rail_gbps)
     x_data = max(min(job.data, platform.domain // x_tensor), 1)
     gradients = 2 * job.parameters / (job.tensor * p)
-    sum_s = all_reduce_s(gradients, x_data, -(-job.data // x_data), platform)
+    sum_s = compute_all_reduce_s(gradients, x_data, -(-job.data // x_data), platform)
     return (m + (p - 1) / accounting.chunks) * microbatch_s + hops_s + sum_s
 
 

@@ -76,10 +76,10 @@ def _draw(table: Table) -> Plot:
             make_series(table.select_rows(gpus=gpus), "design", "radix", name),
             "bars",
         )
-        for gpus in table.values("gpus")
+        for gpus in table.list_values("gpus")
         for name in ("switches", "transceivers")
     )
-    return Plot("Parts of a network (domains of 256 GPUs)", panels, wide=2)
+    return Plot("Parts of a network (domains of 256 GPUs)", panels, max_columns=2)
 
 
 FIGURE = Figure(1, "Switches and transceivers", _make, _compare, _draw)

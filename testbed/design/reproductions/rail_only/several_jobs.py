@@ -13,7 +13,7 @@ from sim.models.network.fabrics import rail_only
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Panel,
@@ -55,7 +55,8 @@ def _make(_scale: Scale, progress: Progress) -> Table:
     tiling = tile(CLUSTER, JOBS)
     random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
     placed = [
-        (rectangle.tensor_groups(CLUSTER), rectangle.data_groups(CLUSTER)) for rectangle in tiling.rectangles
+        (rectangle.list_tensor_groups(CLUSTER), rectangle.list_data_groups(CLUSTER))
+        for rectangle in tiling.rectangles
     ]
     # The same groups with permuted GPUs.
     scattered = [
@@ -96,30 +97,30 @@ def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
     return [1e3 * max(float(execution.end_s[task]) for task in tasks) for tasks in tasks_of_jobs]
 
 
-def _worst_ratio(table: Table, column: str) -> float:
+def _find_worst_ratio(table: Table, column: str) -> float:
     """Return the largest ratio of a job's time in `column` to its time alone."""
     rows = [row for row in table.records if not row["reason"]]
     return max(float(row[column]) / float(row["alone_ms"]) for row in rows)
 
 
-def _gpus_in_use(table: Table) -> float:
+def _count_gpus_in_use(table: Table) -> float:
     return sum(float(row["gpus"]) for row in table.records if not row["reason"])
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     reasons = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
     return (
-        Comparison("GPUs in use", NOTHING, 100 * _gpus_in_use(table) / CLUSTER.gpus, reasons, " %"),
+        Comparison("GPUs in use", UNPUBLISHED, 100 * _count_gpus_in_use(table) / CLUSTER.gpus, reasons, " %"),
         Comparison(
             "rectangles: longest time together, over alone",
-            NOTHING,
-            _worst_ratio(table, "together_ms"),
+            UNPUBLISHED,
+            _find_worst_ratio(table, "together_ms"),
             "the slides tile the cluster, without numbers",
         ),
         Comparison(
             "GPUs at random: longest time together, over alone in a rectangle",
-            NOTHING,
-            _worst_ratio(table, "random_ms"),
+            UNPUBLISHED,
+            _find_worst_ratio(table, "random_ms"),
             "tensor parallelism leaves the domains, too",
         ),
     )
@@ -139,7 +140,7 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
     return {
         "domains": CLUSTER.domains,
         "rails": CLUSTER.rails,
-        "utilisation": _gpus_in_use(table) / CLUSTER.gpus,
+        "utilisation": _count_gpus_in_use(table) / CLUSTER.gpus,
         "jobs": jobs,
     }
 
@@ -164,7 +165,7 @@ def _draw(table: Table) -> Plot:
             Panel("rectangles, numbered by job", "rail", "domain", tiles, "tiles"),
             Panel("all together, over alone in a rectangle", "job", "ratio", bars, "bars"),
         ),
-        wide=2,
+        max_columns=2,
     )
 
 

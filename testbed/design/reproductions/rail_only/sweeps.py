@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Panel,
@@ -71,17 +71,17 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     part = table.select_rows(sweep="domain")
-    ideal_s = part.number("iteration_s", domain=DOMAINS[-1])
+    ideal_s = part.get_number("iteration_s", domain=DOMAINS[-1])
     note = "the slides have the curves, but no values"
     return tuple(
         Comparison(
             f"iteration with domains of {domain:g} GPUs over that with one domain of all",
-            NOTHING,
-            part.number("iteration_s", domain=domain) / ideal_s,
+            UNPUBLISHED,
+            part.get_number("iteration_s", domain=domain) / ideal_s,
             note,
             " x",
         )
-        for domain in part.values("domain")
+        for domain in part.list_values("domain")
     )
 
 
@@ -105,7 +105,7 @@ def _draw(table: Table) -> Plot:
             make_series(bandwidth.select_rows(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
             logarithmic="x",
         )
-        for size in bandwidth.values("domain")
+        for size in bandwidth.list_values("domain")
     ]
     panels.append(
         Panel(
@@ -116,7 +116,7 @@ def _draw(table: Table) -> Plot:
             logarithmic="x",
         )
     )
-    return Plot("Iteration of a GPT with 1T parameters, by the model", tuple(panels), wide=2)
+    return Plot("Iteration of a GPT with 1T parameters, by the model", tuple(panels), max_columns=2)
 
 
 FIGURE = Figure(5, "Sweeps of domain size, bandwidth and batch", _make, _compare, _draw)

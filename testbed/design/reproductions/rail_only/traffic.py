@@ -50,9 +50,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job in JOBS:
         part = table.select_rows(model=job.name)
-        sent_by_kind = part.numbers("gb_per_gpu")
-        silent = 1 - sum(part.numbers("pairs_per_gpu")) / (job.gpus - 1)
-        share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
+        sent_by_kind = part.get_numbers("gb_per_gpu")
+        silent = 1 - sum(part.get_numbers("pairs_per_gpu")) / (job.gpus - 1)
+        share = part.get_number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
         lines += [
             Comparison(
                 f"{job.name}: share of tensor parallelism",
@@ -70,7 +70,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             ),
         ]
     part = table.select_rows(model=GPT_1T.name)
-    data, tensor = (part.number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
+    data, tensor = (part.get_number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
     percent_inside = 100 * tensor / (tensor + data)
     return (
         *lines,
@@ -99,10 +99,12 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    names = tuple(str(name).removeprefix("GPT ") for name in table.values("model"))
-    series = tuple(Series(kind, names, table.select_rows(kind=kind).numbers("gb_per_gpu")) for kind in KINDS)
+    names = tuple(str(name).removeprefix("GPT ") for name in table.list_values("model"))
+    series = tuple(
+        Series(kind, names, table.select_rows(kind=kind).get_numbers("gb_per_gpu")) for kind in KINDS
+    )
     bars = Panel("by kind of parallelism", "parameters", "GB sent by a GPU", series, "bars", logarithmic="y")
-    return Plot("Traffic of GPT jobs, by the model", (bars, _make_heat_map()), wide=2)
+    return Plot("Traffic of GPT jobs, by the model", (bars, _make_heat_map()), max_columns=2)
 
 
 def _make_heat_map() -> Panel:

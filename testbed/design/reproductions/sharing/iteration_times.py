@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -31,7 +31,7 @@ from testbed.design.reproductions.sharing.setup import (
     Policy,
     Scale,
 )
-from testbed.design.sharing.cassini.prediction import predict_under
+from testbed.design.sharing.cassini.prediction import predict_policy
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, place_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
@@ -50,7 +50,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     steps = [(jobs, policy) for jobs in JOB_SETS for policy in POLICIES]
     for number, (jobs, policy) in enumerate(steps, 1):
-        by_source: dict[str, Sequence[JobStatistics]] = {"model": model_jobs(jobs, policy, scale.iterations)}
+        by_source: dict[str, Sequence[JobStatistics]] = {
+            "model": make_model_jobs(jobs, policy, scale.iterations)
+        }
         if policy == "mltcp":
             by_source["packets"] = simulate_packets(jobs, scale.packet_iterations)
         if scale.measure:
@@ -63,7 +65,7 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
+def make_model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
     """Return the iteration times of each job under a policy, by the contention model."""
     jobs, links = job_set.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
@@ -76,7 +78,7 @@ def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStat
     weights = (FIRST_JOB_WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
-    predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots_ms)
+    predictions = predict_policy(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots_ms)
     return [
         JobStatistics(prediction.job, prediction.mean_ms, prediction.p99_ms, None)
         for prediction in predictions
@@ -115,21 +117,21 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
     A note on any source but the model compares its mean with the model's.
     """
     lines = []
-    model = _mean_ms(table, jobs, policy, "model")
+    model = _compute_mean_ms(table, jobs, policy, "model")
     for source in [
         source for source in ("model", "packets", "hosts") if _select_rows(table, jobs, policy, source).rows
     ]:
-        mean, rows = _mean_ms(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
+        mean, rows = _compute_mean_ms(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
         note = "compatible" if jobs.compatible else "not compatible"
         if source != "model":
-            lost_packets = sum(rows.numbers("lost"))
+            lost_packets = sum(rows.get_numbers("lost"))
             note += (
                 f"; model {model:.1f} ms, {100 * (model / mean - 1):+.1f} %; {lost_packets:.0f} packets lost"
             )
         name = f"{jobs.name}, {policy}, {source}"
-        lines.append(Comparison(f"{name}: mean iteration", NOTHING, mean, note, " ms"))
-        high = max(rows.numbers("p99_ms"))
-        lines.append(Comparison(f"{name}: p99 iteration", NOTHING, high, note, " ms"))
+        lines.append(Comparison(f"{name}: mean iteration", UNPUBLISHED, mean, note, " ms"))
+        high = max(rows.get_numbers("p99_ms"))
+        lines.append(Comparison(f"{name}: p99 iteration", UNPUBLISHED, high, note, " ms"))
     return lines
 
 
@@ -138,7 +140,8 @@ def _compare_headlines(table: Table) -> list[Comparison]:
     lines = []
     for policy, (name, value, paper) in _HEADLINES.items():
         ratios = {
-            jobs.name: _mean_ms(table, jobs, "fair", "model") / _mean_ms(table, jobs, policy, "model")
+            jobs.name: _compute_mean_ms(table, jobs, "fair", "model")
+            / _compute_mean_ms(table, jobs, policy, "model")
             for jobs in JOB_SETS
         }
         best_set = max(ratios, key=ratios.__getitem__)
@@ -152,8 +155,8 @@ def _select_rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
     return table.select_rows(jobs=jobs.name, policy=policy, source=source)
 
 
-def _mean_ms(table: Table, jobs: JobSet, policy: str, source: str) -> float:
-    return float(np.mean(_select_rows(table, jobs, policy, source).numbers("mean_ms")))
+def _compute_mean_ms(table: Table, jobs: JobSet, policy: str, source: str) -> float:
+    return float(np.mean(_select_rows(table, jobs, policy, source).get_numbers("mean_ms")))
 
 
 def _draw(table: Table) -> Plot:
@@ -161,7 +164,7 @@ def _draw(table: Table) -> Plot:
         Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _make_bars(table, jobs), "bars")
         for jobs in JOB_SETS
     )
-    return Plot("SIMULATED: jobs on one link under four policies", panels, wide=2)
+    return Plot("SIMULATED: jobs on one link under four policies", panels, max_columns=2)
 
 
 def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
@@ -169,7 +172,7 @@ def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
         source for source in ("model", "hosts") if _select_rows(table, jobs, "fair", source).rows
     ]
     return tuple(
-        Series(source, POLICIES, tuple(_mean_ms(table, jobs, policy, source) for policy in POLICIES))
+        Series(source, POLICIES, tuple(_compute_mean_ms(table, jobs, policy, source) for policy in POLICIES))
         for source in sources
     )
 

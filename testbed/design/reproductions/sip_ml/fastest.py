@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from testbed.design.reproductions.sip_ml.model import (
-    REACH,
-    SWITCHES,
+    MAX_ARC_LENGTH,
+    SWITCH_COUNT,
     Iteration,
     Placement,
     Rates,
     compute_iteration,
     fat_tree,
+    make_ocs_rates,
+    make_ring_rates,
     place,
-    sip_ocs,
-    sip_ring,
 )
 from testbed.design.reproductions.sip_ml.setup import Model
 from testbed.design.workloads.model import Workload
 
 CAPS_GBPS = {"fat-tree": float("inf"), "fat-tree-400": 400.0, "fat-tree-200": 200.0}
 """Electrical fabrics, with the highest rate that gradients may use."""
-OPTICAL = {"sip-ocs": SWITCHES, "sip-ring": REACH}
+OPTICAL = {"sip-ocs": SWITCH_COUNT, "sip-ring": MAX_ARC_LENGTH}
 """Optical fabrics, with the largest distance between the GPUs of consecutive operators."""
 FABRICS = (*OPTICAL, *CAPS_GBPS)
 
@@ -55,14 +55,14 @@ def find_fastest(
 
 
 def _get_reach(fabric: str) -> int:
-    return OPTICAL.get(fabric, SWITCHES)
+    return OPTICAL.get(fabric, SWITCH_COUNT)
 
 
 def _find_rates(
     fabric: str, placement: Placement, copies: int, amount: float, reconfiguration_s: float | None
 ) -> Rates:
     if fabric == "sip-ocs":
-        return sip_ocs(placement, copies, int(amount), reconfiguration_s)
+        return make_ocs_rates(placement, copies, int(amount), reconfiguration_s)
     if fabric == "sip-ring":
-        return sip_ring(placement, copies, int(amount))
+        return make_ring_rates(placement, copies, int(amount))
     return fat_tree(amount, CAPS_GBPS[fabric])

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Plot,
     Progress,
     PublishedValue,
     Table,
-    plot_by_model,
+    make_plot_by_model,
 )
 from testbed.design.reproductions.sip_ml.fastest import FABRICS, OPTICAL, find_fastest
 from testbed.design.reproductions.sip_ml.model import WAVELENGTH_GBPS
@@ -44,7 +44,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def speed_ups(table: Table, *, released: bool = False) -> Iterator[tuple[str, str, float, float, float]]:
+def compute_speed_ups(
+    table: Table, *, released: bool = False
+) -> Iterator[tuple[str, str, float, float, float]]:
     """Yield (model, optical fabric, wavelengths, NIC rate, speed-up over a fat-tree of GPUs with that NIC rate).
 
     `released` counts gradients as the released scripts do: the weights that they state, at the rate of a GPU.
@@ -67,16 +69,18 @@ def count_slower(table: Table) -> int:
     """Count the steps to more wavelengths or a higher rate that make an iteration longer by more than 0.1 %."""
     return sum(
         next_ms > 1.001 * previous_ms
-        for model in table.values("model")
+        for model in table.list_values("model")
         for fabric in FABRICS
         for previous_ms, next_ms in pairwise(
-            table.select_rows(model=model, fabric=fabric).numbers("iteration_ms")
+            table.select_rows(model=model, fabric=fabric).get_numbers("iteration_ms")
         )
     )
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    fewest_waves, *_, waves = sorted(number for number in map(float, table.values("wavelengths")) if number)
+    fewest_waves, *_, waves = sorted(
+        number for number in map(float, table.list_values("wavelengths")) if number
+    )
     note = f"trend, with {SEVERAL_TBPS} wavelengths or more: computing times differ"
     lines = []
     for released in (False, True):
@@ -84,31 +88,31 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         for nic_gbps in NICS_GBPS:
             ratios = [
                 ratio
-                for *_, wavelengths, nic, ratio in speed_ups(table, released=released)
+                for *_, wavelengths, nic, ratio in compute_speed_ups(table, released=released)
                 if nic == nic_gbps and wavelengths >= SEVERAL_TBPS
             ]
             for name, ratio in (("least", min(ratios)), ("greatest", max(ratios))):
                 quantity = f"{name} speed-up over a fat-tree of {nic_gbps:g} Gbit/s a GPU, {counted}"
                 lines.append(Comparison(quantity, _SPEED_UP, ratio, note, " x"))
-    for model, fabric, wavelengths, nic_gbps, ratio in speed_ups(table):
+    for model, fabric, wavelengths, nic_gbps, ratio in compute_speed_ups(table):
         if wavelengths == waves and nic_gbps == NICS_GBPS[0]:
             quantity = f"{model}, {fabric}, {waves:g} wavelengths: speed-up over {nic_gbps:g} Gbit/s a GPU"
-            lines.append(Comparison(quantity, NOTHING, ratio, "", " x"))
-    for model_name in table.values("model"):
+            lines.append(Comparison(quantity, UNPUBLISHED, ratio, "", " x"))
+    for model_name in table.list_values("model"):
         for wavelengths in (fewest_waves, waves):
             part = table.select_rows(model=model_name, wavelengths=wavelengths)
-            ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
+            ring, ocs = (part.get_number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
             quantity = (
                 f"{model_name}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"
             )
-            lines.append(Comparison(quantity, NOTHING, ring / ocs, "", " x"))
+            lines.append(Comparison(quantity, UNPUBLISHED, ring / ocs, "", " x"))
     quantity = "times that more wavelengths, or a higher rate, make an iteration longer"
-    lines.append(Comparison(quantity, NOTHING, count_slower(table), "expected: 0"))
+    lines.append(Comparison(quantity, UNPUBLISHED, count_slower(table), "expected: 0"))
     return tuple(lines)
 
 
 def _draw(table: Table) -> Plot:
-    return plot_by_model(
+    return make_plot_by_model(
         table, "Iteration of hybrid strategies, by fabric", "rate of a GPU (Gbit/s)", "fabric", "gbps"
     )
 

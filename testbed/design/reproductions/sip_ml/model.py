@@ -32,23 +32,23 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.circuits.shots import switch_circuits
-from testbed.design.circuits.wavelengths import ring_circuits, solve_bound
+from testbed.design.circuits.shots import allocate_switch_circuits
+from testbed.design.circuits.wavelengths import allocate_ring_circuits, solve_bound
 from testbed.design.workloads.model import Operator, Workload
-from testbed.design.workloads.roofline import A100, Cluster, operator_seconds
+from testbed.design.workloads.roofline import A100, Cluster, compute_operator_seconds
 from testbed.errors import OutOfMemory
 
 Floats = NDArray[np.float64]
 
 WAVELENGTH_GBPS = 25.0
-SWITCHES = 20
-REACH = 16
+SWITCH_COUNT = 20
+MAX_ARC_LENGTH = 16
 RECONFIGURATION_S = 20e-6
-INTERVAL_S = 100e-6
+DECISION_INTERVAL_S = 100e-6
 MESSAGE_LATENCY_S = 1e-6
-COPIES = 8
+MIN_MODELLED_COPIES = 8
 """Copies for which circuits are computed, because all copies are alike. Narrow copies need a longer ring, so that arcs
-of length `REACH` in both directions do not meet."""
+of length `MAX_ARC_LENGTH` in both directions do not meet."""
 
 GPU = Cluster(1, replace(A100, name="SiP-ML", memory_bytes=100_000_000_000), devices_per_server=1)
 
@@ -72,7 +72,7 @@ class Placement:
 
     def piece_seconds(self, operator_index: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
-        return operator_seconds(
+        return compute_operator_seconds(
             self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
         )
 
@@ -114,30 +114,32 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
     """
-    free_s, used = np.zeros(width), np.zeros(width)
+    free_s, used_bytes = np.zeros(width), np.zeros(width)
     end_times_s: list[float] = []
     placed_gpus: list[tuple[int, ...]] = []
-    for number, operator in enumerate(workload.operators):
-        producers = [producer for producer, consumer in workload.edges if consumer == number]
+    for op_index, operator in enumerate(workload.operators):
+        producers = [producer for producer, consumer in workload.edges if consumer == op_index]
         inputs = sorted({gpu for producer in producers for gpu in placed_gpus[producer]})
         near_gpus = [
             gpu for gpu in range(width) if all(abs(gpu - input_gpu) <= reach for input_gpu in inputs)
         ]
         ready_s = max((end_times_s[producer] for producer in producers), default=0.0)
-        seconds = operator_seconds(operator, samples, pieces, GPU)[0]
+        seconds = compute_operator_seconds(operator, samples, pieces, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
         held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
         gpus = []
         for _ in range(pieces):
-            fits = [gpu for gpu in near_gpus if used[gpu] + held_bytes / pieces <= GPU.memory_bytes]
-            if not fits:
+            fitting_gpus = [
+                gpu for gpu in near_gpus if used_bytes[gpu] + held_bytes / pieces <= GPU.memory_bytes
+            ]
+            if not fitting_gpus:
                 raise OutOfMemory(
                     f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
                     f"{operator.name}: place it on more GPUs"
                 )
-            gpu = min(fits, key=lambda candidate: (max(free_s[candidate], ready_s), candidate))
+            gpu = min(fitting_gpus, key=lambda candidate: (max(free_s[candidate], ready_s), candidate))
             free_s[gpu] = max(free_s[gpu], ready_s) + seconds
-            used[gpu] += held_bytes / pieces
+            used_bytes[gpu] += held_bytes / pieces
             gpus.append(gpu)
         placed_gpus.append(tuple(gpus))
         end_times_s.append(max(float(free_s[gpu]) for gpu in gpus))
@@ -176,7 +178,7 @@ def fat_tree(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
     return Rates(None, rate_gbps, np.array(min(rate_gbps, cap_gbps)))
 
 
-def sip_ocs(
+def make_ocs_rates(
     placement: Placement, copies: int, wavelengths: int, reconfiguration_s: float | None = None
 ) -> Rates:
     """Return the rates of SiP-OCS, whose circuits serve both kinds of traffic in a single shot.
@@ -184,62 +186,66 @@ def sip_ocs(
     With `reconfiguration_s`, each kind of traffic has its own circuits, and the switches change twice per iteration.
     """
     model_bytes, data_bytes = _compute_demands(placement, copies)
-    gbps_per_circuit = wavelengths * WAVELENGTH_GBPS / SWITCHES
+    gbps_per_circuit = wavelengths * WAVELENGTH_GBPS / SWITCH_COUNT
     if reconfiguration_s is None:
-        model_circuits = data_circuits = switch_circuits(model_bytes + data_bytes, SWITCHES)
+        model_circuits = data_circuits = allocate_switch_circuits(model_bytes + data_bytes, SWITCH_COUNT)
     else:
         model_circuits, data_circuits = (
-            switch_circuits(demands, SWITCHES) for demands in (model_bytes, data_bytes)
+            allocate_switch_circuits(demands, SWITCH_COUNT) for demands in (model_bytes, data_bytes)
         )
     return Rates(
         _take_first_copy(model_circuits, placement) * gbps_per_circuit,
         0.0,
         _find_gradient_rates(data_circuits, placement) * gbps_per_circuit,
-        _outage_s(model_bytes, data_bytes, reconfiguration_s or 0.0),
+        _compute_outage_s(model_bytes, data_bytes, reconfiguration_s or 0.0),
     )
 
 
-def _outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s: float) -> float:
+def _compute_outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s: float) -> float:
     """Return the time of two reconfigurations, or 0 if there is only one kind of traffic."""
     return 2 * reconfiguration_s if model_bytes.any() and data_bytes.any() else 0.0
 
 
-def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
+def make_ring_rates(placement: Placement, copies: int, wavelengths: int) -> Rates:
     """Return the rates of SiP-Ring, which reconfigures before and after the sum of gradients."""
     model_bytes, data_bytes = _compute_demands(placement, copies)
-    rates = [_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
-    outage_s = _outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
+    rates = [_compute_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
+    outage_s = _compute_outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
     return Rates(
         _take_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
     )
 
 
-def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
+def _compute_ring_rates(demands: Floats, wavelengths: int) -> Floats:
     """Return the rates of pairs in Gbit/s, with fixed circuits or with circuits in turn.
 
     Take those with the larger share, which is the smallest ratio of a pair's circuits to its demand.
     """
-    pairs = demands > 0
-    if not pairs.any():
+    has_demand = demands > 0
+    if not has_demand.any():
         return np.zeros(demands.shape)
-    fixed = np.where(pairs, ring_circuits(demands, wavelengths, REACH), 0).astype(float)
-    rates_in_turn = solve_bound(demands / demands.max(), wavelengths, REACH).circuits.sum(axis=0)
-    rates_in_turn *= 1 - RECONFIGURATION_S / INTERVAL_S
-    shares = [(rates_bps[pairs] / demands[pairs]).min() for rates_bps in (fixed, rates_in_turn)]
-    return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else rates_in_turn)
+    fixed_rates = np.where(
+        has_demand, allocate_ring_circuits(demands, wavelengths, MAX_ARC_LENGTH), 0
+    ).astype(float)
+    rates_in_turn = solve_bound(demands / demands.max(), wavelengths, MAX_ARC_LENGTH).circuits.sum(axis=0)
+    rates_in_turn *= 1 - RECONFIGURATION_S / DECISION_INTERVAL_S
+    shares = [
+        (rates_bps[has_demand] / demands[has_demand]).min() for rates_bps in (fixed_rates, rates_in_turn)
+    ]
+    return WAVELENGTH_GBPS * (fixed_rates if shares[0] >= shares[1] else rates_in_turn)
 
 
 def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
     """Return the model-parallel and the data-parallel bytes between GPUs.
 
-    They cover at most `COPIES` copies, or more if copies are narrow.
+    They cover at most `MIN_MODELLED_COPIES` copies, or more if copies are narrow.
     """
-    modelled_copies = min(copies, max(COPIES, 2 * REACH // placement.width + 1))
+    modelled_copies = min(copies, max(MIN_MODELLED_COPIES, 2 * MAX_ARC_LENGTH // placement.width + 1))
     nodes = modelled_copies * placement.width
     model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.traffic()).astype(float)
     data_bytes = np.zeros((nodes, nodes))
     if copies > 1:
-        sent_bytes = np.tile(ring_bytes(placement.gradient_bytes, copies), modelled_copies)
+        sent_bytes = np.tile(compute_ring_bytes(placement.gradient_bytes, copies), modelled_copies)
         for step in (placement.width, -placement.width):
             # Half of the gradients go around the ring in each direction.
             data_bytes[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
@@ -259,14 +265,14 @@ def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Fl
     both_rates = [
         np.asarray(rates[first_gpus, (first_gpus + step) % nodes], float) for step in (width, -width)
     ]
-    lower: Floats = 2 * np.minimum(*both_rates)
-    return lower
+    doubled_rates: Floats = 2 * np.minimum(*both_rates)
+    return doubled_rates
 
 
-def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
+def compute_ring_bytes(size_bytes: Floats, copies: int) -> Floats:
     """Return the bytes that each GPU sends to sum `size_bytes` in a ring of `copies` GPUs.
 
-    >>> float(ring_bytes(np.array(1e9), 4))
+    >>> float(compute_ring_bytes(np.array(1e9), 4))
     1500000000.0
     """
     return 2 * (copies - 1) / copies * size_bytes
@@ -274,7 +280,7 @@ def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
 
 def compute_iteration(placement: Placement, copies: int, rates: Rates) -> Iteration:
     """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
-    sent_bytes = ring_bytes(placement.gradient_bytes, copies)
+    sent_bytes = compute_ring_bytes(placement.gradient_bytes, copies)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.data, 0.0)
     data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_LATENCY_S
@@ -297,20 +303,20 @@ def _simulate(placement: Placement, rates: Rates) -> float:
         circuit_s.update(dict.fromkeys(channels, end_s))
         return end_s + MESSAGE_LATENCY_S
 
-    count = len(placement.workload.operators)
-    for backward in (False, True):
+    operator_count = len(placement.workload.operators)
+    for is_backward in (False, True):
         start_s = float(free_s.max())
         free_s[:] = start_s
         ends_s: dict[int, tuple[float, ...]] = {}
-        edges = [edge[::-1] if backward else edge for edge in placement.workload.edges]
-        for number in reversed(range(count)) if backward else range(count):
+        edges = [edge[::-1] if is_backward else edge for edge in placement.workload.edges]
+        for op_index in reversed(range(operator_count)) if is_backward else range(operator_count):
             arrived_s = np.full(placement.width, start_s)
-            targets = sorted(set(placement.gpus[number]))
+            targets = sorted(set(placement.gpus[op_index]))
             for producer in (
-                producer_index for producer_index, consumer_index in edges if consumer_index == number
+                producer_index for producer_index, consumer_index in edges if consumer_index == op_index
             ):
-                edge = (number, producer) if backward else (producer, number)
-                size = placement.message_bytes(edge, backward=backward)
+                edge = (op_index, producer) if is_backward else (producer, op_index)
+                size = placement.message_bytes(edge, backward=is_backward)
                 sources = placement.gpus[producer]
                 for shift in range(placement.width):
                     # Sources take turns, so that no port of a fat-tree receives from all at once.
@@ -319,10 +325,10 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                         if target in targets:
                             arrival_s = end_s if not shift else send(source, target, size, end_s)
                             arrived_s[target] = max(arrived_s[target], arrival_s)
-            seconds = placement.piece_seconds(number)[backward]
+            seconds = placement.piece_seconds(op_index)[is_backward]
             end_times_s = []
-            for gpu in placement.gpus[number]:
+            for gpu in placement.gpus[op_index]:
                 free_s[gpu] = max(free_s[gpu], arrived_s[gpu]) + seconds
                 end_times_s.append(float(free_s[gpu]))
-            ends_s[number] = tuple(end_times_s)
+            ends_s[op_index] = tuple(end_times_s)
     return float(free_s.max())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Plot,
     Progress,
     Table,
-    plot_by_model,
+    make_plot_by_model,
 )
 from testbed.design.reproductions.sip_ml.fastest import find_fastest
 from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
@@ -38,18 +38,18 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
-    for model in table.values("model"):
+    for model in table.list_values("model"):
         for delay_us in (DELAYS_US[0], DELAYS_US[-1]):
             part = table.select_rows(model=model, delay_us=delay_us)
-            once, changing = part.numbers("iteration_ms")
+            once, changing = part.get_numbers("iteration_ms")
             delay = f"{delay_us:g} us" if delay_us < 1_000 else f"{delay_us / 1_000:g} ms"
             quantity = f"{model}: iteration with two changes of {delay} over that with circuits chosen once"
-            lines.append(Comparison(quantity, NOTHING, changing / once, "", " x"))
+            lines.append(Comparison(quantity, UNPUBLISHED, changing / once, "", " x"))
     return tuple(lines)
 
 
 def _draw(table: Table) -> Plot:
-    return plot_by_model(
+    return make_plot_by_model(
         table,
         f"SiP-OCS whose circuits change, {WAVELENGTHS} wavelengths",
         "time of a change (us)",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Plot,
     Progress,
     PublishedValue,
     Table,
-    plot_by_model,
+    make_plot_by_model,
 )
 from testbed.design.reproductions.sip_ml.fastest import OPTICAL, find_fastest
 from testbed.design.reproductions.sip_ml.model import WAVELENGTH_GBPS
@@ -48,17 +48,17 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"{model}, {fabric}: GPUs of a copy with the shortest iteration",
-            _FIXED if fabric in OPTICAL else NOTHING,
+            _FIXED if fabric in OPTICAL else UNPUBLISHED,
             find_best_width(table, str(model), str(fabric)),
             "the released scripts fix it" if fabric in OPTICAL else "",
         )
-        for model in table.values("model")
-        for fabric in table.values("fabric")
+        for model in table.list_values("model")
+        for fabric in table.list_values("fabric")
     )
 
 
 def _draw(table: Table) -> Plot:
-    return plot_by_model(
+    return make_plot_by_model(
         table, f"Iteration by strategy, {WAVELENGTHS} wavelengths", "GPUs of a copy", "fabric", "width"
     )
 

@@ -30,14 +30,16 @@ _FABRICS = (TOPOOPT, SPLIT, "ideal switch", *READINGS)
 _COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
 
 
-def all_to_all_share(job_traffic: Traffic) -> float:
+def compute_all_to_all_share(job_traffic: Traffic) -> float:
     """Return the bytes of the all-to-all divided by the bytes of the reduced tensors, as the paper counts."""
     tensors = sum(size_bytes * len(group) for group, size_bytes in job_traffic.allreduce.items())
     return float(job_traffic.pairs.sum()) / tensors
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(d, b, f) for d in scale.degrees for b in scale.batches for f in _FABRICS]
+    cases = [
+        (degree, batch, name) for degree in scale.degrees for batch in scale.batches for name in _FABRICS
+    ]
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch, name) in enumerate(cases, 1):
         job = make_all_to_all_job(scale.nodes, batch)
@@ -46,7 +48,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
             execution = runs.published if name == SPLIT else runs.fastest
         else:
             execution = run(job, name, degree, RATE_GBPS)
-        rows.append((degree, batch, all_to_all_share(job.traffic), name, execution.iteration_s * 1e3))
+        rows.append((degree, batch, compute_all_to_all_share(job.traffic), name, execution.iteration_s * 1e3))
         progress(number, len(cases), f"d = {degree}, batch {batch}, {name}")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -54,14 +56,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
     """Return the iteration time on `slow` divided by the iteration time on `fast`."""
     case = table.select_rows(degree=degree, batch=batch)
-    return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
+    return case.get_number("iteration_ms", fabric=slow) / case.get_number("iteration_ms", fabric=fast)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    batches, degrees = table.numbers("batch"), table.numbers("degree")
+    batches, degrees = table.get_numbers("batch"), table.get_numbers("degree")
     small, large = sorted(set(batches))[:2][-1], max(batches)
     lowest_degree, highest_degree = min(degrees), max(degrees)
-    share = table.select_rows(batch=large).numbers("all_to_all_share")[0]
+    share = table.select_rows(batch=large).get_numbers("all_to_all_share")[0]
     recalled = "follows from the recalled prices: they give the Fat-tree this much rate"
     simulated = "links for pairs as the planner chooses them, by simulation"
     spread = "the published rule buys links for pairs, which spread demand does not repay"
@@ -109,7 +111,7 @@ def _draw(table: Table) -> Plot:
             make_series(table.select_rows(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
             logarithmic="xy",
         )
-        for degree in table.values("degree")
+        for degree in table.list_values("degree")
     )
     return Plot("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
 

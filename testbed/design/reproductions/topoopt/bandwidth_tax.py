@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.models.network.execution import Execution
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -51,22 +51,22 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    batch = min(table.numbers("batch"))
+    batch = min(table.get_numbers("batch"))
     lines = []
-    for degree in sorted(set(table.numbers("degree"))):
+    for degree in sorted(set(table.get_numbers("degree"))):
         row = table.select_rows(degree=degree, batch=batch)
-        published = _PUBLISHED.get(degree, NOTHING)
+        published = _PUBLISHED.get(degree, UNPUBLISHED)
         lines += [
             Comparison(
                 f"batch {batch:g}, d = {degree:g}",
                 published,
-                row.number("tax"),
+                row.get_number("tax"),
                 "counts all bytes on the links",
             ),
             Comparison(
                 f"batch {batch:g}, d = {degree:g}, AllReduce counted once",
                 published,
-                row.number("tax_tensors_once"),
+                row.get_number("tax_tensors_once"),
                 "the paper counts its share of the all-to-all in this way",
             ),
         ]

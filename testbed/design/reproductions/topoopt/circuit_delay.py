@@ -7,7 +7,7 @@ import numpy as np
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import FabricOptions, FabricRequest
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -29,7 +29,9 @@ _COLUMNS = ("model", "degree", "delay_ms", "fabric", "iteration_ms")
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(m, d, s) for m in MODELS for d in scale.degrees for s in scale.delays_s]
+    cases = [
+        (model, degree, delay_s) for model in MODELS for degree in scale.degrees for delay_s in scale.delays_s
+    ]
     rows: list[tuple[Cell, ...]] = []
     for number, (model, degree, delay_s) in enumerate(cases, 1):
         job = make_default_job(model, scale.nodes)
@@ -55,16 +57,16 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
-    for model in table.values("model"):
-        for degree in table.values("degree"):
-            for delay in (min(table.numbers("delay_ms")), max(table.numbers("delay_ms"))):
+    for model in table.list_values("model"):
+        for degree in table.list_values("degree"):
+            for delay in (min(table.get_numbers("delay_ms")), max(table.get_numbers("delay_ms"))):
                 case = table.select_rows(model=model, degree=degree, delay_ms=delay)
-                once = case.number("iteration_ms", fabric=ONE_SHOT)
+                once = case.get_number("iteration_ms", fabric=ONE_SHOT)
                 lines += [
                     Comparison(
                         f"{model}, d = {degree:g}, dark for {delay:g} ms: {label} over patched once",
-                        NOTHING,
-                        case.number("iteration_ms", fabric=label) / once,
+                        UNPUBLISHED,
+                        case.get_number("iteration_ms", fabric=label) / once,
                         "",
                         " x",
                     )
@@ -82,10 +84,10 @@ def _draw(table: Table) -> Plot:
             make_series(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
             logarithmic="xy",
         )
-        for model in table.values("model")
-        for degree in table.values("degree")
+        for model in table.list_values("model")
+        for degree in table.list_values("degree")
     )
-    return Plot("Circuits reconfigured within an iteration", panels, wide=2)
+    return Plot("Circuits reconfigured within an iteration", panels, max_columns=2)
 
 
 FIGURE = Figure(17, "Circuits reconfigured within an iteration", _make, _compare, _draw)

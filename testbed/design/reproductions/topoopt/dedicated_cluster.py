@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 from testbed.design.model import Topology
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -85,7 +85,12 @@ def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate: float) ->
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
-    cases = [(m, d, r) for m in MODELS for d in scale.degrees for r in scale.rates_gbps]
+    cases = [
+        (model, degree, rate_gbps)
+        for model in MODELS
+        for degree in scale.degrees
+        for rate_gbps in scale.rates_gbps
+    ]
     rows: list[tuple[Cell, ...]] = []
     options: tuple[Candidate, ...] = ()
     for number, (model, degree, rate) in enumerate(cases, 1):
@@ -104,21 +109,24 @@ def _make(scale: Scale, progress: Progress) -> Table:
 def ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
     """Return the iteration time on `fabric` divided by the iteration time on `over`."""
     part = table.select_rows(**case)
-    return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=base_fabric)
+    return part.get_number("iteration_ms", fabric=fabric) / part.get_number(
+        "iteration_ms", fabric=base_fabric
+    )
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    degree, rate = min(table.numbers("degree")), SEARCH_GBPS
+    degree, rate = min(table.get_numbers("degree")), SEARCH_GBPS
     lines = []
-    for model in table.values("model"):
+    for model in table.list_values("model"):
         case = {"model": model, "degree": degree, "rate_gbps": rate}
         pure = (
-            table.select_rows(**case).select_rows(fabric="TopoOpt").values("pure_data_parallel")[0] == "yes"
+            table.select_rows(**case).select_rows(fabric="TopoOpt").list_values("pure_data_parallel")[0]
+            == "yes"
         )
         lines += [
             Comparison(
                 f"{model}: TopoOpt over ideal switch, d = {degree:g}",
-                NOTHING,
+                UNPUBLISHED,
                 ratio(table, "TopoOpt", "ideal switch", **case),
                 "pure data parallel" if pure else "with transfers between pairs",
                 " x",
@@ -126,12 +134,12 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             *(
                 Comparison(
                     f"{model}: {name} over TopoOpt, d = {degree:g}",
-                    NOTHING if name == SIP_ML else PublishedValue("slower", "S"),
+                    UNPUBLISHED if name == SIP_ML else PublishedValue("slower", "S"),
                     ratio(table, name, "TopoOpt", **case),
                     unit=" x",
                 )
                 for name in ("Fat-tree", f"Fat-tree, {NIC_ONCE}", SIP_ML)
-                if name in table.values("fabric")
+                if name in table.list_values("fabric")
             ),
         ]
     return (*lines, *_compare_means(table, degree))
@@ -139,16 +147,18 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
     """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
-    rates = table.numbers("rate_gbps")
+    rates = table.get_numbers("rate_gbps")
     for links, link_gbps in (("slowest", min(rates)), ("fastest", max(rates))):
-        fabrics = set(table.select_rows(rate_gbps=link_gbps).values("fabric"))
+        fabrics = set(table.select_rows(rate_gbps=link_gbps).list_values("fabric"))
         for tree in (name for name in READINGS if name in fabrics):
             mean = geometric_mean(
                 ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=link_gbps)
-                for model in table.values("model")
+                for model in table.list_values("model")
             )
             note = "below 1: these prices buy a faster Fat-tree here" if mean < 1 else ""
-            yield Comparison(f"{tree} over TopoOpt, {links} links, mean of models", NOTHING, mean, note, " x")
+            yield Comparison(
+                f"{tree} over TopoOpt, {links} links, mean of models", UNPUBLISHED, mean, note, " x"
+            )
 
 
 def _select_drawn(table: Table) -> Table:
@@ -158,7 +168,7 @@ def _select_drawn(table: Table) -> Table:
 
 
 def _draw(table: Table) -> Plot:
-    degree = min(table.numbers("degree"))
+    degree = min(table.get_numbers("degree"))
     panels = tuple(
         Panel(
             str(model),
@@ -172,7 +182,7 @@ def _draw(table: Table) -> Plot:
             ),
             logarithmic="xy",
         )
-        for model in table.values("model")
+        for model in table.list_values("model")
     )
     return Plot(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
 

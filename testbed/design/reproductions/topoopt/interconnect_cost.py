@@ -15,9 +15,9 @@ from sim.models.network.fabrics.cost import (
     ideal_switch_cost,
     patch_panel_cost,
 )
-from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Comparison,
     Figure,
     Panel,
@@ -57,41 +57,47 @@ def _compute_costs(
 
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [
-        (names, reading, n, d, r)
+        (names, reading, nodes, degree, rate_gbps)
         for names, reading in READINGS.items()
-        for d in scale.degrees
-        for r in scale.rates_gbps
-        for n in scale.cluster_sizes
-        if r >= reading.least_gbps
+        for degree in scale.degrees
+        for rate_gbps in scale.rates_gbps
+        for nodes in scale.cluster_sizes
+        if rate_gbps >= reading.least_gbps
     ]
     rows = [
         (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
         for names, reading, nodes, degree, rate in cases
-        for equal_cost_gbps in (equal_cost_fat_tree_gbps(nodes, degree, rate, reading),)
+        for equal_cost_gbps in (compute_equal_cost_gbps(nodes, degree, rate, reading),)
         for name, cost in _compute_costs(nodes, degree, rate, equal_cost_gbps, reading).items()
     ]
     progress(len(cases), len(cases), "costs")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
-    ours = table.select_rows(fabric="TopoOpt").numbers("cost_musd")
-    return [a / b for a, b in zip(table.select_rows(fabric=fabric).numbers("cost_musd"), ours, strict=True)]
+def _compute_ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
+    ours = table.select_rows(fabric="TopoOpt").get_numbers("cost_musd")
+    return [
+        a / b for a, b in zip(table.select_rows(fabric=fabric).get_numbers("cost_musd"), ours, strict=True)
+    ]
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
-    slow = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
-    fast = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
+    slow = _compute_ratios_to_topoopt(
+        present.select_rows(rate_gbps=present.list_values("rate_gbps")[0]), "ideal switch"
+    )
+    fast = _compute_ratios_to_topoopt(
+        present.select_rows(rate_gbps=present.list_values("rate_gbps")[-1]), "ideal switch"
+    )
     extreme_rates = (
         Comparison(
             "the ideal switch, the first reading alone, slowest links",
-            NOTHING,
+            UNPUBLISHED,
             mean(slow),
             "NICs below 100 Gbit/s cost little less",
             " x",
         ),
-        Comparison("the same, fastest links", NOTHING, mean(fast), "", " x"),
+        Comparison("the same, fastest links", UNPUBLISHED, mean(fast), "", " x"),
     )
     rows = [line for names in READINGS for line in _compare_reading(table, *names)]
     return (*rows[:2], *extreme_rates, *rows[2:])
@@ -105,23 +111,23 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
     yield Comparison(
         f"cost of the ideal switch over TopoOpt, mean; {reading}",
         PublishedValue("3.2 x", "S", 3.2),
-        mean(_ratios_to_topoopt(part, "ideal switch")),
+        mean(_compute_ratios_to_topoopt(part, "ideal switch")),
         f"{checked}; a Fat-tree of d times the rate stands for it",
         " x",
     )
     yield Comparison(
         f"cost with optical circuit switches over patch panels, mean; {reading}",
         PublishedValue("1.33 x", "S", 1.33),
-        mean(_ratios_to_topoopt(part, "TopoOpt with OCS")),
+        mean(_compute_ratios_to_topoopt(part, "TopoOpt with OCS")),
         f"{checked}; panels have the second plane, circuit switches none",
         " x",
     )
-    for degree in part.values("degree"):
+    for degree in part.list_values("degree"):
         case = part.select_rows(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
         yield Comparison(
             f"rate of the Fat-tree of equal cost, d = {degree:g}, 100 Gbit/s; {reading}",
-            NOTHING,
-            mean(case.numbers("fattree_gbps")),
+            UNPUBLISHED,
+            mean(case.get_numbers("fattree_gbps")),
             "",
             " Gbit/s",
         )
@@ -130,7 +136,7 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
 def _draw(table: Table) -> Plot:
     """Return a plot of the cost per server, without the equal-cost Fat-tree, which coincides with TopoOpt."""
     table = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
-    servers = table.values("servers")[0]
+    servers = table.list_values("servers")[0]
     per_server = Table.from_rows(
         ("degree", "rate", "fabric", "usd"),
         [
@@ -147,7 +153,7 @@ def _draw(table: Table) -> Plot:
             make_series(per_server.select_rows(degree=degree), "fabric", "rate", "usd"),
             logarithmic="xy",
         )
-        for degree in table.values("degree")
+        for degree in table.list_values("degree")
     )
     return Plot("Cost of interconnects (prices recalled)", panels)
 

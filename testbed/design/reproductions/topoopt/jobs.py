@@ -13,7 +13,7 @@ from sim.models.network.fabrics.cost import DEFAULT_READING, MIXNET, Reading
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.fabrics.kind import ChosenFabric, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
@@ -101,7 +101,7 @@ def list_fabrics(rate_gbps: float) -> tuple[str, ...]:
 def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
     """Return the request for a fabric of `list_fabrics`, except TopoOpt, which depends on the job."""
     if name in READINGS:
-        host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps, READINGS[name])
+        host_gbps = compute_equal_cost_gbps(nodes, degree, rate_gbps, READINGS[name])
         return FabricRequest("fattree", nodes, 1, host_gbps)
     return _REQUEST_FACTORIES[name](nodes, degree, rate_gbps)
 

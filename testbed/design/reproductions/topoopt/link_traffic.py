@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -47,11 +47,11 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"least over most loaded link, d = {degree:g}, batch {batch:g}",
-            NOTHING,
-            table.number("of_fullest", degree=degree, batch=batch, share_of_links=0.0),
+            UNPUBLISHED,
+            table.get_number("of_fullest", degree=degree, batch=batch, share_of_links=0.0),
         )
-        for degree in sorted(set(table.numbers("degree")))
-        for batch in sorted(set(table.numbers("batch")))
+        for degree in sorted(set(table.get_numbers("degree")))
+        for batch in sorted(set(table.get_numbers("batch")))
     )
 
 
@@ -67,7 +67,7 @@ def _draw(table: Table) -> Plot:
         series = make_series(table_by_degree, "degree", "gb", "share")
         return Panel(f"batch {batch:g}", "bytes on a link (GB)", "share of links", series, "steps")
 
-    batches = sorted(set(table.numbers("batch")))
+    batches = sorted(set(table.get_numbers("batch")))
     return Plot("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))
 
 

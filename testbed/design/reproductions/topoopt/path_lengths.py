@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.models.network.fabrics import Fabric
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -46,20 +46,22 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for step, (name, degree) in enumerate(cases, 1):
         job = make_all_to_all_job(scale.nodes, min(scale.batches))
-        points = _cumulative_shares(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
+        points = _compute_cumulative_shares(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
         rows += [(name, degree, *point) for point in points]
         progress(step, len(cases), f"{name}, d = {degree}")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _cumulative_shares(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Iterator[tuple[int, float]]:
+def _compute_cumulative_shares(
+    lengths: NDArray[np.int64], parts: NDArray[np.float64]
+) -> Iterator[tuple[int, float]]:
     for longest in range(int(lengths[parts > 0].max()) + 1):
         yield longest, float(parts[lengths <= longest].sum() / parts.sum())
 
 
-def mean_length(table: Table, fabric: str, degree: float) -> float:
+def compute_mean_length(table: Table, fabric: str, degree: float) -> float:
     """Return the mean path length, from the cumulative shares in the table."""
-    shares = table.select_rows(fabric=fabric, degree=degree).numbers("share_up_to")
+    shares = table.select_rows(fabric=fabric, degree=degree).get_numbers("share_up_to")
     return sum(1 - share for share in shares)
 
 
@@ -67,11 +69,11 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"mean links of a path, {name}, d = {degree:g}",
-            NOTHING,
-            mean_length(table, str(name), degree),
+            UNPUBLISHED,
+            compute_mean_length(table, str(name), degree),
             note,
         )
-        for degree in sorted(set(table.numbers("degree")))
+        for degree in sorted(set(table.get_numbers("degree")))
         for name, note in (
             ("TopoOpt", "duplex rings; one-way rings would be shorter at d = 4"),
             ("expander", "random regular graph"),

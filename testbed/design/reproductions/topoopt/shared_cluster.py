@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
-from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.reproductions.figure import (
     Cell,
     Comparison,
@@ -50,7 +50,7 @@ def run_alone_s(model: str, fabric: str, nodes: int) -> float:
 @cache
 def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
     if fabric in READINGS:
-        host_gbps = equal_cost_fat_tree_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
+        host_gbps = compute_equal_cost_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
         return fat_tree(nodes, host_gbps, balance="hash", seed=seed)
     return fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
 
@@ -98,52 +98,58 @@ def _make(scale: Scale, progress: Progress) -> Table:
 def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
     """Return the time in `column` on a fabric divided by the time on TopoOpt."""
     part = table.select_rows(jobs=jobs)
-    return part.number(column, fabric=fabric) / part.number(column, fabric="TopoOpt")
+    return part.get_number(column, fabric=fabric) / part.get_number(column, fabric="TopoOpt")
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    max_jobs, min_jobs = max(table.numbers("jobs")), min(table.numbers("jobs"))
+    max_jobs, min_jobs = max(table.get_numbers("jobs")), min(table.get_numbers("jobs"))
     by_price, by_chance = "the prices set its rate", "paths by hash, servers at random"
     return (
         *(
-            _ratio_to_topoopt(table, "mean", max_jobs, tree, PublishedValue("1.7 x", "S", 1.7), by_price)
+            _compute_ratio_to_topoopt(
+                table, "mean", max_jobs, tree, PublishedValue("1.7 x", "S", 1.7), by_price
+            )
             for tree in READINGS
         ),
-        _ratio_to_topoopt(
+        _compute_ratio_to_topoopt(
             table, "mean", max_jobs, "oversubscribed Fat-tree", PublishedValue("1.15 x", "S", 1.15), by_chance
         ),
         *(
-            _ratio_to_topoopt(table, "p99", max_jobs, tree, PublishedValue("up to 3.4 x", "S", 3.4), by_price)
+            _compute_ratio_to_topoopt(
+                table, "p99", max_jobs, tree, PublishedValue("up to 3.4 x", "S", 3.4), by_price
+            )
             for tree in READINGS
         ),
         *(
             Comparison(
                 f"p99, {tree} over TopoOpt, the most of all loads",
                 PublishedValue("3.4 x", "S", 3.4),
-                max(ratio(table, "p99_ms", jobs, tree) for jobs in table.numbers("jobs")),
+                max(ratio(table, "p99_ms", jobs, tree) for jobs in table.get_numbers("jobs")),
                 "",
                 " x",
             )
             for tree in ("Fat-tree", f"Fat-tree, {NIC_ONCE}")
         ),
-        _time_on_topoopt(
+        _compute_time_on_topoopt(
             table, "mean", min_jobs, 64.4, "released results; the mix drawn there is 35/42/20/2 %"
         ),
-        _time_on_topoopt(table, "mean", max_jobs, 60.4, "as above"),
-        _time_on_topoopt(table, "p99", max_jobs, 131.5, "as above"),
+        _compute_time_on_topoopt(table, "mean", max_jobs, 60.4, "as above"),
+        _compute_time_on_topoopt(table, "p99", max_jobs, 131.5, "as above"),
     )
 
 
-def _ratio_to_topoopt(
+def _compute_ratio_to_topoopt(
     table: Table, figure: str, jobs: float, fabric: str, published: PublishedValue, note: str
 ) -> Comparison:
     quantity = f"{figure}, {fabric} over TopoOpt, {jobs:g} jobs"
     return Comparison(quantity, published, ratio(table, f"{figure}_ms", jobs, fabric), note, " x")
 
 
-def _time_on_topoopt(table: Table, figure: str, jobs: float, released_ms: float, note: str) -> Comparison:
+def _compute_time_on_topoopt(
+    table: Table, figure: str, jobs: float, released_ms: float, note: str
+) -> Comparison:
     published = PublishedValue(f"{released_ms:g} ms", "C", released_ms)
-    ours_ms = table.number(f"{figure}_ms", jobs=jobs, fabric="TopoOpt")
+    ours_ms = table.get_number(f"{figure}_ms", jobs=jobs, fabric="TopoOpt")
     return Comparison(f"{figure} on TopoOpt, {jobs:g} jobs", published, ours_ms, note, " ms")
 
 

@@ -39,9 +39,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:
+def compute_speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:
     """Return the speed-up of each job of a row, from the run of this length."""
-    return table.select_rows(jobs=row.name, length=length).numbers("speed_up")
+    return table.select_rows(jobs=row.name, length=length).get_numbers("speed_up")
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
@@ -49,8 +49,8 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compare_row(table: Table, row: Row) -> list[Comparison]:
-    ours = speed_ups(table, row)
-    check = speed_ups(table, row, "check")
+    ours = compute_speed_ups(table, row)
+    check = compute_speed_ups(table, row, "check")
     lines = []
     for job_index, (model, published) in enumerate(zip(row.models, row.published, strict=True)):
         note = f"calibrated; a longer run gives {check[job_index]:.3f}"
@@ -72,12 +72,12 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
 
 def _draw(table: Table) -> Plot:
     panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in ROWS)
-    return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, wide=2)
+    return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, max_columns=2)
 
 
 def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:
     names = tuple(f"{job_number} {model}" for job_number, model in enumerate(row.models, 1))
-    return Series("published", names, row.published), Series("ours", names, speed_ups(table, row))
+    return Series("published", names, row.published), Series("ours", names, compute_speed_ups(table, row))
 
 
 FIGURE = Figure(1, "Speed-up from unfairness", _make, _compare, _draw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.models.contention.job import Sharing, compute_then_send
 from sim.models.contention.simulation import Contention, Setting, simulate
 from testbed.design.reproductions.figure import (
-    NOTHING,
+    UNPUBLISHED,
     Cell,
     Comparison,
     Figure,
@@ -52,12 +52,12 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job, published in zip(("job 1", "job 2"), _DLRM.published, strict=True):
         fair, unfair = (
-            table.select_rows(shares=shares, job=job).numbers("iteration_ms")[0] for shares in SHARES
+            table.select_rows(shares=shares, job=job).get_numbers("iteration_ms")[0] for shares in SHARES
         )
         speed_up = PublishedValue(f"{published:g} x", "S", published)
         lines.append(Comparison(f"{job}: 50/50 over 60/40", speed_up, fair / unfair, "calibrated", " x"))
         lines.append(
-            Comparison(f"{job}: iteration at 60/40", NOTHING, unfair, "alone 183 ms, calibrated", " ms")
+            Comparison(f"{job}: iteration at 60/40", UNPUBLISHED, unfair, "alone 183 ms, calibrated", " ms")
         )
     return tuple(lines)
 
@@ -73,7 +73,7 @@ def _draw(table: Table) -> Plot:
         )
         for shares in SHARES
     )
-    return Plot("SIMULATED: two DLRM jobs on one link", panels, wide=1)
+    return Plot("SIMULATED: two DLRM jobs on one link", panels, max_columns=1)
 
 
 FIGURE = Figure(2, "Two jobs at 50/50 and 60/40", _make, _compare, _draw)

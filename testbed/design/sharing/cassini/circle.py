@@ -35,7 +35,7 @@ class Rounding:
     bins: int = 0
     most_ticks: int = MAX_TICKS
 
-    def period(self, job: PeriodicJob) -> int:
+    def count_period_quanta(self, job: PeriodicJob) -> int:
         """Return the period in quanta. Raises `WorkloadError` if it rounds to 0."""
         count = round(job.period_ms / self.quantum_ms)
         if count < 1:
@@ -45,17 +45,17 @@ class Rounding:
             )
         return count
 
-    def edges(self, job: PeriodicJob) -> list[tuple[int, int, int]]:
+    def list_burst_edges(self, job: PeriodicJob) -> list[tuple[int, int, int]]:
         """Return the begin and end of each burst in quanta, and its rate in kbit/s."""
-        period = self.period(job)
+        period = self.count_period_quanta(job)
         times = [(burst.start_ms, burst.end_ms, burst.gbps) for burst in job.bursts]
         return [
             (
-                min(round(a / self.quantum_ms), period),
-                min(round(b / self.quantum_ms), period),
-                round(rate * KBPS),
+                min(round(begin_ms / self.quantum_ms), period),
+                min(round(end_ms / self.quantum_ms), period),
+                round(gbps * KBPS),
             )
-            for a, b, rate in times
+            for begin_ms, end_ms, gbps in times
         ]
 
     def is_exact(self, job: PeriodicJob) -> bool:
@@ -90,18 +90,18 @@ class Circle:
         """Perimeter in ticks."""
         return len(self.demands[0])
 
-    def score(self, excess: float) -> float:
+    def compute_score(self, excess: float) -> float:
         """Return Cassini's score of a total excess: 1 if jobs are fully compatible; it may be negative."""
         return 1.0 - float(excess) / (self.ticks * self.capacity)
 
-    def turn(self, turns: Sequence[int]) -> list[Floats]:
+    def shift_demands(self, shifts: Sequence[int]) -> list[Floats]:
         """Return the demands, each delayed by its number of ticks."""
-        return [np.roll(demand, turn) for demand, turn in zip(self.demands, turns, strict=True)]
+        return [np.roll(demand, shift) for demand, shift in zip(self.demands, shifts, strict=True)]
 
-    def excess(self, turns: Sequence[int]) -> float:
+    def compute_excess(self, shifts: Sequence[int]) -> float:
         """Return the total demand above the capacity after these shifts, in ticks."""
-        total = np.sum(self.turn(turns), axis=0)
-        return float(np.maximum(total - self.capacity, 0.0).sum())
+        total_demand = np.sum(self.shift_demands(shifts), axis=0)
+        return float(np.maximum(total_demand - self.capacity, 0.0).sum())
 
 
 def make_circle(
@@ -109,15 +109,17 @@ def make_circle(
 ) -> Circle:
     """Return the circle of a link's jobs. Raises `WorkloadError` if it has more than `most_ticks` ticks."""
     rounding = rounding or Rounding()
-    periods = [rounding.period(job) for job in jobs]
-    edges = [rounding.edges(job) for job in jobs]
+    periods = [rounding.count_period_quanta(job) for job in jobs]
+    edges_by_job = [rounding.list_burst_edges(job) for job in jobs]
     perimeter = math.lcm(*periods)
-    exact = all(rounding.is_exact(job) for job in jobs)
+    is_exact = all(rounding.is_exact(job) for job in jobs)
     # Rates are whole numbers of kbit/s, so their sums are exact.
     capacity = float(round(capacity_gbps * KBPS))
     if rounding.bins:
-        return _make_bins(periods, edges, perimeter, capacity, rounding.bins)
-    tick = math.gcd(*periods, *(time for spans in edges for span in spans for time in span[:2]))
+        return _make_bins(periods, edges_by_job, perimeter, capacity, rounding.bins)
+    tick = math.gcd(
+        *periods, *(time for burst_edges in edges_by_job for span in burst_edges for time in span[:2])
+    )
     if perimeter // tick > rounding.most_ticks:
         names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
         raise WorkloadError(
@@ -125,24 +127,24 @@ def make_circle(
             f"{rounding.most_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
         )
     demands = tuple(
-        np.tile(_make_pattern(spans, period, tick), perimeter // period)
-        for spans, period in zip(edges, periods, strict=True)
+        np.tile(_make_pattern(burst_edges, period, tick), perimeter // period)
+        for burst_edges, period in zip(edges_by_job, periods, strict=True)
     )
     repeats = tuple(perimeter // period for period in periods)
     shifts = tuple(period // tick for period in periods)
-    return Circle(float(tick), demands, repeats, shifts, capacity, not exact, periodic=True)
+    return Circle(float(tick), demands, repeats, shifts, capacity, not is_exact, periodic=True)
 
 
-def _make_pattern(spans: Sequence[tuple[int, int, int]], period: int, tick: int) -> Floats:
+def _make_pattern(burst_edges: Sequence[tuple[int, int, int]], period: int, tick: int) -> Floats:
     demand = np.zeros(period // tick)
-    for begin, end, rate in spans:
+    for begin, end, rate in burst_edges:
         demand[begin // tick : end // tick] += rate
     return demand
 
 
 def _make_bins(
     periods: Sequence[int],
-    edges: Sequence[Sequence[tuple[int, int, int]]],
+    edges_by_job: Sequence[Sequence[tuple[int, int, int]]],
     perimeter: int,
     capacity: float,
     bins: int,
@@ -150,18 +152,20 @@ def _make_bins(
     """Return a circle of `bins` equal bins with mean demands. It is approximate unless all edges are on bin borders."""
     borders = np.arange(bins + 1) * (perimeter / bins)
     demands = []
-    for period, spans in zip(periods, edges, strict=True):
+    for period, burst_edges in zip(periods, edges_by_job, strict=True):
         sent_kbit = np.zeros(bins + 1)
-        for begin, end, rate in spans:
-            full, part = np.divmod(borders, period)
-            sent_kbit += rate * (full * (end - begin) + np.clip(part - begin, 0, end - begin))
+        for begin, end, rate in burst_edges:
+            full_periods, time_in_period = np.divmod(borders, period)
+            sent_kbit += rate * (
+                full_periods * (end - begin) + np.clip(time_in_period - begin, 0, end - begin)
+            )
         demands.append(np.rint(np.diff(sent_kbit) / (perimeter / bins)))
     repeats = tuple(perimeter // period for period in periods)
-    aligned = all(
+    is_aligned = all(
         (time * bins) % perimeter == 0
-        for period, spans in zip(periods, edges, strict=True)
-        for time in (period, *(edge for span in spans for edge in span[:2]))
+        for period, burst_edges in zip(periods, edges_by_job, strict=True)
+        for time in (period, *(edge for span in burst_edges for edge in span[:2]))
     )
     shifts = tuple(max(bins // repeat_count, 1) for repeat_count in repeats)
-    periodic = all(bins % repeat_count == 0 for repeat_count in repeats)
-    return Circle(perimeter / bins, tuple(demands), repeats, shifts, capacity, not aligned, periodic)
+    is_periodic = all(bins % repeat_count == 0 for repeat_count in repeats)
+    return Circle(perimeter / bins, tuple(demands), repeats, shifts, capacity, not is_aligned, is_periodic)

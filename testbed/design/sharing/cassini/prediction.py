@@ -11,16 +11,16 @@ import numpy as np
 from sim.models.contention.job import FAIR, PeriodicJob, Sharing
 from sim.models.contention.simulation import Contention, Floats, Holding, Setting, simulate
 
-ITERATIONS = 600
+MAX_ITERATIONS = 600
 MIN_ITERATIONS = 150
-WARM_UP = 60
-JOB_ITERATIONS = 200_000
+WARM_UP_ITERATIONS = 60
+MAX_JOB_ITERATIONS = 200_000
 """Maximum number of simulated iterations, summed over all jobs."""
 STRETCH_COUNT = 10
 TRIAL_ITERATIONS = 60
-SLOW_PERIODS = 20
-"""Simulated periods of the slowest job, if it is slower than another by at least `SLOW_RATIO`, as with checkpoints."""
-SLOW_RATIO = 10
+SLOW_JOB_PERIODS = 20
+"""Simulated periods of the slowest job, if it is slower than another by `MIN_SLOW_RATIO` or more (checkpoints)."""
+MIN_SLOW_RATIO = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def predict(
     ratio of shifted to solo times.
     """
     predictions: dict[str, Prediction] = {}
-    iterations = max(MIN_ITERATIONS, min(ITERATIONS, JOB_ITERATIONS // max(len(jobs), 1)))
+    iterations = max(MIN_ITERATIONS, min(MAX_ITERATIONS, MAX_JOB_ITERATIONS // max(len(jobs), 1)))
     for group in group_by_links(jobs):
         group_predictions = _predict_group(group, capacities_gbps, starts_ms, iterations)
         predictions |= {prediction.job: prediction for prediction in group_predictions}
@@ -55,14 +55,14 @@ def group_by_links(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
     groups: list[tuple[set[int], list[PeriodicJob]]] = []
     for job in jobs:
         links, members = set(job.links), [job]
-        separate = []
+        separate_groups = []
         for group in groups:
             if group[0] & links:
                 links |= group[0]
                 members = group[1] + members
             else:
-                separate.append(group)
-        groups = [*separate, (links, members)]
+                separate_groups.append(group)
+        groups = [*separate_groups, (links, members)]
     return [members for _, members in groups]
 
 
@@ -71,13 +71,15 @@ def run_policy(
     capacities_gbps: Sequence[float],
     sharing: Sharing = FAIR,
     setting: Setting | None = None,
-    iterations: int | Sequence[int] = ITERATIONS,
+    iterations: int | Sequence[int] = MAX_ITERATIONS,
 ) -> Contention:
     """Return the simulation of jobs on the links that they use."""
-    used = sorted({link for job in jobs for link in job.links})
-    link_index = {link: index for index, link in enumerate(used)}
-    renumbered = [replace(job, links=tuple(link_index[link] for link in job.links)) for job in jobs]
-    return simulate(renumbered, [capacities_gbps[link] for link in used], iterations, sharing, setting)
+    used_links = sorted({link for job in jobs for link in job.links})
+    link_index = {link: index for index, link in enumerate(used_links)}
+    renumbered_jobs = [replace(job, links=tuple(link_index[link] for link in job.links)) for job in jobs]
+    return simulate(
+        renumbered_jobs, [capacities_gbps[link] for link in used_links], iterations, sharing, setting
+    )
 
 
 def make_shifted_setting(
@@ -108,7 +110,7 @@ def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int)
     [4000, 20]
     """
     periods_ms = [job.period_ms for job in jobs]
-    if max(periods_ms) < SLOW_RATIO * min(periods_ms):
+    if max(periods_ms) < MIN_SLOW_RATIO * min(periods_ms):
         return [iterations] * len(jobs)
     time_ms = max(periods * max(periods_ms), iterations * min(periods_ms))
     return [ceil(time_ms / period_ms) for period_ms in periods_ms]
@@ -120,19 +122,27 @@ def _predict_group(
     starts_ms: Mapping[str, float],
     iterations: int,
 ) -> list[Prediction]:
-    solo = np.concatenate([run_policy([job], capacities_gbps, iterations=2).mean_ms() for job in group])
+    solo_ms_by_job = np.concatenate(
+        [run_policy([job], capacities_gbps, iterations=2).mean_ms() for job in group]
+    )
     if len(group) == 1:
-        return [Prediction(group[0].name, *([float(solo[0])] * 4))]
-    counts = count_iterations(group, iterations, SLOW_PERIODS)
-    fair = run_policy(group, capacities_gbps, iterations=counts).mean_ms(WARM_UP)
+        return [Prediction(group[0].name, *([float(solo_ms_by_job[0])] * 4))]
+    iteration_counts = count_iterations(group, iterations, SLOW_JOB_PERIODS)
+    fair_ms_by_job = run_policy(group, capacities_gbps, iterations=iteration_counts).mean_ms(
+        WARM_UP_ITERATIONS
+    )
     group_starts_ms = [starts_ms[job.name] for job in group]
-    stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCH_COUNT)
-    stretch = _choose_stretch(group, capacities_gbps, group_starts_ms, solo, stretches)
-    setting = make_shifted_setting(group_starts_ms, solo, stretch)
-    shifted = run_policy(group, capacities_gbps, setting=setting, iterations=counts).mean_ms(WARM_UP)
+    stretches = np.linspace(1.0, max(float((fair_ms_by_job / solo_ms_by_job).max()), 1.0), STRETCH_COUNT)
+    stretch = _choose_stretch(group, capacities_gbps, group_starts_ms, solo_ms_by_job, stretches)
+    setting = make_shifted_setting(group_starts_ms, solo_ms_by_job, stretch)
+    shifted_ms_by_job = run_policy(
+        group, capacities_gbps, setting=setting, iterations=iteration_counts
+    ).mean_ms(WARM_UP_ITERATIONS)
     return [
         Prediction(job.name, *map(float, (solo_ms, fair_ms, shifted_ms, solo_ms * stretch)))
-        for job, solo_ms, fair_ms, shifted_ms in zip(group, solo, fair, shifted, strict=True)
+        for job, solo_ms, fair_ms, shifted_ms in zip(
+            group, solo_ms_by_job, fair_ms_by_job, shifted_ms_by_job, strict=True
+        )
     ]
 
 
@@ -145,7 +155,7 @@ def _choose_stretch(
 ) -> float:
     """Return the smallest stretch that minimises the mean ratio of shifted to solo times."""
     ratios: list[float] = []
-    counts = count_iterations(group, TRIAL_ITERATIONS, SLOW_PERIODS)
+    counts = count_iterations(group, TRIAL_ITERATIONS, SLOW_JOB_PERIODS)
     for stretch in stretches:
         setting = make_shifted_setting(starts_ms, solo_ms, float(stretch))
         contention = run_policy(group, capacities_gbps, setting=setting, iterations=counts)
@@ -164,7 +174,7 @@ class PolicyPrediction:
     p99_ms: float
 
 
-def predict_under(
+def predict_policy(
     jobs: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
     iterations: int,
@@ -179,4 +189,4 @@ def predict_under(
     holding = Holding(tuple(slots_ms), most_alignments=0) if slots_ms else None
     contention = run_policy(jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations)
     rows = zip(jobs, contention.mean_ms(), contention.p99_ms(), strict=True)
-    return [PolicyPrediction(job.name, float(mean), float(high)) for job, mean, high in rows]
+    return [PolicyPrediction(job.name, float(mean), float(p99)) for job, mean, p99 in rows]

@@ -47,36 +47,36 @@ def find_best_rotation(
     reaches the lower bound.
     """
     # Fix the job with the most shifts, to leave the fewest combinations. Then large demands make the bound tight early.
-    totals = [float(demand.sum()) for demand in circle.demands]
-    first_job = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
+    demand_sums = [float(demand.sum()) for demand in circle.demands]
+    first_job = min(range(len(demand_sums)), key=lambda job: (circle.repeats[job], -demand_sums[job], job))
     other_jobs = sorted(
-        (job for job in range(len(totals)) if job != first_job), key=lambda job: (-totals[job], job)
+        (job for job in range(len(demand_sums)) if job != first_job), key=lambda job: (-demand_sums[job], job)
     )
     order = [first_job, *other_jobs]
-    shifts = [1]
+    shift_counts = [1]
     joint_period = circle.shifts[order[0]]
     for job in order[1:]:
         own_shifts = circle.shifts[job]
-        shifts.append(math.gcd(own_shifts, joint_period) if circle.periodic else own_shifts)
+        shift_counts.append(math.gcd(own_shifts, joint_period) if circle.periodic else own_shifts)
         joint_period = math.lcm(own_shifts, joint_period)
     demands = [circle.demands[job_position] for job_position in order]
     if len(order) == 1:
-        return Rotation((0,), circle.excess([0]), proven=True)
+        return Rotation((0,), circle.compute_excess([0]), proven=True)
     if len(order) == 2:
-        excesses = compute_shift_excess(demands[0], demands[1], shifts[1], circle.capacity)
+        excesses = compute_shift_excess(demands[0], demands[1], shift_counts[1], circle.capacity)
         shift = int(excesses.argmin())
-        job_shifts, excess, proven = [0, shift], float(excesses[shift]), True
+        job_shifts, excess, is_proven = [0, shift], float(excesses[shift]), True
     else:
-        search = _Search(demands, shifts, circle.capacity, clock() + time_limit_s, clock)
-        job_shifts, excess, proven = search.solve()
-    by_job = [0] * len(order)
+        search = _RotationSearch(demands, shift_counts, circle.capacity, clock() + time_limit_s, clock)
+        job_shifts, excess, is_proven = search.solve()
+    shift_by_job = [0] * len(order)
     for job_position, shift in zip(order, job_shifts, strict=True):
-        by_job[job_position] = shift
-    return Rotation(tuple(by_job), excess, proven)
+        shift_by_job[job_position] = shift
+    return Rotation(tuple(shift_by_job), excess, is_proven)
 
 
 @dataclass(slots=True)
-class _Search:
+class _RotationSearch:
     """Depth-first branch and bound over the shifts of jobs in a fixed order."""
 
     demands: list[Floats]
@@ -91,8 +91,8 @@ class _Search:
 
     def solve(self) -> tuple[list[int], float, bool]:
         """Return the best shifts, their excess, and whether this is proven to be the least."""
-        total = float(np.sum(self.demands))
-        self.lower_bound = max(0.0, total - self.demands[0].size * self.capacity)
+        total_demand = float(np.sum(self.demands))
+        self.lower_bound = max(0.0, total_demand - self.demands[0].size * self.capacity)
         self.best_turns = [0] * len(self.demands)
         self.best = self._sum_excess(np.sum(self.demands, axis=0))
         self._improve()
@@ -112,13 +112,13 @@ class _Search:
         depth = len(shifts_so_far)
         remaining = range(depth, len(self.demands))
         # The excess is convex: a job adds at least as much to any sum as to `other_demand`, a bound on completions.
-        totals = {job: self._add_job(other_demand, job) for job in remaining[:1]}
-        lowest = [float(totals[depth].min()) - excess]
+        excesses_by_job = {job: self._add_job(other_demand, job) for job in remaining[:1]}
+        least_added_excesses = [float(excesses_by_job[depth].min()) - excess]
         for job in remaining[1:]:
-            lowest.append(float(self._add_job(other_demand, job).min()) - excess)
-            if excess + sum(lowest) >= self.best - _ROUNDING * self.capacity:
+            least_added_excesses.append(float(self._add_job(other_demand, job).min()) - excess)
+            if excess + sum(least_added_excesses) >= self.best - _ROUNDING * self.capacity:
                 return
-        excesses, later_excess = totals[depth], sum(lowest[1:])
+        excesses, later_excess = excesses_by_job[depth], sum(least_added_excesses[1:])
         if len(remaining) == 1:
             shift = int(excesses.argmin())
             if excesses[shift] < self.best - _ROUNDING * self.capacity:
@@ -152,17 +152,19 @@ class _Search:
         has_moved = True
         while has_moved:
             has_moved = False
-            rotated = [np.roll(d, shift) for d, shift in zip(self.demands, self.best_turns, strict=True)]
-            total = np.sum(rotated, axis=0)
+            shifted_demands = [
+                np.roll(demand, shift) for demand, shift in zip(self.demands, self.best_turns, strict=True)
+            ]
+            total_demand = np.sum(shifted_demands, axis=0)
             for job in range(1, len(self.demands)):
-                other_demand = total - rotated[job]
+                other_demand = total_demand - shifted_demands[job]
                 excesses = self._add_job(other_demand, job)
                 shift = int(excesses.argmin())
                 if excesses[shift] < self.best - _ROUNDING * self.capacity:
                     self.best, has_moved = float(excesses[shift]), True
                     self.best_turns = [*self.best_turns[:job], shift, *self.best_turns[job + 1 :]]
-                    rotated[job] = np.roll(self.demands[job], shift)
-                    total = other_demand + rotated[job]
+                    shifted_demands[job] = np.roll(self.demands[job], shift)
+                    total_demand = other_demand + shifted_demands[job]
 
 
 def compute_shift_excess(other_demand: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
@@ -188,12 +190,12 @@ def compute_excess_by_correlation(other_demand: Floats, demand: Floats, capacity
     For each level v of `other_demand`, it correlates the ticks at that level with the excess of `demand` on top of v.
     """
     size = other_demand.size
-    transformed = np.zeros(size // 2 + 1, complex)
+    spectrum = np.zeros(size // 2 + 1, complex)
     for level in np.unique(other_demand):
-        above = np.maximum(level + demand - capacity, 0.0)
-        if above.any():
-            transformed += np.fft.rfft(other_demand == level) * np.conj(np.fft.rfft(above))
-    excess: Floats = np.rint(np.fft.irfft(transformed, size))
+        excess_at_level = np.maximum(level + demand - capacity, 0.0)
+        if excess_at_level.any():
+            spectrum += np.fft.rfft(other_demand == level) * np.conj(np.fft.rfft(excess_at_level))
+    excess: Floats = np.rint(np.fft.irfft(spectrum, size))
     return excess
 
 

@@ -33,11 +33,11 @@ class Precision:
 
 
 #: Single precision with plain gradient descent, as in the TopoOpt artifact.
-SINGLE = Precision(number=4, state=4)
+SINGLE_PRECISION = Precision(number=4, state=4)
 #: Half precision with Adam: 2 bytes of gradient, 12 bytes of master copy and two moments (ZeRO, SC 2020, section 3.1).
-MIXED = Precision(number=2, state=14)
+MIXED_PRECISION = Precision(number=2, state=14)
 #: Half precision for inference.
-SERVING = Precision(number=2, state=0, training=False)
+SERVING_PRECISION = Precision(number=2, state=0, training=False)
 
 
 def operator(
@@ -57,7 +57,7 @@ def operator(
     most_shards: int | None = None,
 ) -> Operator:
     """Return an operator from sizes in numbers instead of bytes. Its backward pass takes twice the forward FLOPs."""
-    number, train = precision.number, precision.training
+    number, is_training = precision.number, precision.training
     return Operator(
         name=name,
         kind=kind,
@@ -66,10 +66,10 @@ def operator(
         parameter_bytes=parameters * number,
         output_bytes=output * number,
         moved_bytes=moved * number,
-        gradient_bytes=parameters * number if train else 0,
+        gradient_bytes=parameters * number if is_training else 0,
         state_bytes=parameters * precision.state,
         forward_reduce_bytes=forward_reduce * number,
-        backward_reduce_bytes=backward_reduce * number if train else 0,
+        backward_reduce_bytes=backward_reduce * number if is_training else 0,
         routed=routed,
         shared_bytes=shared * number,
         ways=ways,
@@ -84,7 +84,7 @@ def dense(
     *,
     bias: bool = True,
     ways: tuple[Way, ...] = ("data", "tensor", "place"),
-    precision: Precision = SINGLE,
+    precision: Precision = SINGLE_PRECISION,
 ) -> Operator:
     """Return a dense layer: 2 x inputs x outputs operations.
 
@@ -112,7 +112,7 @@ def table(name: str, rows: int, width: int, bag: int) -> Operator:
     A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
     table, as in frameworks with dense gradients.
     """
-    number = SINGLE.number
+    number = SINGLE_PRECISION.number
     parameters = rows * width * number
     lookups = float(bag * width)
     return Operator(
@@ -155,7 +155,7 @@ def convolution(
         moved=inputs * read * read
         + written_numbers
         + (written_numbers + output_numbers) * (pooled is not None),
-        precision=SINGLE,
+        precision=SINGLE_PRECISION,
     )
 
 
@@ -164,17 +164,17 @@ def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0
 
     `extra_parameters` counts single-precision parameters that belong to no part, for example of normalisation.
     """
-    extra = extra_parameters * SINGLE.number
+    extra_bytes = extra_parameters * SINGLE_PRECISION.number
     return Operator(
         name=name,
         kind=kind,
         forward_flops=sum(part.forward_flops for part in parts),
         backward_flops=sum(part.backward_flops for part in parts),
-        parameter_bytes=sum(part.parameter_bytes for part in parts) + extra,
+        parameter_bytes=sum(part.parameter_bytes for part in parts) + extra_bytes,
         output_bytes=parts[-1].output_bytes,
         moved_bytes=sum(part.moved_bytes for part in parts),
-        gradient_bytes=sum(part.gradient_bytes for part in parts) + extra,
-        state_bytes=sum(part.state_bytes for part in parts) + extra,
+        gradient_bytes=sum(part.gradient_bytes for part in parts) + extra_bytes,
+        state_bytes=sum(part.state_bytes for part in parts) + extra_bytes,
     )
 
 

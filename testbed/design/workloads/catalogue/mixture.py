@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.blocks import MIXED, Assembly, operator
+from testbed.design.workloads.catalogue.blocks import MIXED_PRECISION, Assembly, operator
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head
 from testbed.design.workloads.model import Operator, Workload
@@ -31,15 +31,27 @@ class Moe(Parameters):
 
 def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
     """Return a mixture of experts: an embedding, layers of attention, router and experts, and a head."""
-    p, model = parameters, Assembly()
-    check_routing(name, p.experts, p.routed)
-    shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED, plain=True, gated=True)
-    inputs = model.chain([embedding(shape, p.vocabulary)])
-    for i in range(p.layers):
-        block = (attention(f"attention{i}", shape), *expert_block(str(i), shape, p.experts, p.routed))
+    model = Assembly()
+    check_routing(name, parameters.experts, parameters.routed)
+    shape = Shape(
+        parameters.sequence,
+        parameters.hidden,
+        parameters.heads,
+        parameters.kv_heads,
+        parameters.inner,
+        MIXED_PRECISION,
+        plain=True,
+        gated=True,
+    )
+    inputs = model.chain([embedding(shape, parameters.vocabulary)])
+    for layer in range(parameters.layers):
+        block = (
+            attention(f"attention{layer}", shape),
+            *expert_block(str(layer), shape, parameters.experts, parameters.routed),
+        )
         inputs = model.chain(block, *inputs)
-    model.add(head(shape, p.vocabulary, tied=False), *inputs)
-    return model.workload(name, p.samples(nodes), origin=origin)
+    model.add(head(shape, parameters.vocabulary, tied=False), *inputs)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
 def check_routing(name: str, experts: int, routed: int) -> None:
@@ -62,28 +74,28 @@ def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[
 
 
 def _make_router(name: str, shape: Shape, experts: int) -> Operator:
-    s, h = shape.tokens, shape.hidden
+    tokens, hidden = shape.tokens, shape.hidden
     return operator(
         name,
         "router",
-        flops=2.0 * s * h * experts,
-        parameters=h * experts + h,
-        output=s * h,
-        moved=s * (2 * h + 2 * experts),
+        flops=2.0 * tokens * hidden * experts,
+        parameters=hidden * experts + hidden,
+        output=tokens * hidden,
+        moved=tokens * (2 * hidden + 2 * experts),
         precision=shape.precision,
     )
 
 
 def _make_experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
-    s, h, inner = shape.tokens, shape.hidden, shape.inner
+    tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
     matrices = 3 if shape.gated else 2
     return operator(
         name,
         "experts",
-        flops=2.0 * s * routed * matrices * h * inner,
-        parameters=experts * matrices * h * inner,
-        output=s * h,
-        moved=s * routed * (2 * h + 2 * matrices * inner),
+        flops=2.0 * tokens * routed * matrices * hidden * inner,
+        parameters=experts * matrices * hidden * inner,
+        output=tokens * hidden,
+        moved=tokens * routed * (2 * hidden + 2 * matrices * inner),
         precision=shape.precision,
         ways=("expert", "data"),
         routed=routed,

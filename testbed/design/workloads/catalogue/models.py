@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from testbed.design.workloads.catalogue.mixture import Moe, moe
-from testbed.design.workloads.catalogue.parameters import Parameters, read_settings, with_changes
+from testbed.design.workloads.catalogue.parameters import Parameters, apply_changes, read_settings
 from testbed.design.workloads.catalogue.recommendation import Candle, Dlrm, Ncf, candle, dlrm, ncf
 from testbed.design.workloads.catalogue.serving import Serve, serve
 from testbed.design.workloads.catalogue.transformers import GPT_SIZES, Bert, Gpt, bert, gpt
@@ -32,7 +32,7 @@ class Model:
     presets: Mapping[str, Settings]
 
 
-_SOURCES = {
+_SOURCE_BY_PRESET = {
     "fig11": "TopoOpt artifact, scripts of figures 11 and 17, 128 servers",
     "fig12": "TopoOpt artifact, scripts of figures 12 to 15, 128 servers",
     "fig16": "TopoOpt artifact, scripts of figure 16, 16 servers a job",
@@ -151,7 +151,7 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
         raise WorkloadError(f"{name} on {nodes} servers: give an integer of at least 1")
     label = f"{name}:{preset}" if preset else name
     published = _find_model(name).origin
-    origin = f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published
+    origin = f"{published}; {_SOURCE_BY_PRESET[preset]}" if preset in _SOURCE_BY_PRESET else published
     return _find_model(name).build(label, make_parameters(name, preset, **parameters), nodes, origin)
 
 
@@ -174,7 +174,7 @@ def make_parameters(name: str, preset: str | None = None, **changes: Any) -> Par
     if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
     published = model.presets[preset] if preset is not None else {}
-    return with_changes(name, with_changes(name, model.parameters, published), changes)
+    return apply_changes(name, apply_changes(name, model.parameters, published), changes)
 
 
 def parse_model_settings(name: str, settings: Mapping[str, str]) -> Settings:

@@ -12,9 +12,9 @@ from testbed.errors import WorkloadError
 
 Widths = tuple[int, ...]
 #: Parameters with the value 1 (with) or 0 (without).
-FLAGS = frozenset({"decoder", "dot", "prefill", "decode"})
+FLAG_NAMES = frozenset({"decoder", "dot", "prefill", "decode"})
 #: Parameters that may be 0. Besides flags, 0 means no total batch, embedding, experts or history.
-ZERO_ALLOWED = FLAGS | {"batch", "vocabulary", "experts", "history"}
+NAMES_THAT_MAY_BE_ZERO = FLAG_NAMES | {"batch", "vocabulary", "experts", "history"}
 
 P = TypeVar("P", bound="Parameters")
 
@@ -43,7 +43,7 @@ class Parameters:
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 
 
-def with_changes(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
+def apply_changes(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
     """Return the parameters with some values changed.
 
     Raises `WorkloadError` for unknown names and invalid values.
@@ -86,13 +86,13 @@ def _check(model: str, name: str, value: Any, *, is_sequence: bool) -> None:
     if isinstance(value, tuple | list) != is_sequence:
         form = "widths of layers, as (1024, 1024, 1)" if is_sequence else "one whole number"
         raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")
-    minimum = 0 if name in ZERO_ALLOWED else 1
+    minimum = 0 if name in NAMES_THAT_MAY_BE_ZERO else 1
     for number in value if is_sequence else (value,):
         if isinstance(number, bool) or not isinstance(number, int):
             raise WorkloadError(f"{model}: {name} is {value!r}; give integers")
         if number < minimum:
             raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {minimum}")
-        if name in FLAGS and number > 1:
+        if name in FLAG_NAMES and number > 1:
             raise WorkloadError(f"{model}: {name} is {value!r}; give 1 (with) or 0 (without)")
     if is_sequence and not value:
         raise WorkloadError(f"{model}: {name} has no widths; name at least one layer")

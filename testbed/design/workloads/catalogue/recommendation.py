@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.blocks import SINGLE, Assembly, dense, operator, table
+from testbed.design.workloads.catalogue.blocks import SINGLE_PRECISION, Assembly, dense, operator, table
 from testbed.design.workloads.catalogue.parameters import Parameters, Widths
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -37,37 +37,43 @@ class Dlrm(Parameters):
 
 def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
     """Return DLRM: tables and bottom layers, concatenated or multiplied in pairs, and top layers."""
-    p, model = parameters, Assembly()
-    tables = [model.add(table(f"table{i}", p.rows, p.width, p.bag)) for i in range(p.tables)]
-    vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
-    joined_width = p.bottom[-1] + p.tables * p.width
-    if p.dot:
-        pairs = _make_products(p)
-        vectors, joined_width = (model.add(pairs, *vectors),), p.bottom[-1] + p.tables * (p.tables + 1) // 2
-    model.chain(layers("top", joined_width, p.top), *vectors)
-    return model.workload(name, p.samples(nodes), origin=origin)
+    model = Assembly()
+    tables = [
+        model.add(table(f"table{table_index}", parameters.rows, parameters.width, parameters.bag))
+        for table_index in range(parameters.tables)
+    ]
+    vectors = (*model.chain(layers("bottom", parameters.features, parameters.bottom)), *tables)
+    joined_width = parameters.bottom[-1] + parameters.tables * parameters.width
+    if parameters.dot:
+        pairs = _make_products(parameters)
+        vectors, joined_width = (
+            (model.add(pairs, *vectors),),
+            parameters.bottom[-1] + parameters.tables * (parameters.tables + 1) // 2,
+        )
+    model.chain(layers("top", joined_width, parameters.top), *vectors)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
-def _make_products(p: Dlrm) -> Operator:
+def _make_products(parameters: Dlrm) -> Operator:
     """Return the batched product of all pairs of vectors, of which half is kept, plus the bottom layers' vector.
 
     Raises `WorkloadError` if the bottom layers and the tables have different widths.
     """
-    if p.bottom[-1] != p.width:
+    if parameters.bottom[-1] != parameters.width:
         raise WorkloadError(
-            f"dlrm: the bottom layers end in {p.bottom[-1]}, but the tables are {p.width} wide; dot "
-            f"products need equal widths: end bottom in {p.width}, or set dot to 0"
+            f"dlrm: the bottom layers end in {parameters.bottom[-1]}, but the tables are {parameters.width} wide; dot "
+            f"products need equal widths: end bottom in {parameters.width}, or set dot to 0"
         )
-    vectors = p.tables + 1
-    products = p.width + p.tables * vectors // 2
+    vectors = parameters.tables + 1
+    products = parameters.width + parameters.tables * vectors // 2
     return operator(
         "products",
         "products",
-        flops=2.0 * vectors * vectors * p.width,
+        flops=2.0 * vectors * vectors * parameters.width,
         parameters=0,
         output=products,
-        moved=vectors * p.width + 2 * vectors * vectors + products,
-        precision=SINGLE,
+        moved=vectors * parameters.width + 2 * vectors * vectors + products,
+        precision=SINGLE_PRECISION,
     )
 
 
@@ -87,20 +93,24 @@ class Ncf(Parameters):
 
 def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
-    p, model = parameters, Assembly()
-    factors = [model.add(part) for part in _make_table_pairs("factor", p, p.factor)]
-    dense_tables = [model.add(part) for part in _make_table_pairs("dense", p, p.width)]
-    product = model.add(dense("product", p.pairs * p.factor, 1, bias=False, ways=("data",)), *factors)
-    top = model.chain(layers("top", 2 * p.pairs * p.width, p.top), *dense_tables)
-    model.add(dense("score", p.top[-1] + 1, 1, ways=("data",)), product, *top)
-    return model.workload(name, p.samples(nodes), origin=origin)
+    model = Assembly()
+    factors = [model.add(part) for part in _make_table_pairs("factor", parameters, parameters.factor)]
+    dense_tables = [model.add(part) for part in _make_table_pairs("dense", parameters, parameters.width)]
+    product = model.add(
+        dense("product", parameters.pairs * parameters.factor, 1, bias=False, ways=("data",)), *factors
+    )
+    last_inputs = model.chain(
+        layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables
+    )
+    model.add(dense("score", parameters.top[-1] + 1, 1, ways=("data",)), product, *last_inputs)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
-def _make_table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
+def _make_table_pairs(branch: str, parameters: Ncf, width: int) -> list[Operator]:
     return [
-        table(f"{branch}_{role}{i}", rows, width, p.bag)
-        for i in range(p.pairs)
-        for role, rows in (("user", p.users), ("item", p.items))
+        table(f"{branch}_{role}{i}", rows, width, parameters.bag)
+        for i in range(parameters.pairs)
+        for role, rows in (("user", parameters.users), ("item", parameters.items))
     ]
 
 
@@ -126,15 +136,15 @@ class Candle(Parameters):
 
 def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
     """Return CANDLE Uno: five towers of dense layers, concatenated with two doses, and more dense layers."""
-    p, model = parameters, Assembly()
+    model = Assembly()
     towers = [
         op_index
         for feature, width in UNO_INPUTS.items()
-        for op_index in model.chain(layers(feature, width, p.feature_layers))
+        for op_index in model.chain(layers(feature, width, parameters.feature_layers))
     ]
-    joined_width = len(UNO_INPUTS) * p.feature_layers[-1] + UNO_DOSES
-    model.chain(layers("dense", joined_width, p.layers), *towers)
-    return model.workload(name, p.samples(nodes), origin=origin)
+    joined_width = len(UNO_INPUTS) * parameters.feature_layers[-1] + UNO_DOSES
+    model.chain(layers("dense", joined_width, parameters.layers), *towers)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
 def layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from testbed.design.workloads.catalogue.blocks import SERVING, Assembly, operator
+from testbed.design.workloads.catalogue.blocks import SERVING_PRECISION, Assembly, operator
 from testbed.design.workloads.catalogue.mixture import check_routing, expert_block
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head, mlp
@@ -45,41 +45,69 @@ def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
 
     Raises `WorkloadError` if both sides are omitted, and if `routed` exceeds `experts`.
     """
-    p, model = parameters, Assembly()
-    if not p.prefill and not p.decode:
+    model = Assembly()
+    if not parameters.prefill and not parameters.decode:
         raise WorkloadError(f"{name}: prefill and decode are both 0; one must be above 0")
-    if p.experts:
-        check_routing(name, p.experts, p.routed)
-    shape = Shape(p.prompt, p.hidden, p.heads, p.kv_heads, p.inner, SERVING, plain=True, gated=True)
-    caches = _add_side(model, p, "prefill", shape, p.prompt) if p.prefill else ()
-    if p.decode:
-        _add_side(model, p, "decode", replace(shape, tokens=1), p.prompt + p.history, caches)
-    return model.workload(name, p.samples(nodes), origin=origin, training=False)
+    if parameters.experts:
+        check_routing(name, parameters.experts, parameters.routed)
+    shape = Shape(
+        parameters.prompt,
+        parameters.hidden,
+        parameters.heads,
+        parameters.kv_heads,
+        parameters.inner,
+        SERVING_PRECISION,
+        plain=True,
+        gated=True,
+    )
+    caches = _add_side(model, parameters, "prefill", shape, parameters.prompt) if parameters.prefill else ()
+    if parameters.decode:
+        _add_side(
+            model,
+            parameters,
+            "decode",
+            replace(shape, tokens=1),
+            parameters.prompt + parameters.history,
+            caches,
+        )
+    return model.workload(name, parameters.samples(nodes), origin=origin, training=False)
 
 
 def _add_side(
-    model: Assembly, p: Serve, side: str, shape: Shape, context: int, filling_caches: tuple[int, ...] = ()
+    model: Assembly,
+    parameters: Serve,
+    side: str,
+    shape: Shape,
+    context: int,
+    filling_caches: tuple[int, ...] = (),
 ) -> tuple[int, ...]:
     """Add all layers of a side, and return its caches. `filling_caches` of the other side fill them.
 
     Prefill writes a cache after each attention, decode reads a cache before it.
     """
-    inputs = model.chain([_name_by_side(side, embedding(shape, p.vocabulary))])
+    inputs = model.chain([_name_by_side(side, embedding(shape, parameters.vocabulary))])
     caches: list[int] = []
-    for i in range(p.layers):
+    for layer_index in range(parameters.layers):
         feed_forward = (
-            expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
+            expert_block(str(layer_index), shape, parameters.experts, parameters.routed)
+            if parameters.experts
+            else (mlp(f"mlp{layer_index}", shape),)
         )
-        layer = (attention(f"attention{i}", shape, context=context), *feed_forward)
+        layer = (attention(f"attention{layer_index}", shape, context=context), *feed_forward)
         block = [_name_by_side(side, part) for part in layer]
         if side == "decode":
-            caches.append(model.add(cache(f"decode.cache{i}", shape, context), *filling_caches[i : i + 1]))
+            caches.append(
+                model.add(
+                    cache(f"decode.cache{layer_index}", shape, context),
+                    *filling_caches[layer_index : layer_index + 1],
+                )
+            )
             inputs = (*inputs, caches[-1])
         inputs = model.chain(block[:1], *inputs)
         if side == "prefill":
-            caches.append(model.add(cache(f"prefill.cache{i}", shape, context), *inputs))
+            caches.append(model.add(cache(f"prefill.cache{layer_index}", shape, context), *inputs))
         inputs = model.chain(block[1:], *inputs)
-    model.add(_name_by_side(side, head(replace(shape, tokens=1), p.vocabulary, tied=False)), *inputs)
+    model.add(_name_by_side(side, head(replace(shape, tokens=1), parameters.vocabulary, tied=False)), *inputs)
     return tuple(caches)
 
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Assembly, Precision, operator
+from testbed.design.workloads.catalogue.blocks import (
+    MIXED_PRECISION,
+    SINGLE_PRECISION,
+    Assembly,
+    Precision,
+    operator,
+)
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -36,10 +42,11 @@ class Shape:
 
     def __post_init__(self) -> None:
         for multiple, divisor in (("hidden", "heads"), ("heads", "kv_heads")):
-            a, b = getattr(self, multiple), getattr(self, divisor)
-            if a % b:
+            multiple_value, divisor_value = getattr(self, multiple), getattr(self, divisor)
+            if multiple_value % divisor_value:
                 raise WorkloadError(
-                    f"{multiple} is {a}, {divisor} is {b}: {multiple} must be a multiple of {divisor}"
+                    f"{multiple} is {multiple_value}, {divisor} is {divisor_value}: "
+                    f"{multiple} must be a multiple of {divisor}"
                 )
 
     @property
@@ -54,59 +61,61 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
     The context defaults to the block's own tokens. A shard has whole heads of keys and values, and the queries that
     use them.
     """
-    s, h, kv = shape.tokens, shape.hidden, shape.kv_width
-    keys = s if context is None else context
-    weights = 2 * h * h + 2 * h * kv
-    extras = h if shape.plain else 2 * h + 2 * h + 2 * kv
+    tokens, hidden, kv_width = shape.tokens, shape.hidden, shape.kv_width
+    keys = tokens if context is None else context
+    weights = 2 * hidden * hidden + 2 * hidden * kv_width
+    extras = hidden if shape.plain else 2 * hidden + 2 * hidden + 2 * kv_width
     return operator(
         name,
         "attention",
-        flops=2.0 * s * weights + 4.0 * s * keys * h,
+        flops=2.0 * tokens * weights + 4.0 * tokens * keys * hidden,
         parameters=weights + extras,
-        output=s * h,
-        moved=s * (6 * h + 4 * kv) + 4 * shape.heads * s * keys + (2 * keys * kv if keys != s else 0),
+        output=tokens * hidden,
+        moved=tokens * (6 * hidden + 4 * kv_width)
+        + 4 * shape.heads * tokens * keys
+        + (2 * keys * kv_width if keys != tokens else 0),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=s * h,
-        backward_reduce=s * h,
+        forward_reduce=tokens * hidden,
+        backward_reduce=tokens * hidden,
         most_shards=shape.kv_heads,
     )
 
 
 def mlp(name: str, shape: Shape) -> Operator:
     """Return a block of normalisation, one or (if gated) two products to the inner width, and a product back."""
-    s, h, inner = shape.tokens, shape.hidden, shape.inner
+    tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
     ups = 2 if shape.gated else 1
-    weights = (ups + 1) * h * inner
-    extras = h if shape.plain else 2 * h + ups * inner + h
+    weights = (ups + 1) * hidden * inner
+    extras = hidden if shape.plain else 2 * hidden + ups * inner + hidden
     return operator(
         name,
         "mlp",
-        flops=2.0 * s * weights,
+        flops=2.0 * tokens * weights,
         parameters=weights + extras,
-        output=s * h,
-        moved=s * (2 * h + 2 * (ups + 1) * inner),
+        output=tokens * hidden,
+        moved=tokens * (2 * hidden + 2 * (ups + 1) * inner),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=s * h,
-        backward_reduce=s * h,
+        forward_reduce=tokens * hidden,
+        backward_reduce=tokens * hidden,
         most_shards=inner,
     )
 
 
 def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
     """Return the sum of word vectors and learned position vectors. If split, each shard has a part of the words."""
-    s, h = shape.tokens, shape.hidden
+    tokens, hidden = shape.tokens, shape.hidden
     return operator(
         "embedding",
         "embedding",
-        flops=float(s * h),
-        parameters=(vocabulary + positions) * h + extras,
-        output=s * h,
-        moved=3 * s * h,
+        flops=float(tokens * hidden),
+        parameters=(vocabulary + positions) * hidden + extras,
+        output=tokens * hidden,
+        moved=3 * tokens * hidden,
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=s * h,
+        forward_reduce=tokens * hidden,
         most_shards=vocabulary,
     )
 
@@ -118,19 +127,19 @@ def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None
     normalisation. In a pipeline, the last server's copy of the word vectors is not counted. If split over words, two
     sums per token are reduced.
     """
-    h, s = shape.hidden, shape.tokens if tokens is None else tokens
-    weights = vocabulary * h
+    hidden, token_count = shape.hidden, shape.tokens if tokens is None else tokens
+    weights = vocabulary * hidden
     return operator(
         "head",
         "head",
-        flops=2.0 * s * weights,
-        parameters=(0 if tied else weights) + (h if shape.plain else 2 * h),
-        output=s,
-        moved=s * (h + 3 * vocabulary),
+        flops=2.0 * token_count * weights,
+        parameters=(0 if tied else weights) + (hidden if shape.plain else 2 * hidden),
+        output=token_count,
+        moved=token_count * (hidden + 3 * vocabulary),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=2 * s,
-        backward_reduce=s * h,
+        forward_reduce=2 * token_count,
+        backward_reduce=token_count * hidden,
         shared=weights if tied else 0,
         most_shards=vocabulary,
     )
@@ -160,25 +169,38 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
 
     Raises `WorkloadError` for sequences longer than the positions.
     """
-    p, model = parameters, Assembly()
-    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
+    model = Assembly()
+    shape = Shape(
+        parameters.sequence,
+        parameters.hidden,
+        parameters.heads,
+        parameters.heads,
+        parameters.inner,
+        SINGLE_PRECISION,
+    )
     inputs: tuple[int, ...] = ()
-    if p.vocabulary:
-        if p.sequence > p.positions:
+    if parameters.vocabulary:
+        if parameters.sequence > parameters.positions:
             raise WorkloadError(
-                f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: set "
-                f"positions to at least {p.sequence}"
+                f"{name}: sequences of {parameters.sequence} tokens, but vectors for {parameters.positions} "
+                f"positions: set positions to at least {parameters.sequence}"
             )
-        inputs = (model.add(embedding(shape, p.vocabulary, p.positions, extras=(2 + 2) * p.hidden)),)
+        inputs = (
+            model.add(
+                embedding(
+                    shape, parameters.vocabulary, parameters.positions, extras=(2 + 2) * parameters.hidden
+                )
+            ),
+        )
     decoded = inputs
-    for i in range(p.layers):
+    for i in range(parameters.layers):
         encoder = (attention(f"attention{i}", shape), mlp(f"mlp{i}", shape))
         inputs = model.chain(encoder, *inputs)
-        if p.decoder:
+        if parameters.decoder:
             self_attended = model.chain([attention(f"self{i}", shape)], *decoded)
             cross_attended = model.chain([attention(f"cross{i}", shape)], *self_attended, *inputs)
             decoded = model.chain([mlp(f"decoder_mlp{i}", shape)], *cross_attended)
-    if p.vocabulary:
+    if parameters.vocabulary:
         h = shape.hidden
         model.add(
             operator(
@@ -190,9 +212,9 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
                 moved=2 * h,
                 precision=shape.precision,
             ),
-            *(decoded if p.decoder else inputs),
+            *(decoded if parameters.decoder else inputs),
         )
-    return model.workload(name, p.samples(nodes), origin=origin)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +247,20 @@ GPT_SIZES = {
 
 def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
     """Return GPT: an embedding, layers of attention and MLP, and a head."""
-    p, model = parameters, Assembly()
-    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED)
-    embedding_index = model.add(embedding(shape, p.vocabulary, p.sequence))
-    blocks = (block(f"{block.__name__}{i}", shape) for i in range(p.layers) for block in (attention, mlp))
-    model.add(head(shape, p.vocabulary, tied=True), *model.chain(blocks, embedding_index))
-    return model.workload(name, p.samples(nodes), origin=origin)
+    model = Assembly()
+    shape = Shape(
+        parameters.sequence,
+        parameters.hidden,
+        parameters.heads,
+        parameters.heads,
+        4 * parameters.hidden,
+        MIXED_PRECISION,
+    )
+    embedding_index = model.add(embedding(shape, parameters.vocabulary, parameters.sequence))
+    blocks = (
+        block(f"{block.__name__}{layer}", shape)
+        for layer in range(parameters.layers)
+        for block in (attention, mlp)
+    )
+    model.add(head(shape, parameters.vocabulary, tied=True), *model.chain(blocks, embedding_index))
+    return model.workload(name, parameters.samples(nodes), origin=origin)

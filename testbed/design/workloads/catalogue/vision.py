@@ -35,27 +35,31 @@ class Vgg16(Parameters):
 
 def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
     """Return VGG16: 13 convolutions and 3 dense layers. Raises `WorkloadError` for a small image."""
-    p, model = parameters, Assembly()
+    model = Assembly()
     inputs: tuple[int, ...] = ()
-    channels, side = 3, p.image
+    channels, side = 3, parameters.image
     for group, widths in enumerate(VGG_GROUPS, 1):
-        convolutions, side = _make_group(p, f"conv{group}_", (channels, *widths), side)
+        convolutions, side = _make_group(parameters, f"conv{group}_", (channels, *widths), side)
         inputs, channels = model.chain(convolutions, *inputs), widths[-1]
-    sizes = (channels * side * side, 4096, 4096, p.classes)
+    sizes = (channels * side * side, 4096, 4096, parameters.classes)
     model.chain((dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
-    return model.workload(name, p.samples(nodes), origin=origin)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
-def _make_group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple[list[Operator], int]:
+def _make_group(
+    parameters: Vgg16, prefix: str, channels: tuple[int, ...], side: int
+) -> tuple[list[Operator], int]:
     """Return convolutions between these numbers of channels, with a pooling after the last, and the side after it."""
     convolutions = []
-    for i, (a, b) in enumerate(pairwise(channels), 1):
-        output_side = side + 2 * p.padding - 2
-        pooled = (output_side - p.pool) // 2 + 1 if i == len(channels) - 1 else None
-        convolutions.append(convolution(f"{prefix}{i}", (a, b), 3, (side, output_side), pooled=pooled))
+    for number, (inputs, outputs) in enumerate(pairwise(channels), 1):
+        output_side = side + 2 * parameters.padding - 2
+        pooled = (output_side - parameters.pool) // 2 + 1 if number == len(channels) - 1 else None
+        convolutions.append(
+            convolution(f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled=pooled)
+        )
         side = output_side if pooled is None else pooled
     if side < 1:
-        raise WorkloadError(f"vgg16: an image of {p.image} is too small for five poolings; use 224")
+        raise WorkloadError(f"vgg16: an image of {parameters.image} is too small for five poolings; use 224")
     return convolutions, side
 
 
@@ -70,14 +74,14 @@ class Resnet50(Parameters):
 
 def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
     """Return ResNet50: the stem, 16 bottlenecks and a dense layer. Raises `WorkloadError` for a small image."""
-    p, model = parameters, Assembly()
-    if p.image < RESNET_STRIDE:
+    model = Assembly()
+    if parameters.image < RESNET_STRIDE:
         raise WorkloadError(
-            f"{name}: an image of {p.image} is halved five times; use 224, or at least {RESNET_STRIDE}"
+            f"{name}: an image of {parameters.image} is halved five times; use 224, or at least {RESNET_STRIDE}"
         )
-    side = _halve(p.image)
+    side = _halve(parameters.image)
     pooled_side = _halve(side)
-    stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=pooled_side)
+    stem = convolution("stem", (3, 64), 7, (parameters.image, side), bias=False, pooled=pooled_side)
     last_index, channels = model.add(merge("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner_channels) in enumerate(RESNET_STAGES, 1):
         for i in range(1, count + 1):
@@ -90,8 +94,8 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
                 4 * inner_channels,
                 sides[1],
             )
-    model.add(dense("dense", channels, p.classes), last_index)
-    return model.workload(name, p.samples(nodes), origin=origin)
+    model.add(dense("dense", channels, parameters.classes), last_index)
+    return model.workload(name, parameters.samples(nodes), origin=origin)
 
 
 def _make_bottleneck(

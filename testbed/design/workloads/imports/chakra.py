@@ -82,7 +82,7 @@ _KNOWN_TYPES = (
 )
 GROUPS_FILE = "comm_group.json"
 
-_TYPES_BY_NAME = {
+_TYPE_BY_NAME = {
     "allreduce": wire.ALL_REDUCE,
     "reducescatter": wire.REDUCE_SCATTER,
     "allgather": wire.ALL_GATHER,
@@ -95,14 +95,14 @@ _TYPES_BY_NAME = {
 }
 """Types of collectives by a word in their names. The first word that occurs in a name counts."""
 
-_NAMED = "collectives whose type is that of their name"
-_UNKNOWN = "collectives of unknown type, which take their recorded time"
-_UNSIZED = "nodes of collectives without a size, which take their recorded time"
-_LEFT_OUT = "members of process groups that have no trace and are left out"
-_CYCLES = "control dependencies dropped, because they close a circle"
-_ALONE = "collectives of which only one member has a trace, so they send nothing"
-_UNTIMED = "operators without a time, because the folder has no profile of their rank"
-_OUTSIDE = "control dependencies on nodes that are not in the trace"
+_NAMED_NOTE = "collectives whose type is that of their name"
+_UNKNOWN_NOTE = "collectives of unknown type, which take their recorded time"
+_UNSIZED_NOTE = "nodes of collectives without a size, which take their recorded time"
+_LEFT_OUT_NOTE = "members of process groups that have no trace and are left out"
+_CYCLES_NOTE = "control dependencies dropped, because they close a circle"
+_ALONE_NOTE = "collectives of which only one member has a trace, so they send nothing"
+_UNTIMED_NOTE = "operators without a time, because the folder has no profile of their rank"
+_OUTSIDE_NOTE = "control dependencies on nodes that are not in the trace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def read_job(folder: str | Path, device: Device = A100) -> Traces:
     ranks = read_ranks(Path(folder))
     try:
         reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
-        return Traces(reader.graph(), reader.estimated, reader.notes)
+        return Traces(reader.build_graph(), reader.estimated, reader.notes)
     except ValueError as error:
         raise WorkloadError(f"{folder} does not contain the Chakra traces of a job: {error}") from error
 
@@ -157,7 +157,9 @@ class _Reader:
         if len(self._nodes) < sum(map(len, ranks)):
             raise ValueError("a rank has two nodes of the same number")
         self._groups, self._ranks, self._accelerator = groups, len(ranks), accelerator
-        self._counts = Counter({_UNTIMED: sum(UNTIMED in node.attributes for node in self._nodes.values())})
+        self._counts = Counter(
+            {_UNTIMED_NOTE: sum(UNTIMED in node.attributes for node in self._nodes.values())}
+        )
         self._arrivals = self._match_messages()
 
     @property
@@ -170,7 +172,7 @@ class _Reader:
         """Assumptions and omissions, each with its count."""
         return tuple(f"{text}: {count}" for text, count in self._counts.items())
 
-    def graph(self) -> TaskGraph:
+    def build_graph(self) -> TaskGraph:
         """Return the task graph. Raises `ValueError` for inconsistent traces."""
         parts = sorted([*self._make_node_parts(), *self._match_collectives()], key=self._make_sort_key)
         part_of = {node_id: number for number, part in enumerate(parts) for node_id in part.node_ids}
@@ -185,7 +187,7 @@ class _Reader:
         for data_before, predecessor, dropped in zip(
             edges, control, _break_cycles(edges, control), strict=True
         ):
-            self._counts[_CYCLES] += len(dropped)
+            self._counts[_CYCLES_NOTE] += len(dropped)
             data_before.update(predecessor - dropped)
         task_ends = list(itertools.accumulate(part.tasks for part in parts))
         job = TaskGraphBuilder(self._ranks)
@@ -213,7 +215,7 @@ class _Reader:
             if (rank, number) in self._nodes:
                 yield rank, number
             else:
-                self._counts[_OUTSIDE] += 1
+                self._counts[_OUTSIDE_NOTE] += 1
 
     def _make_node_parts(self) -> Iterable[_Part]:
         for node_id, node in self._nodes.items():
@@ -234,7 +236,7 @@ class _Reader:
                         _read_count(node_id, node, "tensor_size") if "tensor_size" in node.attributes else 0
                     )
                     operations = _read_count(node_id, node, "num_ops")
-                    time_s = self._accelerator.pass_seconds(operations, moved, devices=1)
+                    time_s = self._accelerator.compute_pass_seconds(operations, moved, devices=1)
                 else:
                     time_s = seconds(node)
                 yield _Part((node_id,), 1, partial(add_compute, device=device, time_s=time_s))
@@ -304,7 +306,7 @@ class _Reader:
             problem = f"is of process group {name}, whose members are {self._groups[name]}"
             raise ValueError(f"{_describe(node_id)} {problem}")
         members = tuple(rank for rank in self._groups[name] if rank < self._ranks)
-        self._counts[_LEFT_OUT] += len(self._groups[name]) - len(members)
+        self._counts[_LEFT_OUT_NOTE] += len(self._groups[name]) - len(members)
         return members
 
     def _infer_type(self, node: Node) -> int:
@@ -312,8 +314,8 @@ class _Reader:
         if "comm_type" in node.attributes:
             return _read_count((0, node.number), node, "comm_type")
         name = node.name.lower().replace("_", "")
-        kind = next((kind for name_part, kind in _TYPES_BY_NAME.items() if name_part in name), -1)
-        self._counts[_UNKNOWN if kind < 0 else _NAMED] += 1
+        kind = next((kind for name_part, kind in _TYPE_BY_NAME.items() if name_part in name), -1)
+        self._counts[_UNKNOWN_NOTE if kind < 0 else _NAMED_NOTE] += 1
         return kind
 
     def _make_collective_part(
@@ -322,10 +324,10 @@ class _Reader:
         if kind == wire.BARRIER:
             return _Part(node_ids, 1, add_wait)
         if kind < 0 or any("comm_size" not in self._nodes[node_id].attributes for node_id in node_ids):
-            self._counts[_UNSIZED] += len(node_ids) * (kind >= 0)
+            self._counts[_UNSIZED_NOTE] += len(node_ids) * (kind >= 0)
             times_s = {2 * node_id[0]: seconds(self._nodes[node_id]) for node_id in node_ids}
             return _Part(node_ids, len(node_ids) + 2, partial(add_timed, times_s=times_s))
-        self._counts[_ALONE] += len(members) == 1
+        self._counts[_ALONE_NOTE] += len(members) == 1
         sizes = tuple(_read_count(node_id, self._nodes[node_id], "comm_size") for node_id in node_ids)
         first_node = self._nodes[node_ids[0]]
         root = (
@@ -451,15 +453,18 @@ def _send_all(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
 
 
 def _list_rooted_messages(
-    kind: int, members: tuple[int, ...], root: int, size: int, share: int
+    kind: int, members: tuple[int, ...], root: int, size_bytes: int, part_bytes: int
 ) -> tuple[tuple[int, int, int], ...]:
     root_position = members.index(root)
     rotated_members = members[root_position:] + members[:root_position]
     if kind in (wire.BROADCAST, wire.REDUCE):
         hops = itertools.pairwise(rotated_members)
-        return tuple((a, b, size) if kind == wire.BROADCAST else (b, a, size) for a, b in hops)
+        return tuple(
+            (sender, receiver, size_bytes) if kind == wire.BROADCAST else (receiver, sender, size_bytes)
+            for sender, receiver in hops
+        )
     return tuple(
-        (root, member, share) if kind == wire.SCATTER else (member, root, share)
+        (root, member, part_bytes) if kind == wire.SCATTER else (member, root, part_bytes)
         for member in rotated_members[1:]
     )
 

@@ -60,7 +60,7 @@ def read_ranks(folder: Path) -> list[list[Node]]:
     """Return the nodes of each rank. Raises `WorkloadError` for missing or invalid traces, and `OSError`."""
     profiles = {rank: path for path, rank in _list_profiles(folder)}
     ranks = []
-    for rank, path in enumerate(rank_files(folder, profiles.values())):
+    for rank, path in enumerate(list_rank_files(folder, profiles.values())):
         try:
             data = _decompress(path.read_bytes())
             if ".json" not in path.suffixes:
@@ -91,7 +91,7 @@ def _list_profiles(folder: Path) -> Iterator[tuple[Path, int]]:
                     yield path, int(match["rank"])
 
 
-def rank_files(folder: Path, excluded: Collection[Path] = ()) -> list[Path]:
+def list_rank_files(folder: Path, excluded: Collection[Path] = ()) -> list[Path]:
     """Return the trace files of a folder in the order of ranks, without `excluded`.
 
     Raises `WorkloadError` unless each rank has one file, and all files have the same NAME.

@@ -20,11 +20,11 @@ from testbed.design.workloads.imports.traced import (
     TracedComputation,
     TracedKind,
     assemble,
-    convolution_flops,
+    count_convolution_flops,
+    count_einsum_flops,
+    count_product_flops,
+    count_recurrent_flops,
     count_transposed_flops,
-    einsum_flops,
-    product_flops,
-    recurrent_flops,
     unite_places,
     unite_weights,
 )
@@ -112,27 +112,27 @@ def _count_by_formula(call: Call) -> FlopCount:
             left_dims = left_dims[::-1]
         if call.attributes.get("transB"):
             right_dims = (*right_dims[:-2], right_dims[-1], right_dims[-2])
-        return FlopCount(product_flops(left_dims, right_dims), "2 m n k")
+        return FlopCount(count_product_flops(left_dims, right_dims), "2 m n k")
     if kind in CONVOLUTIONS:
         weight = inputs[CONVOLUTIONS[kind]]
         if kind == "ConvTranspose":
             return FlopCount(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
         return FlopCount(
-            convolution_flops(call.outputs[0].dims, weight), "2 per kernel weight and output value"
+            count_convolution_flops(call.outputs[0].dims, weight), "2 per kernel weight and output value"
         )
     if kind in RECURRENT:
         steps, samples = inputs[0][:2]
         weights = prod(inputs[1]) + prod(inputs[2])
-        return FlopCount(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
+        return FlopCount(count_recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
     if kind in ATTENTION:
         query, key = inputs[:2]
         output = prod(call.outputs[0].dims)
         flops, formula = 2.0 * key[-2] * (prod(query) + output), "4 s t h"
         if kind == "Attention" and call.domain == "com.microsoft":
-            flops, formula = product_flops(query, key) + 4.0 * query[-2] * output, "2 m n k, 4 s t h"
+            flops, formula = count_product_flops(query, key) + 4.0 * query[-2] * output, "2 m n k, 4 s t h"
         return FlopCount(flops, formula)
     equation = call.attributes["equation"].decode()
-    return FlopCount(einsum_flops(equation, inputs), "2 per combination of indices")
+    return FlopCount(count_einsum_flops(equation, inputs), "2 per combination of indices")
 
 
 def import_onnx(

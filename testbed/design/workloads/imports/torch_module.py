@@ -22,10 +22,10 @@ from testbed.design.workloads.imports.traced import (
     TracedComputation,
     TracedKind,
     assemble,
-    attention_flops,
-    convolution_flops,
+    count_attention_flops,
+    count_convolution_flops,
+    count_product_flops,
     count_transposed_flops,
-    product_flops,
     unite_places,
     unite_weights,
 )
@@ -220,7 +220,9 @@ def _count_call(
         if name == "linear":
             right_shape = right_shape[::-1]
         dense = any(weighted[index] for index in factors)
-        return _CallCount("dense" if dense else "other", product_flops(left_shape, right_shape), "2 m n k")
+        return _CallCount(
+            "dense" if dense else "other", count_product_flops(left_shape, right_shape), "2 m n k"
+        )
     if name == "convolution":
         return _count_convolution(arguments, results)
     if name in _TABLES:
@@ -229,7 +231,7 @@ def _count_call(
         return _CallCount("embedding" if weighted[0] else "other", 0.0, "bytes moved", size)
     if name.startswith("_scaled_dot_product"):
         shapes = [tuple(argument.shape) for argument in arguments[:3]]
-        return _CallCount("other", attention_flops(*shapes), "2 s t (d + e) per head")
+        return _CallCount("other", count_attention_flops(*shapes), "2 s t (d + e) per head")
     return _CallCount("other", 0.0, "bytes moved")
 
 
@@ -240,7 +242,7 @@ def _count_convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Cal
         return _CallCount(
             "convolution", count_transposed_flops(inputs, weight), "2 per kernel weight and input value"
         )
-    flops = convolution_flops(tuple(results[0].shape), weight)
+    flops = count_convolution_flops(tuple(results[0].shape), weight)
     return _CallCount("convolution", flops, "2 per kernel weight and output value")
 
 

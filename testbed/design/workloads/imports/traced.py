@@ -219,10 +219,10 @@ def _number_repeated(names: Sequence[str]) -> list[str]:
     return numbered
 
 
-def product_flops(left: Dims, right: Dims) -> float:
+def count_product_flops(left: Dims, right: Dims) -> float:
     """Return the FLOPs of a (batched) matrix product: 2 m n k for each matrix of the broadcast batch.
 
-    >>> product_flops((10, 3, 4), (4, 5))
+    >>> count_product_flops((10, 3, 4), (4, 5))
     1200.0
     """
     rows = left[-2] if len(left) > 1 else 1
@@ -230,12 +230,12 @@ def product_flops(left: Dims, right: Dims) -> float:
     return 2.0 * _count_broadcast(left[:-2], right[:-2]) * rows * left[-1] * columns
 
 
-def convolution_flops(output: Dims, weight: Dims) -> float:
+def count_convolution_flops(output: Dims, weight: Dims) -> float:
     """Return the FLOPs of a convolution: two per kernel weight of a group and output.
 
     `weight` is (c_out, c_in / groups, *kernel).
 
-    >>> convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
+    >>> count_convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
     236027904.0
     """
     return 2.0 * prod(output) * prod(weight[1:])
@@ -249,7 +249,7 @@ def count_transposed_flops(inputs: Dims, weight: Dims) -> float:
     return 2.0 * prod(inputs) * prod(weight[1:])
 
 
-def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
+def count_attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
     """Return the FLOPs of attention: 2 s t (d + e) per head, for the scores and the weighted sum.
 
     Arguments have the shape (..., heads, tokens, width).
@@ -257,17 +257,17 @@ def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
     return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
 
 
-def recurrent_flops(steps: int, samples: int, weights: int) -> float:
+def count_recurrent_flops(steps: int, samples: int, weights: int) -> float:
     """Return the FLOPs of a recurrent layer: two per weight, step and sample."""
     return 2.0 * steps * samples * weights
 
 
-def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
+def count_einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
     """Return the FLOPs of an einsum: two per combination of indices, or 0 for a single factor.
 
     An ellipsis counts as one index.
 
-    >>> einsum_flops("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)])
+    >>> count_einsum_flops("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)])
     240.0
     """
     if len(shapes) < 2:

@@ -25,19 +25,19 @@ from sim.models.network.taskgraph import Exchange, TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Edge, Workload
 from testbed.design.workloads.profile import check_profile
-from testbed.design.workloads.roofline import Cluster, operator_seconds
+from testbed.design.workloads.roofline import Cluster, compute_operator_seconds
 from testbed.design.workloads.sharding import (
     Resharding,
     Sharding,
     Strategy,
-    backward_resharding,
     compute_shard_shares,
     count_microbatch_samples,
     count_row_samples,
-    dispatch_resharding,
-    forward_resharding,
     fuse_steps,
     list_single_steps,
+    make_backward_resharding,
+    make_dispatch_resharding,
+    make_forward_resharding,
     make_gradient_buckets,
     reverse_resharding,
     split_evenly,
@@ -49,11 +49,11 @@ from testbed.errors import StrategyError
 __all__ = ["BUCKET_BYTES", "iteration", "traffic"]
 
 Integers = NDArray[np.int64]
-Steps = tuple[int, ...]
-Tasks = dict[int, list[int]]
+StepNumbers = tuple[int, ...]
+TasksByServer = dict[int, list[int]]
 """Task numbers by server."""
 Bundle = tuple[Edge, ...]
-Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
+MakeResharding = Callable[[Sharding, Sharding, int, int, bool], Resharding]
 BUCKET_BYTES = 64 * 2**20
 """Maximum bytes of gradients in one AllReduce: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would give more
 messages than a search has time to simulate. Larger buckets would overlap less with the backward pass."""
@@ -86,7 +86,7 @@ def iteration(
     check_strategy(workload, strategy, cluster.nodes)
     return _Iteration(
         workload, strategy, cluster, bucket_bytes, fuse=fuse, whole_exchanges=whole_exchanges
-    ).graph()
+    ).build_graph()
 
 
 class _Iteration:
@@ -112,15 +112,15 @@ class _Iteration:
         }
         self._trainable = trainable(workload)
         self._cached_seconds: dict[tuple[int, int, int], float] = {}
-        self._forward: dict[tuple[int, int], Tasks] = {}
-        self._backward: dict[tuple[int, int], Tasks] = {}
+        self._forward: dict[tuple[int, int], TasksByServer] = {}
+        self._backward: dict[tuple[int, int], TasksByServer] = {}
         self._compute_tasks: dict[tuple[int, int, int], dict[int, int]] = {}
         self._sender = _Sender(self._builder, whole_exchanges=whole_exchanges)
-        self._gates: dict[int, Tasks] = {}
-        self._arrived: dict[tuple[Bundle, int], Tasks] = {}
-        self._bundles = edge_bundles(workload, strategy)
+        self._gates: dict[int, TasksByServer] = {}
+        self._arrived: dict[tuple[Bundle, int], TasksByServer] = {}
+        self._bundles = group_edges(workload, strategy)
 
-    def graph(self) -> TaskGraph:
+    def build_graph(self) -> TaskGraph:
         stages = self._list_stages([True] * len(self._steps))
         for microbatch in range(len(self._samples)):
             self._close_gates(stages, microbatch, direction=0)
@@ -152,86 +152,88 @@ class _Iteration:
     def _list_stages(self, has_part: Sequence[bool]) -> Sequence[Stage]:
         if len(self._samples) == 1:
             return ()
-        return pipeline_stages(self._workload, self._strategy, self._steps, has_part)
+        return find_pipeline_stages(self._workload, self._strategy, self._steps, has_part)
 
     def _close_gates(self, stages: Sequence[Stage], microbatch: int, *, direction: int) -> None:
         """Make the first steps of each stage wait until its servers have ended the previous microbatch."""
         self._gates = {}
         for stage in stages if microbatch else ():
-            tasks_before: Tasks = {}
+            tasks_before: TasksByServer = {}
             for step in stage.last:
                 for server, task in self._compute_tasks[step, microbatch - 1, direction].items():
                     tasks_before.setdefault(server, []).append(task)
             self._gates |= dict.fromkeys(stage.first, join_by_barrier(self._builder, tasks_before))
 
-    def _pass_forward(self, step: int, microbatch: int) -> Tasks:
+    def _pass_forward(self, step: int, microbatch: int) -> TasksByServer:
         """Add the forward pass of a step: its inputs, dispatch to experts and back, computing, and sum among shards."""
         op_indices, samples = self._steps[step], self._samples[microbatch]
-        ready: Tasks = {}
+        ready_tasks: TasksByServer = {}
         for bundle in self._bundles[op_indices[0]]:
-            sender_tasks: Tasks = {}
+            sender_tasks: TasksByServer = {}
             merge_tasks(
                 sender_tasks, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle)
             )
-            resharding = self._make_resharding(forward_resharding, bundle, samples)
+            resharding = self._make_resharding(make_forward_resharding, bundle, samples)
             senders = set(resharding.source[resharding.source != resharding.target].tolist())
             sender_tasks |= join_by_barrier(
                 self._builder, {server: sender_tasks[server] for server in senders}
             )
-            self._sender.send(resharding, sender_tasks, ready)
+            self._sender.send(resharding, sender_tasks, ready_tasks)
         last_operator = self._workload.operators[op_indices[-1]]
         return self._compute(
-            step, microbatch, ready, direction=0, reduce_bytes=last_operator.forward_reduce_bytes
+            step, microbatch, ready_tasks, direction=0, reduce_bytes=last_operator.forward_reduce_bytes
         )
 
-    def _pass_backward(self, step: int, microbatch: int) -> Tasks:
+    def _pass_backward(self, step: int, microbatch: int) -> TasksByServer:
         """Add the backward pass of a step: the gradients of its outputs, then the same as in the forward pass."""
         op_indices = self._steps[step]
-        ready = {server: list(tasks) for server, tasks in self._forward[step, microbatch].items()}
-        following = [edge for edge in self._workload.edges if edge[0] == op_indices[-1]]
-        for edge in following:
-            merge_tasks(ready, [self._send_gradients(edge, microbatch)])
-        if not following:
+        ready_tasks = {server: list(tasks) for server, tasks in self._forward[step, microbatch].items()}
+        outgoing_edges = [edge for edge in self._workload.edges if edge[0] == op_indices[-1]]
+        for edge in outgoing_edges:
+            merge_tasks(ready_tasks, [self._send_gradients(edge, microbatch)])
+        if not outgoing_edges:
             merge_tasks(
-                ready,
+                ready_tasks,
                 (self._forward[step, other_microbatch] for other_microbatch in range(len(self._samples))),
             )
         first_operator = self._workload.operators[op_indices[0]]
         return self._compute(
-            step, microbatch, ready, direction=1, reduce_bytes=first_operator.backward_reduce_bytes
+            step, microbatch, ready_tasks, direction=1, reduce_bytes=first_operator.backward_reduce_bytes
         )
 
-    def _send_gradients(self, edge: Edge, microbatch: int) -> Tasks:
+    def _send_gradients(self, edge: Edge, microbatch: int) -> TasksByServer:
         """Add the messages of the gradients along an edge, and return the tasks after which its producer has them."""
         bundle = next(bundle for bundle in self._bundles[edge[1]] if edge in bundle)
         bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
         if (bundle, microbatch) not in self._arrived:
-            ready = self._arrived[bundle, microbatch] = {}
-            resharding = self._make_resharding(backward_resharding, bundle, self._samples[microbatch])
-            self._sender.send(resharding, self._backward[self._step_of[edge[1]], microbatch], ready)
+            ready_tasks = self._arrived[bundle, microbatch] = {}
+            resharding = self._make_resharding(make_backward_resharding, bundle, self._samples[microbatch])
+            self._sender.send(resharding, self._backward[self._step_of[edge[1]], microbatch], ready_tasks)
         return self._arrived[bundle, microbatch]
 
-    def _make_resharding(self, compute_resharding: Between, bundle: Bundle, samples: int) -> Resharding:
-        return bundle_resharding(
+    def _make_resharding(
+        self, compute_resharding: MakeResharding, bundle: Bundle, samples: int
+    ) -> Resharding:
+        return make_bundle_resharding(
             compute_resharding, self._workload, self._strategy, bundle, samples, self._cluster.nodes
         )
 
     def _compute(
-        self, step: int, microbatch: int, ready: Tasks, *, direction: int, reduce_bytes: int
-    ) -> Tasks:
+        self, step: int, microbatch: int, ready_tasks: TasksByServer, *, direction: int, reduce_bytes: int
+    ) -> TasksByServer:
         sharding, samples = self._strategy.shardings[self._steps[step][0]], self._samples[microbatch]
         dispatch = self._make_dispatch(step, samples) if sharding.way == "expert" else None
         if dispatch is not None:
-            ready = self._sender.exchange(dispatch, ready)
-        merge_tasks(ready, [self._gates.get(step, {})])
-        computed = {
+            ready_tasks = self._sender.exchange(dispatch, ready_tasks)
+        merge_tasks(ready_tasks, [self._gates.get(step, {})])
+        task_by_server = {
             server: self._builder.compute(
-                server, self._compute_seconds(step, row, direction), after=ready.get(server)
+                server, self._compute_seconds(step, row, direction), after=ready_tasks.get(server)
             )
             for server, row in zip(sharding.servers, self._count_samples(step, samples), strict=True)
         }
-        self._compute_tasks[step, microbatch, direction] = computed
-        last_tasks = {server: [task] for server, task in computed.items()}
+        self._compute_tasks[step, microbatch, direction] = task_by_server
+        last_tasks = {server: [task] for server, task in task_by_server.items()}
         if dispatch is not None:
             last_tasks = self._sender.exchange(reverse_resharding(dispatch), last_tasks)
         return self._sum_activations(sharding, samples, last_tasks, reduce_bytes)
@@ -241,7 +243,7 @@ class _Iteration:
         cached_s = self._cached_seconds.get((step, samples, direction))
         if cached_s is None:
             cached_s = self._cached_seconds[step, samples, direction] = sum(
-                operator_seconds(
+                compute_operator_seconds(
                     self._workload.operators[op_index],
                     samples,
                     self._strategy.shardings[op_index].shards,
@@ -255,7 +257,7 @@ class _Iteration:
     def _make_dispatch(self, step: int, samples: int) -> Resharding:
         op_index = self._steps[step][0]
         operator = self._workload.operators[op_index]
-        return dispatch_resharding(
+        return make_dispatch_resharding(
             self._strategy.shardings[op_index],
             samples,
             operator.output_bytes * operator.routed,
@@ -273,16 +275,16 @@ class _Iteration:
         if popularity and sharding.way == "expert":
             shares = compute_shard_shares(popularity, sharding.shards) * sharding.shards
             rows = np.ceil(rows * np.tile(shares, sharding.replicas)).astype(np.int64)
-        work: list[int] = rows.tolist()
-        return work
+        sample_counts: list[int] = rows.tolist()
+        return sample_counts
 
     def _sum_activations(
-        self, sharding: Sharding, samples: int, last_tasks: Tasks, sample_bytes: int
-    ) -> Tasks:
+        self, sharding: Sharding, samples: int, last_tasks: TasksByServer, sample_bytes: int
+    ) -> TasksByServer:
         """Add an AllReduce among the shards of each replica of a tensor-parallel step, and return the last tasks."""
         if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
             return last_tasks
-        summed = dict(last_tasks)
+        tasks_by_server = dict(last_tasks)
         for row, count in zip(
             sharding.grid, np.diff(split_evenly(samples, sharding.replicas)).tolist(), strict=True
         ):
@@ -290,11 +292,11 @@ class _Iteration:
                 task = self._add_allreduce(
                     row, count * sample_bytes, [last_tasks[server][0] for server in row]
                 )
-                summed.update({server: [task] for server in row})
-        return summed
+                tasks_by_server.update({server: [task] for server in row})
+        return tasks_by_server
 
     def _add_allreduce(self, members: tuple[int, ...], size_bytes: int, earlier_tasks: list[int]) -> int:
-        local_s = self._cluster.local_reduce_seconds(size_bytes)
+        local_s = self._cluster.compute_local_reduce_seconds(size_bytes)
         return self._builder.allreduce(members, size_bytes, time_s=local_s, after=earlier_tasks)
 
 
@@ -302,37 +304,47 @@ class _Iteration:
 class Stage:
     """Steps of one stage, by number: `first` have no predecessor in the stage, `last` have no successor."""
 
-    first: Steps
-    last: Steps
+    first: StepNumbers
+    last: StepNumbers
 
 
-def pipeline_stages(
-    workload: Workload, strategy: Strategy, steps: Sequence[Steps], takes_part: Sequence[bool]
+def find_pipeline_stages(
+    workload: Workload, strategy: Strategy, steps: Sequence[StepNumbers], is_included: Sequence[bool]
 ) -> tuple[Stage, ...]:
-    """Return the stages of the steps marked in `takes_part`: all steps forward, steps with gradients backward.
+    """Return the stages of the steps marked in `is_included`: all steps forward, steps with gradients backward.
 
     Steps on the same servers form a stage. If a microbatch visits the same servers more than once, with other servers
     in between, each visit is a stage.
     """
-    step_of = {op_index: step for step, op_indices in enumerate(steps) for op_index in op_indices}
-    edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
-    stage_of = _count_visits(
+    step_by_operator = {op_index: step for step, op_indices in enumerate(steps) for op_index in op_indices}
+    edges = sorted(
+        {(step_by_operator[producer], step_by_operator[consumer]) for producer, consumer in workload.edges}
+    )
+    stage_by_step = _count_visits(
         [frozenset(strategy.shardings[op_indices[0]].servers) for op_indices in steps], edges
     )
     inner_edges = {
-        (a, b) for a, b in edges if stage_of[a] == stage_of[b] and takes_part[a] and takes_part[b] and a != b
+        (producer_step, consumer_step)
+        for producer_step, consumer_step in edges
+        if stage_by_step[producer_step] == stage_by_step[consumer_step]
+        and is_included[producer_step]
+        and is_included[consumer_step]
+        and producer_step != consumer_step
     }
-    fed, feeding = {b for _, b in inner_edges}, {a for a, _ in inner_edges}
-    members: dict[object, list[int]] = {}
-    for step, stage in enumerate(stage_of):
-        if takes_part[step]:
-            members.setdefault(stage, []).append(step)
+    steps_with_input, steps_with_output = (
+        {consumer_step for _, consumer_step in inner_edges},
+        {producer_step for producer_step, _ in inner_edges},
+    )
+    steps_by_stage: dict[object, list[int]] = {}
+    for step, stage in enumerate(stage_by_step):
+        if is_included[step]:
+            steps_by_stage.setdefault(stage, []).append(step)
     return tuple(
         Stage(
-            tuple(step for step in stage_steps if step not in fed),
-            tuple(step for step in stage_steps if step not in feeding),
+            tuple(step for step in stage_steps if step not in steps_with_input),
+            tuple(step for step in stage_steps if step not in steps_with_output),
         )
-        for stage_steps in members.values()
+        for stage_steps in steps_by_stage.values()
     )
 
 
@@ -347,8 +359,8 @@ def _count_visits(
     for server_set in set(servers):
         departures = [0] * len(servers)
         for producer, consumer in edges:
-            leaves = servers[producer] == server_set != servers[consumer]
-            departures[consumer] = max(departures[consumer], departures[producer] + leaves)
+            is_leaving = servers[producer] == server_set != servers[consumer]
+            departures[consumer] = max(departures[consumer], departures[producer] + is_leaving)
         for step in range(len(servers)):
             if servers[step] == server_set:
                 visits[step] = departures[step]
@@ -362,8 +374,8 @@ class _Sender:
         self._builder, self._whole_exchanges = builder, whole_exchanges
         self._exchanges: dict[tuple[bytes, ...], tuple[Exchange, ...]] = {}
 
-    def send(self, resharding: Resharding, end_tasks: Tasks, ready: Tasks) -> None:
-        """Add the messages of a resharding, and add the tasks that each target must wait for to `ready`."""
+    def send(self, resharding: Resharding, end_tasks: TasksByServer, ready_tasks: TasksByServer) -> None:
+        """Add the messages of a resharding, and add the tasks that each target must wait for to `ready_tasks`."""
         source, target = resharding.source, resharding.target
         is_remote = source != target
         if (
@@ -374,23 +386,23 @@ class _Sender:
             for sender, receiver, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
                 if sender != receiver:
                     arrival = self._builder.transfer(sender, receiver, size_bytes, after=end_tasks[sender])
-                    ready.setdefault(receiver, []).append(arrival)
+                    ready_tasks.setdefault(receiver, []).append(arrival)
         for exchange in self._make_exchanges(resharding) if is_remote.any() else ():
             sender_tasks = {task for sender in set(exchange.source.tolist()) for task in end_tasks[sender]}
             task = self._builder.exchange(exchange, after=sorted(sender_tasks))
             for receiver in set(exchange.target.tolist()):
-                ready.setdefault(receiver, []).append(task)
+                ready_tasks.setdefault(receiver, []).append(task)
         for server in source[source == target].tolist():
-            ready.setdefault(server, []).extend(end_tasks[server])
+            ready_tasks.setdefault(server, []).extend(end_tasks[server])
 
-    def exchange(self, resharding: Resharding, end_tasks: Tasks) -> Tasks:
+    def exchange(self, resharding: Resharding, end_tasks: TasksByServer) -> TasksByServer:
         """Add an all-to-all and return its last tasks. Each server waits until all of its parts have arrived."""
         end_tasks = join_by_barrier(
             self._builder, {server: end_tasks.get(server, []) for server in set(resharding.source.tolist())}
         )
-        ready: Tasks = {}
-        self.send(resharding, end_tasks, ready)
-        return join_by_barrier(self._builder, ready)
+        ready_tasks: TasksByServer = {}
+        self.send(resharding, end_tasks, ready_tasks)
+        return join_by_barrier(self._builder, ready_tasks)
 
     def _make_exchanges(self, resharding: Resharding) -> tuple[Exchange, ...]:
         """Return an exchange for each set of servers that messages connect. Equal reshardings get the same objects."""
@@ -398,11 +410,13 @@ class _Sender:
         if key not in self._exchanges:
             is_remote = resharding.source != resharding.target
             rows = Resharding(*(column[is_remote] for column in resharding))
-            parts = join_pairs(rows.source, rows.target)
-            order = np.argsort(parts, kind="stable")
-            borders = np.flatnonzero(np.diff(parts[order])) + 1
+            component_labels = join_pairs(rows.source, rows.target)
+            order = np.argsort(component_labels, kind="stable")
+            borders = np.flatnonzero(np.diff(component_labels[order])) + 1
             columns = [np.split(column[order], borders) for column in rows]
-            self._exchanges[key] = tuple(Exchange(*part) for part in zip(*columns, strict=True))
+            self._exchanges[key] = tuple(
+                Exchange(*exchange_columns) for exchange_columns in zip(*columns, strict=True)
+            )
         return self._exchanges[key]
 
 
@@ -412,18 +426,18 @@ def join_pairs(first_labels: Integers, second_labels: Integers) -> Integers:
     >>> join_pairs(np.array([5, 1, 2, 4]), np.array([2, 3, 9, 1])).tolist()
     [2, 1, 2, 1]
     """
-    lowest = np.arange(max(first_labels.max(), second_labels.max()) + 1)
+    lowest_label = np.arange(max(first_labels.max(), second_labels.max()) + 1)
     while True:
-        lower = np.minimum(lowest[first_labels], lowest[second_labels])
-        previous = lowest.copy()
-        np.minimum.at(lowest, first_labels, lower)
-        np.minimum.at(lowest, second_labels, lower)
-        lowest = lowest[lowest]
-        if (lowest == previous).all():
-            return lowest[first_labels]
+        pair_label = np.minimum(lowest_label[first_labels], lowest_label[second_labels])
+        previous = lowest_label.copy()
+        np.minimum.at(lowest_label, first_labels, pair_label)
+        np.minimum.at(lowest_label, second_labels, pair_label)
+        lowest_label = lowest_label[lowest_label]
+        if (lowest_label == previous).all():
+            return lowest_label[first_labels]
 
 
-def join_by_barrier(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
+def join_by_barrier(builder: TaskGraphBuilder, tasks: TasksByServer) -> TasksByServer:
     """Return the tasks with several tasks of a server joined by a barrier, which saves edges to every message."""
     return {
         server: [builder.barrier(after=tasks_before)] if len(tasks_before) > 1 else tasks_before
@@ -431,14 +445,14 @@ def join_by_barrier(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
     }
 
 
-def merge_tasks(ready: Tasks, passes: Iterable[Tasks]) -> None:
-    """Add the tasks of several passes to the tasks of the same servers in `ready`."""
+def merge_tasks(ready_tasks: TasksByServer, passes: Iterable[TasksByServer]) -> None:
+    """Add the tasks of several passes to the tasks of the same servers in `ready_tasks`."""
     for pass_tasks in passes:
         for server, tasks in pass_tasks.items():
-            ready[server] = sorted({*ready.get(server, []), *tasks})
+            ready_tasks[server] = sorted({*ready_tasks.get(server, []), *tasks})
 
 
-def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
+def group_edges(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
     """Return the edges into each operator, grouped by the sharding of their producers."""
     bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
     for edge in workload.edges:
@@ -448,8 +462,8 @@ def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, 
     return tuple(tuple(bundles_into.values()) for bundles_into in bundles)
 
 
-def bundle_resharding(
-    compute_resharding: Between,
+def make_bundle_resharding(
+    compute_resharding: MakeResharding,
     workload: Workload,
     strategy: Strategy,
     bundle: Bundle,
@@ -458,14 +472,18 @@ def bundle_resharding(
 ) -> Resharding:
     """Return the messages on the edges of a bundle, one a server pair (`compute_resharding` reshards one edge)."""
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
-    sliced = workload.is_sliced(bundle[0])
-    parts = [
-        compute_resharding(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle
+    is_sliced = workload.is_sliced(bundle[0])
+    reshardings = [
+        compute_resharding(producer, consumer, samples, workload.edge_bytes(edge), is_sliced)
+        for edge in bundle
     ]
-    if len(parts) == 1:
-        return parts[0]
-    key, row = np.unique(
-        np.concatenate([part.source * nodes + part.target for part in parts]), return_inverse=True
+    if len(reshardings) == 1:
+        return reshardings[0]
+    pair_keys, pair_index = np.unique(
+        np.concatenate([resharding.source * nodes + resharding.target for resharding in reshardings]),
+        return_inverse=True,
     )
-    total = np.bincount(row, np.concatenate([part.size_bytes for part in parts])).astype(np.int64)
-    return Resharding(key // nodes, key % nodes, total)
+    total_bytes = np.bincount(
+        pair_index, np.concatenate([resharding.size_bytes for resharding in reshardings])
+    ).astype(np.int64)
+    return Resharding(pair_keys // nodes, pair_keys % nodes, total_bytes)

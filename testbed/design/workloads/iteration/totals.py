@@ -27,12 +27,12 @@ from testbed.design.workloads.sharding import (
     Resharding,
     Sharding,
     Strategy,
-    backward_resharding,
     count_microbatch_samples,
     count_shard_bytes,
-    dispatch_resharding,
-    forward_resharding,
     list_replica_groups,
+    make_backward_resharding,
+    make_dispatch_resharding,
+    make_forward_resharding,
     reverse_resharding,
     split_evenly,
     trainable,
@@ -66,21 +66,21 @@ class Traffic:
         this size then have the largest of their tensors. Raises `DemandError` as `make_matrix_demand` does.
         """
         matrix = self.pairs.copy()
-        spaced: dict[int, dict[int, int]] = {}
+        tensors_by_group_size: dict[int, dict[int, int]] = {}
         for members, size_bytes in self.allreduce.items():
             step = self.nodes // len(members) if len(members) > 1 and self.nodes % len(members) == 0 else 0
             if step and members == tuple(range(members[0], self.nodes, step)):
-                spaced.setdefault(len(members), {})[members[0]] = size_bytes
+                tensors_by_group_size.setdefault(len(members), {})[members[0]] = size_bytes
             else:
                 _add_ring(matrix, members, size_bytes)
         groups = []
-        for size, tensors in spaced.items():
-            if len(tensors) == self.nodes // size:
-                groups.append(AllReduceDemand(size, max(tensors.values())))
+        for group_size, tensors in tensors_by_group_size.items():
+            if len(tensors) == self.nodes // group_size:
+                groups.append(AllReduceDemand(group_size, max(tensors.values())))
                 check_group(self.nodes, groups[-1])
             else:
                 for start, size_bytes in tensors.items():
-                    _add_ring(matrix, tuple(range(start, self.nodes, self.nodes // size)), size_bytes)
+                    _add_ring(matrix, tuple(range(start, self.nodes, self.nodes // group_size)), size_bytes)
         return make_matrix_demand(matrix, groups)
 
     @property
@@ -95,10 +95,10 @@ class Traffic:
 def sum_graph_traffic(graph: TaskGraph) -> Traffic:
     """Return the traffic of a task graph."""
     pairs = np.zeros((graph.nodes, graph.nodes))
-    resharding = graph.kind == Kind.TRANSFER
-    np.add.at(pairs, (graph.source[resharding], graph.target[resharding]), graph.size_bytes[resharding])
-    times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
-    for exchange, count in zip(graph.exchanges, times.tolist(), strict=True):
+    is_transfer = graph.kind == Kind.TRANSFER
+    np.add.at(pairs, (graph.source[is_transfer], graph.target[is_transfer]), graph.size_bytes[is_transfer])
+    exchange_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
+    for exchange, count in zip(graph.exchanges, exchange_counts.tolist(), strict=True):
         np.add.at(pairs, (exchange.source, exchange.target), exchange.size_bytes * count)
     np.fill_diagonal(pairs, 0.0)
     allreduce: dict[Group, int] = {}
@@ -129,7 +129,7 @@ def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic
     return TrafficTotals.from_strategy(workload, strategy, cluster).traffic
 
 
-def edge_pairs(
+def sum_edge_pairs(
     producer: Sharding,
     consumer: Sharding,
     batch: int,
@@ -176,21 +176,21 @@ class TrafficTotals:
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
         terms = _TrafficTerms(workload, strategy, nodes, trainable(workload))
-        _add_pairs(pairs, terms.pairs(range(len(workload.operators)), workload.edges), 1)
+        _add_pairs(pairs, terms.list_pairs(range(len(workload.operators)), workload.edges), 1)
         for op_index in range(len(workload.operators)):
-            _add_allreduces(allreduce, terms.allreduce(op_index), 1)
+            _add_allreduces(allreduce, terms.list_allreduces(op_index), 1)
         return cls(workload, strategy, nodes, pairs, allreduce, terms.trainable)
 
     def with_sharding(self, op_index: int, sharding: Sharding) -> TrafficTotals:
         """Return the totals with the sharding of one operator replaced. The sharding is not checked."""
-        changed = self.strategy.with_sharding(op_index, sharding)
+        changed_strategy = self.strategy.with_sharding(op_index, sharding)
         edges = [edge for edge in self.workload.edges if op_index in edge]
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
-        for strategy, sign in ((self.strategy, -1), (changed, 1)):
+        for strategy, sign in ((self.strategy, -1), (changed_strategy, 1)):
             terms = _TrafficTerms(self.workload, strategy, self.nodes, self._trainable)
-            _add_pairs(pairs, terms.pairs((op_index,), edges), sign)
-            _add_allreduces(allreduce, terms.allreduce(op_index), sign)
-        return TrafficTotals(self.workload, changed, self.nodes, pairs, allreduce, self._trainable)
+            _add_pairs(pairs, terms.list_pairs((op_index,), edges), sign)
+            _add_allreduces(allreduce, terms.list_allreduces(op_index), sign)
+        return TrafficTotals(self.workload, changed_strategy, self.nodes, pairs, allreduce, self._trainable)
 
     @property
     def traffic(self) -> Traffic:
@@ -202,14 +202,14 @@ class _TrafficTerms:
     """Terms of a strategy's totals: bytes of single operators and edges."""
 
     def __init__(
-        self, workload: Workload, strategy: Strategy, nodes: int, trainable: tuple[bool, ...]
+        self, workload: Workload, strategy: Strategy, nodes: int, has_backward: tuple[bool, ...]
     ) -> None:
         self._workload, self._strategy, self._nodes = workload, strategy, nodes
-        counted = Counter(_split_batch(workload.batch, strategy.microbatches))
-        self._samples: Samples = tuple(sorted(counted.items()))
-        self.trainable = trainable
+        microbatch_counts = Counter(_split_batch(workload.batch, strategy.microbatches))
+        self._samples: Samples = tuple(sorted(microbatch_counts.items()))
+        self.trainable = has_backward
 
-    def pairs(self, op_indices: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
+    def list_pairs(self, op_indices: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
         """Yield the bytes between the experts of these operators, and along these edges."""
         operators, shardings = self._workload.operators, self._strategy.shardings
         for op_index in op_indices:
@@ -234,7 +234,7 @@ class _TrafficTerms:
                 shardings[producer], shardings[consumer], self._samples, output, self._nodes
             )
 
-    def allreduce(self, op_index: int) -> tuple[tuple[Group, int], ...]:
+    def list_allreduces(self, op_index: int) -> tuple[tuple[Group, int], ...]:
         """Return the groups and bytes of an operator's AllReduces."""
         return _list_allreduces(
             self._workload.operators[op_index],
@@ -274,13 +274,17 @@ class _Output(NamedTuple):
 def _compute_edge_pairs(
     producer: Sharding, consumer: Sharding, samples: Samples, output: _Output, nodes: int
 ) -> Pairs:
-    directions = (forward_resharding, backward_resharding) if output.with_gradients else (forward_resharding,)
-    resharding = (
-        (direction(producer, consumer, size, output.size_bytes, output.sliced), times)
-        for size, times in samples
-        for direction in directions
+    directions = (
+        (make_forward_resharding, make_backward_resharding)
+        if output.with_gradients
+        else (make_forward_resharding,)
     )
-    return _sum_reshardings(resharding, nodes)
+    reshardings = (
+        (make_resharding(producer, consumer, sample_count, output.size_bytes, output.sliced), count)
+        for sample_count, count in samples
+        for make_resharding in directions
+    )
+    return _sum_reshardings(reshardings, nodes)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -292,36 +296,36 @@ def _compute_expert_pairs(
     nodes: int,
     popularity: tuple[float, ...],
 ) -> Pairs:
-    resharding = [
-        (dispatch_resharding(sharding, size, sample_bytes, popularity), passes * times)
-        for size, times in samples
+    reshardings = [
+        (make_dispatch_resharding(sharding, sample_count, sample_bytes, popularity), passes * count)
+        for sample_count, count in samples
     ]
     return _sum_reshardings(
-        resharding + [(reverse_resharding(move), times) for move, times in resharding], nodes
+        reshardings + [(reverse_resharding(resharding), count) for resharding, count in reshardings], nodes
     )
 
 
-def _sum_reshardings(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
-    total = np.zeros(nodes * nodes)
-    for (source, target, size_bytes), times in resharding:
+def _sum_reshardings(reshardings: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
+    bytes_by_key = np.zeros(nodes * nodes)
+    for (source, target, size_bytes), count in reshardings:
         is_remote = source != target
-        np.add.at(total, (source * nodes + target)[is_remote], times * size_bytes[is_remote])
-    key = np.flatnonzero(total)
-    return Pairs(key, total[key])
+        np.add.at(bytes_by_key, (source * nodes + target)[is_remote], count * size_bytes[is_remote])
+    keys = np.flatnonzero(bytes_by_key)
+    return Pairs(keys, bytes_by_key[keys])
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _list_allreduces(
-    operator: Operator, sharding: Sharding, samples: Samples, training: bool, backward: bool
+    operator: Operator, sharding: Sharding, samples: Samples, is_training: bool, has_backward: bool
 ) -> tuple[tuple[Group, int], ...]:
     sums: Counter[Group] = Counter()
-    if training and sharding.replicas > 1:
+    if is_training and sharding.replicas > 1:
         for members, size_bytes in zip(
             list_replica_groups(sharding), count_shard_bytes(operator, sharding), strict=True
         ):
             sums[tuple(sorted(members))] += size_bytes
     if sharding.way == "tensor" and sharding.shards > 1:
-        sample_bytes = operator.forward_reduce_bytes + backward * operator.backward_reduce_bytes
+        sample_bytes = operator.forward_reduce_bytes + has_backward * operator.backward_reduce_bytes
         for size, times in samples:
             counts = np.diff(split_evenly(size, sharding.replicas)).tolist()
             for row, count in zip(sharding.grid, counts, strict=True):
@@ -349,9 +353,9 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         figure = Figure(figsize=(5.6, 4.8), layout="constrained")
         axis = figure.subplots()
         sent_bytes = matrix[matrix > 0]
-        largest = matrix.max(initial=0.0) or 1.0
-        smallest = max(sent_bytes.min(initial=largest), largest / 10**_COLOUR_DECADES)
-        norm = LogNorm(min(smallest, largest / 10), largest)
+        max_bytes = matrix.max(initial=0.0) or 1.0
+        min_bytes = max(sent_bytes.min(initial=max_bytes), max_bytes / 10**_COLOUR_DECADES)
+        norm = LogNorm(min(min_bytes, max_bytes / 10), max_bytes)
         visible_bytes = np.ma.masked_less_equal(matrix, 0.0)
         image = axis.imshow(visible_bytes, norm=norm, cmap="viridis", interpolation="nearest")
         figure.colorbar(image, ax=axis, label="bytes an iteration")

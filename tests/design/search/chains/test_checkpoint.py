@@ -3,21 +3,21 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.design.search.chains import Rules, advance, begin
+from testbed.design.search.chains import Rules, make_first_state, run_steps
 from testbed.design.search.checkpoint import check, compute_fingerprint, read, write
 from testbed.errors import SearchError
 
 
 @pytest.fixture
 def states(valley):
-    return tuple(advance(valley, Rules(), begin(valley, 1, number), 37) for number in range(2))
+    return tuple(run_steps(valley, Rules(), make_first_state(valley, 1, number), 37) for number in range(2))
 
 
 def test_what_was_written_is_read_and_goes_on_alike(tmp_path, valley, states):
     write(tmp_path / "c.json", "here", states)
     again = read(tmp_path / "c.json", "here", 2)
     assert again == states
-    assert advance(valley, Rules(), again[1], 50) == advance(valley, Rules(), states[1], 50)
+    assert run_steps(valley, Rules(), again[1], 50) == run_steps(valley, Rules(), states[1], 50)
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
@@ -106,9 +106,9 @@ def _at(state, **change):
 @pytest.mark.parametrize("how", UNTRUE)
 def test_a_file_that_says_what_cannot_be_is_named(tmp_path, valley, states, how):
     class Bounded(type(valley)):
-        def cost_s(self, point, origin):
+        def compute_cost_s(self, point, origin):
             known = range(10)
-            return super().cost_s([known[at] for at in point], [known[at] for at in origin])
+            return super().compute_cost_s([known[at] for at in point], [known[at] for at in origin])
 
     path = tmp_path / "c.json"
     write(path, "here", states)

@@ -11,7 +11,7 @@ import pytest
 from needs import needs
 
 from testbed.design.search import optimise
-from testbed.design.search.worker_pool import InProcessExecutor, worker_pool
+from testbed.design.search.worker_pool import InProcessExecutor, open_worker_pool
 from testbed.errors import SearchError
 
 SEARCH = {"steps": 25, "chains": 2, "seed": 5, "finalists": 2}
@@ -106,7 +106,7 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(little, four, mon
 def test_a_lost_process_is_told():
     with (
         pytest.raises(SearchError, match=r"workers of the search were lost.*resume"),
-        worker_pool(2) as executor,
+        open_worker_pool(2) as executor,
     ):
         executor.submit(os._exit, 1).result()
 

@@ -7,8 +7,8 @@ import pytest
 from testbed.design.workloads.catalogue import make_parameters, names, parse_model_settings, presets, workload
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import TrafficTotals, sum_graph_traffic
-from testbed.design.workloads.roofline import A100_80GB_BF16, Cluster, operator_seconds
-from testbed.design.workloads.sharding import Sharding, Strategy, data_sharding
+from testbed.design.workloads.roofline import A100_80GB_BF16, Cluster, compute_operator_seconds
+from testbed.design.workloads.sharding import Sharding, Strategy, make_data_sharding
 from testbed.design.workloads.strategies import default_strategy, list_legal_shardings
 from testbed.errors import WorkloadError
 
@@ -302,7 +302,7 @@ def test_a_cache_elsewhere_gets_keys_and_values_not_outputs():
         prompt=10,
         batch=6,
     )
-    shardings = {True: data_sharding([1]), False: data_sharding([0])}
+    shardings = {True: make_data_sharding([1]), False: make_data_sharding([0])}
     strategy = Strategy(tuple(shardings[operator.kind == "cache"] for operator in job.operators))
     assert sent(job, strategy, 2).pairs.tolist() == [[0, 6 * 10 * 2 * 16 * 2], [0, 0]]
     tallied = TrafficTotals.from_strategy(job, strategy, Cluster(2)).traffic
@@ -330,7 +330,9 @@ def test_a_tied_head_reads_its_words_once_a_pass():
     words = 50257 * 12288 * 2
     assert head.shared_bytes == words
     assert head.parameter_bytes == 2 * 2 * 12288
-    seconds = [operator_seconds(head, samples, 1, Cluster(1, A100_80GB_BF16))[0] for samples in (1, 512)]
+    seconds = [
+        compute_operator_seconds(head, samples, 1, Cluster(1, A100_80GB_BF16))[0] for samples in (1, 512)
+    ]
     bandwidth, peak = 4 * 0.8 * 2.039e12, 4 * 156e12
     read = words + head.parameter_bytes + head.moved_bytes
     assert seconds[0] == pytest.approx(read / bandwidth + 10e-6, rel=1e-12)
@@ -340,7 +342,7 @@ def test_a_tied_head_reads_its_words_once_a_pass():
 
 def test_caches_take_no_time():
     job = workload("serve", 1, layers=1, hidden=64, heads=4, kv_heads=2, inner=128, vocabulary=100, prompt=10)
-    times = {made.kind: operator_seconds(made, 5, 1, Cluster(1)) for made in job.operators}
+    times = {made.kind: compute_operator_seconds(made, 5, 1, Cluster(1)) for made in job.operators}
     assert times.pop("cache") == (0.0, 0.0)
     assert min(forward_s for forward_s, _ in times.values()) > 0
 

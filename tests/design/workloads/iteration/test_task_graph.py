@@ -13,13 +13,13 @@ from sim.models.network.taskgraph import Kind
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.roofline import Cluster, Device, operator_seconds
+from testbed.design.workloads.roofline import Cluster, Device, compute_operator_seconds
 from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
-    data_sharding,
+    make_data_sharding,
     make_gradient_buckets,
-    place_sharding,
+    make_placed_sharding,
 )
 from testbed.design.workloads.strategies import data_parallel
 from testbed.errors import StrategyError
@@ -52,7 +52,7 @@ def test_a_pipelines_bubble_is_s_minus_1_over_m_plus_s_minus_1(make_operator, st
     workload = chain(
         make_operator, stages, batch=microbatches * 2, forward_flops=1.0, backward_flops=backward
     )
-    shardings = tuple(place_sharding([stage]) for stage in range(stages))
+    shardings = tuple(make_placed_sharding([stage]) for stage in range(stages))
     graph = iteration(workload, Strategy(shardings, microbatches), ticking(stages), fuse=False)
     busy_s = 2 * microbatches * (1.0 + backward)
     iteration_s = run(graph).iteration_s
@@ -63,7 +63,7 @@ def test_a_pipelines_bubble_is_s_minus_1_over_m_plus_s_minus_1(make_operator, st
 
 
 @pytest.mark.parametrize(("stages", "microbatches", "length"), [(2, 4, 3), (4, 8, 2), (4, 8, 10), (1, 4, 3)])
-@pytest.mark.parametrize("sharding", [place_sharding, data_sharding])
+@pytest.mark.parametrize("sharding", [make_placed_sharding, make_data_sharding])
 @pytest.mark.parametrize("fuse", [False, True])
 def test_a_stage_of_many_operators_is_no_slower(make_operator, stages, microbatches, length, sharding, fuse):
     sizes = {"forward_flops": 1.0, "backward_flops": 2.0}
@@ -79,7 +79,7 @@ def test_branches_of_a_stage_are_done_before_the_next_microbatch(make_operator):
     workload = Workload(
         "towers", tuple(make_operator(name, **sizes) for name in names), ((0, 2), (1, 2), (2, 3)), 5, False
     )
-    shardings = (place_sharding([0]),) * 3 + (place_sharding([1]),)
+    shardings = (make_placed_sharding([0]),) * 3 + (make_placed_sharding([1]),)
     done = run(iteration(workload, Strategy(shardings, 5), ticking(2)))
     assert done.iteration_s == 5 * 3.0 + 1.0
 
@@ -91,7 +91,12 @@ def test_a_lookup_from_elsewhere_leaves_a_stage_whole(make_operator):
         for name, flops in (("table", 0.0), ("first", 1.0), ("second", 1.0), ("next", 2.0))
     )
     workload = Workload("w", operators, ((0, 2), (1, 2), (2, 3)), 4, training=False)
-    shardings = (place_sharding([2]), place_sharding([0]), place_sharding([0]), place_sharding([1]))
+    shardings = (
+        make_placed_sharding([2]),
+        make_placed_sharding([0]),
+        make_placed_sharding([0]),
+        make_placed_sharding([1]),
+    )
     graph = iteration(workload, Strategy(shardings, 4), ticking(3))
     done = run(graph)
     assert done.begin_s[graph.device == 1].tolist() == pytest.approx([2.0, 4.0, 6.0, 8.0], abs=1e-3)
@@ -101,7 +106,7 @@ def test_a_server_that_is_visited_twice_takes_what_is_ready(make_operator):
     """Waiting for the second visit of a microbatch would leave both servers idle every other second."""
     operators = tuple(make_operator(name, forward_flops=1.0) for name in ("down", "away", "up", "out"))
     workload = Workload("w", operators, ((0, 1), (1, 2), (2, 3)), 6, training=False)
-    shardings = tuple(place_sharding([place % 2]) for place in range(4))
+    shardings = tuple(make_placed_sharding([place % 2]) for place in range(4))
     done = run(iteration(workload, Strategy(shardings, 6), ticking(2)))
     assert done.iteration_s == pytest.approx(2 * 6 + 1, abs=1e-3)
 
@@ -125,7 +130,7 @@ def test_buckets_of_many_servers_hold_what_fits(make_operator):
 def test_no_backward_pass_begins_before_all_microbatches_have_passed(make_operator):
     slow = make_operator("slow", parameter_bytes=4, forward_flops=4.0)
     quick = make_operator("quick", parameter_bytes=4, forward_flops=1.0, backward_flops=2.0)
-    stages = Strategy((place_sharding([0]), place_sharding([1])), 4)
+    stages = Strategy((make_placed_sharding([0]), make_placed_sharding([1])), 4)
     graph = iteration(Workload("w", (slow, quick), ((0, 1),), 4), stages, ticking(2))
     done = run(graph)
     last_stage = np.flatnonzero(graph.device == 1)
@@ -161,7 +166,7 @@ def test_each_server_computes_what_the_roofline_says(random_cases):
                     workload.batch * (row + 1) // sharding.replicas
                     - workload.batch * row // sharding.replicas
                 )
-                times = operator_seconds(operator, count, sharding.shards, cluster)
+                times = compute_operator_seconds(operator, count, sharding.shards, cluster)
                 expected += sharding.shards * (times[0] + backward * times[1])
         assert graph.time_s[graph.kind == Kind.COMPUTE].sum() == pytest.approx(expected, rel=1e-12)
         several += len(workload.operators) > 2
@@ -187,7 +192,7 @@ def test_what_branches_or_changes_sharding_is_not_fused(make_operator):
     graph = iteration(fork, data_parallel(fork, 2), ticking(2))
     assert graph.tasks == 8
     line = Workload("line", operators, ((0, 1), (1, 2), (2, 3)), 4)
-    here, there = data_sharding([0, 1]), data_sharding([1, 0])
+    here, there = make_data_sharding([0, 1]), make_data_sharding([1, 0])
     graph = iteration(line, Strategy((here, here, there, there)), ticking(2))
     assert (graph.kind == Kind.COMPUTE).sum() == 4
 
@@ -215,7 +220,9 @@ def test_buckets_hold_what_fits_in_the_order_of_the_backward_pass(make_operator)
     ]
     assert len(make_gradient_buckets(workload, strategy, None)) == 5
     assert len(make_gradient_buckets(workload, strategy, 1e9)) == 1
-    halves = Strategy((data_sharding([0, 1]), data_sharding([2, 3])) * 2 + (data_sharding([0, 1]),))
+    halves = Strategy(
+        (make_data_sharding([0, 1]), make_data_sharding([2, 3])) * 2 + (make_data_sharding([0, 1]),)
+    )
     assert [b.operators for b in make_gradient_buckets(workload, halves, 80)] == [(4, 2), (3, 1), (0,)]
 
 
@@ -270,7 +277,11 @@ def test_experts_wait_for_their_samples_and_their_results(make_operator):
     before = make_operator("attention", output_bytes=1000)
     experts = make_operator("experts", forward_flops=1.0, output_bytes=1000)
     after = make_operator("norm", forward_flops=1.0)
-    shardings = (data_sharding(range(4)), Sharding("expert", ((0, 1, 2, 3),)), data_sharding(range(4)))
+    shardings = (
+        make_data_sharding(range(4)),
+        Sharding("expert", ((0, 1, 2, 3),)),
+        make_data_sharding(range(4)),
+    )
     workload = Workload("moe", (before, experts, after), ((0, 1), (1, 2)), 16)
     graph = iteration(workload, Strategy(shardings), ticking(4))
     done = run(graph)
@@ -286,4 +297,4 @@ def test_experts_wait_for_their_samples_and_their_results(make_operator):
 def test_a_wrong_strategy_is_named_before_anything_is_made(make_operator):
     workload = chain(make_operator, 2)
     with pytest.raises(StrategyError, match="d1: its grid names servers 0 to 4: there are 0 to 3"):
-        iteration(workload, Strategy((data_sharding([0]), data_sharding(range(5)))), ticking(4))
+        iteration(workload, Strategy((make_data_sharding([0]), make_data_sharding(range(5)))), ticking(4))

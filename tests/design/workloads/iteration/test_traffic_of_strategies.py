@@ -14,9 +14,9 @@ from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import (
     Strategy,
-    data_sharding,
-    place_sharding,
-    space_sharding,
+    make_data_sharding,
+    make_placed_sharding,
+    make_spaced_sharding,
 )
 from testbed.design.workloads.strategies import data_parallel, default_strategy, list_legal_shardings
 
@@ -93,7 +93,7 @@ def test_tensor_parallel_sums_activations_in_rows_and_gradients_across(make_oper
         make_operator, "mlp", gradient_bytes=4000, forward_reduce_bytes=30, backward_reduce_bytes=50
     )
     workload = Workload("block", (block,), (), 64)
-    sent = traffic(workload, Strategy((space_sharding("tensor", 8, 4),)), Cluster(8))
+    sent = traffic(workload, Strategy((make_spaced_sharding("tensor", 8, 4),)), Cluster(8))
     rows = {(0, 2, 4, 6): 32 * 80, (1, 3, 5, 7): 32 * 80}
     across = {(0, 1): 1000, (2, 3): 1000, (4, 5): 1000, (6, 7): 1000}
     assert sent.allreduce == rows | across
@@ -101,7 +101,7 @@ def test_tensor_parallel_sums_activations_in_rows_and_gradients_across(make_oper
 
 def test_experts_exchange_four_times_in_training_and_twice_in_serving(make_operator):
     experts = dense(make_operator, "experts", gradient_bytes=800, output_bytes=48, routed=2)
-    sharding = Strategy((space_sharding("expert", 8, 4),))
+    sharding = Strategy((make_spaced_sharding("expert", 8, 4),))
     for training, times in ((True, 4), (False, 2)):
         sent = traffic(Workload("moe", (experts,), (), 64, training), sharding, Cluster(8))
         assert sent.pairs.sum() == times * 64 * 2 * 48 * 3 / 4
@@ -112,7 +112,7 @@ def test_a_table_gets_its_gradients_and_what_has_no_parameters_gets_none(make_op
     source = make_operator("input", output_bytes=100)
     table = dense(make_operator, "table", kind="table", output_bytes=100)
     top = dense(make_operator, "top")
-    shardings = Strategy((place_sharding([0]), place_sharding([1]), data_sharding(range(4))))
+    shardings = Strategy((make_placed_sharding([0]), make_placed_sharding([1]), make_data_sharding(range(4))))
     sent = traffic(Workload("w", (source, table, top), ((0, 2), (1, 2)), 8), shardings, Cluster(4))
     assert sent.pairs[0].sum() == 600 + 200  # outputs of the input, and a gradient for the table
     assert sent.pairs[:, 0].sum() == 200  # outputs of the table alone

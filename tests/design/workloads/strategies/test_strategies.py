@@ -14,9 +14,9 @@ from testbed.design.workloads.roofline import Cluster, check_memory
 from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
-    data_sharding,
-    place_sharding,
-    space_sharding,
+    make_data_sharding,
+    make_placed_sharding,
+    make_spaced_sharding,
 )
 from testbed.design.workloads.strategies import (
     check_strategy,
@@ -42,7 +42,7 @@ def test_tables_go_where_least_is_and_everything_else_everywhere(make_operator):
     strategy = default_strategy(workload, 2)
     placed = [sharding.servers for sharding in strategy.shardings[:5]]
     assert placed == [(0,), (1,), (1,), (0,), (0,)]
-    assert strategy.shardings[5] == data_sharding(range(2))
+    assert strategy.shardings[5] == make_data_sharding(range(2))
     assert strategy.shardings[6] == Sharding("expert", ((0, 1),))
     check_memory(workload, strategy, Cluster(2))
     with pytest.raises(OutOfMemory):
@@ -69,7 +69,7 @@ def test_stages_of_a_pipeline_are_as_even_as_can_be(make_operator):
         assert stage_of == sorted(stage_of)
         assert set(stage_of) == set(range(stages))
         assert all(
-            sharding == data_sharding([at, at + stages])
+            sharding == make_data_sharding([at, at + stages])
             for at, sharding in zip(stage_of, strategy.shardings, strict=True)
         )
         heaviest = max(sum(w for w, at in zip(work, stage_of, strict=True) if at == s) for s in range(stages))
@@ -106,7 +106,7 @@ def test_all_legal_shardings_are_legal_and_different(make_operator, nodes):
     placed = nodes + 1 if nodes > 1 else 1
     assert len(shardings) == 1 + placed + 2 * (len(sizes) + len(side_by_side))
     assert list_legal_shardings(make_operator("data", ways=("data",)), nodes) == (
-        data_sharding(range(nodes)),
+        make_data_sharding(range(nodes)),
     )
 
 
@@ -135,7 +135,7 @@ def test_wrong_grids_are_named(make_operator, sharding, told):
 def test_microbatches_have_at_least_a_sample(make_operator, microbatches):
     workload = Workload("w", (make_operator("a"),), (), 4)
     with pytest.raises(StrategyError, match="microbatches of 4 samples"):
-        check_strategy(workload, Strategy((place_sharding([0]),), microbatches), 1)
+        check_strategy(workload, Strategy((make_placed_sharding([0]),), microbatches), 1)
 
 
 def test_each_operator_has_a_sharding(make_operator):
@@ -143,7 +143,7 @@ def test_each_operator_has_a_sharding(make_operator):
     with pytest.raises(
         StrategyError, match="w has 2 operators, but the strategy has 1 shardings: give one per operator"
     ):
-        check_strategy(workload, Strategy((place_sharding([0]),)), 1)
+        check_strategy(workload, Strategy((make_placed_sharding([0]),)), 1)
 
 
 def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
@@ -152,17 +152,17 @@ def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
     assert max(sharding.shards for sharding in list_legal_shardings(attention, 128)) == 8
     workload = Workload("w", (attention, experts), (), 128)
     assert [sharding.shards for sharding in default_strategy(workload, 8).shardings] == [1, 4]
-    ten = Strategy((space_sharding("tensor", 120, 15), data_sharding([0])))
+    ten = Strategy((make_spaced_sharding("tensor", 120, 15), make_data_sharding([0])))
     with pytest.raises(StrategyError, match="attention: cut into 15 shards, it can be into 12 at most"):
         check_strategy(workload, ten, 120)
     whole = make_operator("whole", ways=("tensor",), most_shards=1)
-    assert list_legal_shardings(whole, 4) == (space_sharding("tensor", 4, 1),)
+    assert list_legal_shardings(whole, 4) == (make_spaced_sharding("tensor", 4, 1),)
 
 
 @pytest.mark.parametrize(("nodes", "shards"), [(10, 4), (10, 20), (10, 0), (0, 1), (-4, 2)])
 def test_shards_divide_the_servers(nodes, shards):
     with pytest.raises(StrategyError, match=f"{shards} shards on {nodes} servers"):
-        space_sharding("tensor", nodes, shards)
+        make_spaced_sharding("tensor", nodes, shards)
 
 
 @pytest.mark.parametrize("made", [data_parallel, default_strategy])
@@ -208,7 +208,7 @@ def test_each_side_is_cut_over_as_few_servers_as_hold_it(make_operator):
 
 def test_sides_share_what_is_too_small_for_them_apart(make_operator):
     workload = served(make_operator, gigabytes=70)
-    assert set(fitting_strategy(workload, Cluster(1)).shardings) == {data_sharding([0])}
+    assert set(fitting_strategy(workload, Cluster(1)).shardings) == {make_data_sharding([0])}
     large = served(make_operator, gigabytes=100)
     with pytest.raises(OutOfMemory):
         check_memory(large, fitting_strategy(large, Cluster(1)), Cluster(1))
