@@ -133,8 +133,10 @@ def load_or_compile(
             scheme="published" if has_published_form else "scaled",
             perfect_scaling=has_published_form,
         )
-    content = hashlib.sha256(path.read_bytes()).hexdigest()
-    return compile_network(network, samples, scheme_options, source={"file": path.name, "sha256": content})
+    content_sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return compile_network(
+        network, samples, scheme_options, source={"file": path.name, "sha256": content_sha256}
+    )
 
 
 def _has_no_bias(network: Network) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.execution.interface import raw_shape
+from lightning.execution.interface import get_raw_shape
 from lightning.networks.network import Network
 from lightning.networks.preprocess import pack_named
 from lightning.optional import require
@@ -24,7 +24,7 @@ def fit_axes(x: Raw, network: Network) -> Raw:
 
     Values are neither cropped, padded nor reordered. Raise `InputError` if the number of values differs.
     """
-    shape = raw_shape(network)
+    shape = get_raw_shape(network)
     if x.shape[1:] == shape:
         return x
     if math.prod(x.shape[1:]) != math.prod(shape):
@@ -43,7 +43,7 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
         return pack_named(network, _read_arrays(path))
     if path.suffix.lower() == ".npy":
         return fit_axes(_read_array(path)[None], network)
-    return fit_axes(read_image(path, raw_shape(network), resize=resize)[None], network)
+    return fit_axes(read_image(path, get_raw_shape(network), resize=resize)[None], network)
 
 
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
@@ -74,7 +74,7 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
 
 def loses_colours(path: Path, network: Network) -> bool:
     """Return whether the image has colours but the model takes grey levels."""
-    if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
+    if path.suffix.lower() in {".npy", ".npz"} or image_size(get_raw_shape(network))[2] == 3:
         return False
     with require("PIL.Image", "to read images").open(path) as opened:
         red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import INK_COLOUR, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.load.outcome import Outcome, make_log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
@@ -27,8 +27,8 @@ def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
     top, bottom = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
         _draw_distribution(top, bottom, outcome, SERIES_COLOURS[number % len(SERIES_COLOURS)])
-    style_axes(top, y="share of answers (%)")
-    style_axes(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
+    style_axes(top, y_label="share of answers (%)")
+    style_axes(bottom, x_label="latency from scheduled sending (µs)", y_label="share that took longer")
     bottom.set_yscale("log")
     for axes in (top, bottom):
         axes.set_xscale("log")
@@ -56,7 +56,9 @@ def _mark_unanswered(top: Any, bottom: Any) -> None:
     for axes in (top, bottom):
         axes.set_xlim(1, 1000)
     bottom.set_ylim(1e-3, 1)
-    top.annotate("no request was answered", (0.5, 0.5), xycoords="axes fraction", ha="center", color=INK)
+    top.annotate(
+        "no request was answered", (0.5, 0.5), xycoords="axes fraction", ha="center", color=INK_COLOUR
+    )
 
 
 def _draw_distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> None:
@@ -74,16 +76,16 @@ def _draw_over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None
     ordered = sorted(outcomes, key=lambda outcome: outcome.rate)
     rates = [outcome.rate for outcome in ordered]
     lost_percent = [100 * outcome.loss for outcome in ordered]
-    top.plot(rates, lost_percent, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
+    top.plot(rates, lost_percent, "o-", color=INK_COLOUR, markersize=4, linewidth=1.2, clip_on=False)
     top.set_ylim(0, max(1, 1.1 * max(lost_percent)))
-    style_axes(top, y="lost (%)")
+    style_axes(top, y_label="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES_COLOURS, strict=False):
         values = [outcome.percentile_us(percent) for outcome in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")
     _use_plain_numbers(bottom.yaxis)
     bottom.xaxis.set_major_formatter("{x:,.0f}")
-    style_axes(bottom, x="requests/s", y="latency (µs)")
+    style_axes(bottom, x_label="requests/s", y_label="latency (µs)")
     top.sharex(bottom)
     top.tick_params(labelbottom=False)
     add_legend(bottom, loc="best")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
-from lightning.execution.interface import Answers, Executor, raw_shape
+from lightning.execution.interface import Answers, Executor, get_raw_shape
 
 WARM_UP_TYPES = (np.uint8, np.float32, np.int64)
 """Types of warm-up arrays: bytes of packets and images, floats of clients, integers of JSON."""
@@ -99,7 +99,7 @@ class ModelInstance:
     @cached_property
     def raw_shape(self) -> tuple[int, ...]:
         """Shape of one image, without the batch axis."""
-        return raw_shape(self.model.network)
+        return get_raw_shape(self.model.network)
 
     @cached_property
     def hash(self) -> str:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from fpga.smartnic.request_trace import RequestTrace
 from lightning.canvas import (
-    FAINT,
-    INK,
+    FAINT_COLOUR,
+    INK_COLOUR,
     OPTICS_COLOUR,
     SERIES_COLOURS,
     Plot,
@@ -22,14 +22,14 @@ from lightning.canvas import (
 _CLOSE_UP_CYCLES = 160
 """Cycles of the close-ups of beginning and end. Requests of up to three times as many cycles have no close-ups."""
 _LANES = (
-    ("frame in", "rx_valid", INK),
-    ("layer starts", "start", INK),
+    ("frame in", "rx_valid", INK_COLOUR),
+    ("layer starts", "start", INK_COLOUR),
     ("preamble", "heading", SERIES_COLOURS[0]),
     ("sending", "sending", OPTICS_COLOUR),
     ("light is back", "open", OPTICS_COLOUR),
     ("partial sums", "partial_valid", SERIES_COLOURS[1]),
     ("sums", "result_valid", SERIES_COLOURS[2]),
-    ("frame out", "tx_valid", INK),
+    ("frame out", "tx_valid", INK_COLOUR),
 )
 """Signals from top to bottom: label, name, colour."""
 
@@ -53,13 +53,13 @@ def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
         _draw_lanes(panels[0][column], request, span, named=column == 0)
         for row, (name, values) in enumerate(counts.items(), 1):
             _draw_count(panels[row][column], name, values, targets[name], span, named=column == 0)
-        panels[-1][column].set_xlabel("cycle", color=INK, fontsize=9)
+        panels[-1][column].set_xlabel("cycle", color=INK_COLOUR, fontsize=9)
         panels[-1][column].set_xlim(span.start, span.stop)
     add_heading(figure, title, device, simulated=len(spans) == 1)
     if len(spans) > 1:
         mark_simulated(panels[0][-1])
         for axes, text in zip(panels[-1], ("first cycles", "all cycles", "last cycles"), strict=True):
-            axes.set_xlabel(f"cycle ({text})", color=INK, fontsize=9)
+            axes.set_xlabel(f"cycle ({text})", color=INK_COLOUR, fontsize=9)
     return figure
 
 
@@ -78,7 +78,7 @@ def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -
             [(start, max(length, thinnest)) for start, length in bars], (-row, 0.7), color=colour
         )
     for start in request.starts:
-        axes.axvline(start, color=FAINT, linewidth=0.7, zorder=0)
+        axes.axvline(start, color=FAINT_COLOUR, linewidth=0.7, zorder=0)
     axes.set_ylim(-len(_LANES) + 0.8, 0.9)
     axes.set_yticks(
         [0.35 - row for row in range(len(_LANES))], [label for label, *_ in _LANES] if named else []
@@ -119,7 +119,7 @@ def _draw_count(
             va="top",
         )
     if named:
-        axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, color=INK, labelpad=6)
+        axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, color=INK_COLOUR, labelpad=6)
     _style_axes(axes)
 
 
@@ -127,8 +127,8 @@ def _style_axes(axes: Any) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(FAINT)
-    axes.tick_params(colors=INK, labelsize=8, length=2, color=FAINT)
+        axes.spines[side].set_color(FAINT_COLOUR)
+    axes.tick_params(colors=INK_COLOUR, labelsize=8, length=2, color=FAINT_COLOUR)
 
 
 def _find_runs(signal: Bits, span: range) -> list[tuple[int, int]]:

@@ -6,7 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.canvas import FAINT, INK, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import (
+    FAINT_COLOUR,
+    INK_COLOUR,
+    SERIES_COLOURS,
+    Plot,
+    add_heading,
+    add_legend,
+    new_figure,
+    style_axes,
+)
 from lightning.compiler.measured import MEASURED_SIGMA
 
 ZERO_POSITION = 0.35
@@ -53,17 +62,17 @@ def plot_noise_curves(
             linewidth=1.4,
             label=name + half,
         )
-    axes.axhline(PER_CENT / 2, color=FAINT, linewidth=0.8)
+    axes.axhline(PER_CENT / 2, color=FAINT_COLOUR, linewidth=0.8)
     marks = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
     for name, sigma in marks.items():
-        axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK, linewidth=0.8, linestyle=":")
+        axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK_COLOUR, linewidth=0.8, linestyle=":")
         axes.annotate(
             name,
             (sigma, PER_CENT / 2 + 2),
             xytext=(-3, 0),
             textcoords="offset points",
             ha="right",
-            color=INK,
+            color=INK_COLOUR,
             fontsize=9,
         )
     axes.set_xscale("log")
@@ -72,7 +81,9 @@ def plot_noise_curves(
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, PER_CENT + 3)
     style_axes(
-        axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)"
+        axes,
+        x_label="standard deviation of a product's noise (steps of 255; leftmost: none)",
+        y_label="accuracy (%)",
     )
     add_legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
     add_heading(figure, title, "executor: noisy", simulated=True)

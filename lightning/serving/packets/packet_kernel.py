@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import types
 
-from lightning.execution.kernels.chain import answers
+from lightning.execution.kernels.chain import write_answers
 from lightning.execution.kernels.compiled import compile_kernel
 from lightning.serving.packets.codec import ANSWER, HEADER
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED
@@ -67,7 +67,7 @@ def answer_round(
         if in_time:
             copy(datagram, HEADER_BYTES, raw[0], 0, terms)
             key[0] = read_number(datagram, 16, 8)
-            answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
+            write_answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
             write_number(answer, HEADER_BYTES, 4, find_class(scores))
             swap(score_bytes, answer, SCORES_OFFSET)
         elapsed = max(wall_clock(clock) - arrival_ns, 0)
