@@ -115,24 +115,26 @@ def _explain_electronic(node: Node) -> str:
 
 def sketch_model(network: Network, hardware: Hardware | None = None) -> CompiledModel:
     """Return a model of the network for cost estimates. Its scales are placeholders, so it must not be executed."""
-    positive = find_nonnegative_tensors(network)
+    nonnegative_tensors = find_nonnegative_tensors(network)
     layers = {
-        node.name: _sketch_layer(lower_node(network, node), signed=node.inputs[0] not in positive)
+        node.name: _sketch_layer(lower_node(network, node), signed=node.inputs[0] not in nonnegative_tensors)
         for node in list_photonic_nodes(network)
     }
     return CompiledModel(network, layers, hardware or Hardware())
 
 
-def _sketch_layer(lowered: LoweredNode, *, signed: bool) -> PhotonicLayer:
-    weights = quantise_weights(lowered.weights, compute_weight_scales(lowered.weights, per_channel=True))
-    rows = weights.shape[:2]
+def _sketch_layer(lowered_node: LoweredNode, *, signed: bool) -> PhotonicLayer:
+    weights = quantise_weights(
+        lowered_node.weights, compute_weight_scales(lowered_node.weights, per_channel=True)
+    )
+    row_shape = weights.shape[:2]
     return PhotonicLayer(
-        lowered.node.name,
+        lowered_node.node.name,
         weights,
-        np.zeros(rows, np.int32),
+        np.zeros(row_shape, np.int32),
         1.0,
-        np.ones(rows, np.float32),
+        np.ones(row_shape, np.float32),
         signed,
-        lowered.geometry,
-        lowered.vectors,
+        lowered_node.geometry,
+        lowered_node.vectors,
     )

@@ -24,7 +24,7 @@ def attend_multihead(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
-    """Add attention with photonic projections and digital scores; return (output, None instead of weights)."""
+    """Add attention with photonic projections and digital scores. Return the output, and None in place of weights."""
     if not layer.batch_first:
         raise scope.make_error("has the batch axis second", "Build it with batch_first=True")
     is_unsupported = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
