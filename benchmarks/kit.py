@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import lightning
-from lightning.kit.calibration.decoder import accuracy, fit_decoder, true_product
+from lightning.kit.calibration.decoder import compute_accuracy, compute_true_product, fit_decoder
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.guided import calibrate
 from lightning.kit.calibration.measurement.batch import Readings
@@ -130,7 +130,7 @@ def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
         answers: list[npt.NDArray[np.int64]] = []
         times = timed(lambda n, on=compute, to=answers: to.append(on.multiply(a, b, shots=n)), [shots])
         report[f"shots_{shots}"] = {
-            "accuracy": round(accuracy(answers[0], a, b), 4),
+            "accuracy": round(compute_accuracy(answers[0], a, b), 4),
             "asked_accuracy": asked,
             "seconds": round(times.wall[0], 1),
             "seconds_of_core": round(times.core[0], 1),
@@ -145,7 +145,7 @@ def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) ->
     """Measure the errors with the integers of the board, without noise."""
     device, kit_calibration = calibrate_device(f"sim://kit?noise=off&adc_bits={bits}")
     answers = LightningCompute(device, kit_calibration, window=1).multiply(a, b, shots=4)
-    off = np.abs(answers - np.rint(true_product(a, b)))
+    off = np.abs(answers - np.rint(compute_true_product(a, b)))
     return {"share": round(float(np.mean(off > 0)), 5), "most": int(off.max())}
 
 
@@ -165,7 +165,7 @@ def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
     lit = np.tile([True, False], (a.size, 1))
     decoded = np.rint(decoder.decode(levels(values), values / 255, lit))
-    return int((decoded != np.rint(true_product(a, b))).sum())
+    return int((decoded != np.rint(compute_true_product(a, b))).sum())
 
 
 class LightOnly:

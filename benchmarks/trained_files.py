@@ -88,7 +88,7 @@ def measure(each: Trained, path: Path) -> dict[str, Any]:
     from lightning.networks.imports.onnx.choices import parse_choices
     from lightning.networks.network import Port
     from lightning.networks.preprocess import pack, unpack
-    from lightning.networks.work import photonic_share
+    from lightning.networks.work import compute_photonic_share
 
     network = load_network(path, None, parse_choices(each.shapes, each.values, each.outputs))
     ports = network.inputs or (Port(network.input, (1, *network.input_shape)),)
@@ -97,7 +97,10 @@ def measure(each: Trained, path: Path) -> dict[str, Any]:
     scores = open_executor(model, "exact").run(pack(network, inputs)).scores
     ours = list(unpack(network, scores).values())
     expected = answers(path, each, inputs)
-    line = {"photonic_share": round(photonic_share(network), 4), "cosine": mean_cosine(ours, expected)}
+    line = {
+        "photonic_share": round(compute_photonic_share(network), 4),
+        "cosine": mean_cosine(ours, expected),
+    }
     line["argmax"] = same_class(ours, expected)
     with TemporaryDirectory() as folder:
         try:

@@ -13,10 +13,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from lightbed.output_file import save_figure
 from lightning.errors import LightningError
 
-INK = "#1f2933"
-FAINT = "#9aa5b1"
-GRID = "#e4e7eb"
-SHADE = "#eef3fb"
+INK_COLOUR = "#1f2933"
+FAINT_COLOUR = "#9aa5b1"
+GRID_COLOUR = "#e4e7eb"
+SHADE_COLOUR = "#eef3fb"
 OPTICS_COLOUR = "#d9480f"
 """Orange, for the SIMULATED mark and for optics."""
 SERIES_COLOURS = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
@@ -41,26 +41,26 @@ def new_figure(width: float = 7.2, height: float = 4.0) -> Plot:
     return Plot(figsize=(width, height), layout=layout_engine, facecolor="white")
 
 
-def style_axes(axes: Any, *, x: str = "", y: str = "") -> None:
+def style_axes(axes: Any, *, x_label: str = "", y_label: str = "") -> None:
     """Label axes, and style them with two spines and a faint grid behind the data."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(FAINT)
-    axes.tick_params(colors=INK, labelsize=9, length=3, color=FAINT)
-    axes.grid(visible=True, color=GRID, linewidth=0.8)
+        axes.spines[side].set_color(FAINT_COLOUR)
+    axes.tick_params(colors=INK_COLOUR, labelsize=9, length=3, color=FAINT_COLOUR)
+    axes.grid(visible=True, color=GRID_COLOUR, linewidth=0.8)
     axes.set_axisbelow(True)
-    if x:
-        axes.set_xlabel(x, color=INK, fontsize=10)
-    if y:
-        axes.set_ylabel(y, color=INK, fontsize=10)
+    if x_label:
+        axes.set_xlabel(x_label, color=INK_COLOUR, fontsize=10)
+    if y_label:
+        axes.set_ylabel(y_label, color=INK_COLOUR, fontsize=10)
 
 
 def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
     """Add a title, a subtitle with the device, and the SIMULATED mark if `simulated`."""
-    top = figure.axes[0]
-    top.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=22)
-    top.annotate(
+    top_axes = figure.axes[0]
+    top_axes.set_title(title, loc="left", color=INK_COLOUR, fontsize=12, fontweight="bold", pad=22)
+    top_axes.annotate(
         textwrap.shorten(device, 90, placeholder=" …"),
         (0, 1),
         xytext=(0, 6),
@@ -70,7 +70,7 @@ def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> No
         fontsize=9,
     )
     if simulated:
-        mark_simulated(top)
+        mark_simulated(top_axes)
 
 
 def mark_simulated(axes: Any) -> None:
@@ -95,7 +95,7 @@ def format_signed(number: float, digits: int) -> str:
 
 def add_legend(axes: Any, **legend_options: Any) -> None:
     """Add a legend without a frame."""
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK, **legend_options)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK_COLOUR, **legend_options)
 
 
 def render_png(figure: Any) -> bytes:

@@ -359,11 +359,11 @@ def _inspect_clocks(soc: Any) -> Finding:
 
 def _inspect_shots(soc: Any) -> Finding:
     """Run one acquisition without light on the last readout, to check that programs load and shots count."""
-    from lightning.kit.programs import build
+    from lightning.kit.programs import build_program
 
     settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_list_generators(soc), soft_avgs=1)
-    words = dict.fromkeys(settings.driven.values(), 0)
-    shots = build(soc, settings, words).acquire_decimated(soc, progress=False)[0]
+    words = dict.fromkeys(settings.channel_by_modulator.values(), 0)
+    shots = build_program(soc, settings, words).acquire_decimated(soc, progress=False)[0]
     return Finding("shots", "ok", f"{len(shots)} of {settings.reps} shots counted and recorded")
 
 
@@ -382,7 +382,7 @@ def _inspect_light(soc: Any) -> Finding:
     except ProgramError as error:
         return Finding("light", "warning", f"not checked: {error.problem}", error.hint)
     deviation = measure_drift(compute.rows, compute.calibration)
-    if deviation.recalibrate:
+    if deviation.needs_recalibration:
         text = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"
         return Finding(
             "light",

@@ -187,7 +187,7 @@ def sum_counters(evaluations: Sequence[Evaluation]) -> dict[str, int]:
 def _compare(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
     from lightning.evaluation.table import compare
 
-    return compare(model, dataset, noise, seeds, seconds=TIMING_S)
+    return compare(model, dataset, noise, seeds, duration_s=TIMING_S)
 
 
 def _print_evaluations(provenance: Provenance, dataset: Dataset, evaluations: Sequence[Evaluation]) -> None:

@@ -46,12 +46,12 @@ def packets(
 
     from lightning.compiler.compilation import load_or_compile
     from lightning.execution import open_executor
-    from lightning.execution.interface import find_classes, raw_shape
+    from lightning.execution.interface import find_classes, get_raw_shape
     from lightning.load.inputs import make_rows
     from lightning.serving.packets.codec import Kind, Packet, serialise
 
     compiled = load_or_compile(model)
-    rows = make_rows(data, raw_shape(compiled.network), seed)
+    rows = make_rows(data, get_raw_shape(compiled.network), seed)
     if rows.dtype != np.uint8:
         raise InputError(f"{data} holds {rows.dtype}, not bytes", hint="Give data of uint8, such as images")
     chosen = rows[np.arange(requests) % len(rows)]

@@ -42,7 +42,7 @@ def reproduce(
     """
     from lightning.canvas import save
     from lightning.reproductions.serve_time_plot import plot_serve_times
-    from lightning.reproductions.smartnic import FULL_SCALE, QUICK_SCALE, TITLES
+    from lightning.reproductions.smartnic import FULL_SCALE, QUICK_SCALE, TITLE_BY_FIGURE
     from lightning.reproductions.smartnic import reproduce as compute
 
     rows = compute(QUICK_SCALE if quick else FULL_SCALE, lambda part: print(part, file=sys.stderr))
@@ -54,7 +54,7 @@ def reproduce(
     if as_json:
         print_document(None, {"paper": paper.value, "quick": quick, "rows": entries})
         return EXIT_OK
-    for figure, title in TITLES.items():
+    for figure, title in TITLE_BY_FIGURE.items():
         print(f"figure {figure}: {title}")
         for row in rows:
             if row.figure == figure:

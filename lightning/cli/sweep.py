@@ -104,9 +104,9 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     try:
         for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
-        return sweep_all(bench.reader(), bench.rough, points=points, shots=shots, which=[modulator])[
-            modulator
-        ]
+        return sweep_all(
+            bench.reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
+        )[modulator]
     except ValueError as error:
         if isinstance(error, CalibrationError):
             raise

@@ -78,9 +78,9 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
 
     from lightning.errors import InputError
     from lightning.evaluation.images import read_input
-    from lightning.execution.interface import raw_shape
+    from lightning.execution.interface import get_raw_shape
 
-    shape = raw_shape(compiled.network)
+    shape = get_raw_shape(compiled.network)
     if image is None:
         return np.random.default_rng(seed).integers(0, 256, shape, np.uint8).tobytes()
     raw = np.asarray(read_input(image, compiled.network))

@@ -12,7 +12,7 @@ from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.networks.network import PHOTONIC, Network, Node
 from lightning.networks.preprocess import preprocess
 
-SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
+SHAPE_OPERATIONS = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
 """Operations that do not change the values of a chain."""
 
 
@@ -31,7 +31,7 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
     The nodes after the last layer read only its sums, and return one score for each.
     """
     layers: list[PhotonicLayer] = []
-    rectified: list[bool] = []
+    has_relu: list[bool] = []
     tail: list[Node] = []
     tensor = model.network.input
     for node in model.network.nodes:
@@ -43,27 +43,29 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
             if tail or layer.geometry is not None or layer.positions != 1 or len(layer.weights) != 1:
                 return None
             layers.append(layer)
-            rectified.append(False)
+            has_relu.append(False)
         elif node.operation == "Relu" and layers and not tail:
-            rectified[-1] = True
-        elif node.operation not in SHAPE_ONLY or tail:
+            has_relu[-1] = True
+        elif node.operation not in SHAPE_OPERATIONS or tail:
             tail.append(node)
     if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
         return None
-    dense_chain = DenseChain(tuple(layers), tuple(rectified), tuple(tail))
+    dense_chain = DenseChain(tuple(layers), tuple(has_relu), tuple(tail))
     return dense_chain if _is_valid_tail(model.network, layers[-1], tail) else None
 
 
 def _is_valid_tail(network: Network, last_layer: PhotonicLayer, tail: list[Node]) -> bool:
     """Return whether `tail` reads only the last layer's sums and constants, and returns one score for each sum."""
-    scores = (last_layer.weights.shape[1],)
-    if prod(network.output_shape) != prod(scores):
+    scores_shape = (last_layer.weights.shape[1],)
+    if prod(network.output_shape) != prod(scores_shape):
         return False
     if not tail:
         return True
-    start = tail[0].inputs[0]
-    known_tensors = {start, *network.constants, *(node.output for node in tail)}
-    return network.shapes[start] == scores and all(known_tensors.issuperset(node.inputs) for node in tail)
+    tail_input = tail[0].inputs[0]
+    known_tensors = {tail_input, *network.constants, *(node.output for node in tail)}
+    return network.shapes[tail_input] == scores_shape and all(
+        known_tensors.issuperset(node.inputs) for node in tail
+    )
 
 
 def compute_byte_activations(

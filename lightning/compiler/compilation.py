@@ -37,8 +37,8 @@ def compile_network(
     `samples` are raw inputs (n, ...) that determine the ranges of activations: about a hundred of the training data,
     and none of the test data. For a network with several inputs, pass a mapping from input name to array. The
     `published` scheme needs no samples. `source` describes the origin of the network and is stored. Raise
-    `CompileError` for a network that the scheme does not support, or without samples, and `InputError` for samples that
-    do not fit the network.
+    `CompileError` if the scheme does not support the network or samples are missing, and `InputError` if the samples do
+    not fit the network.
     """
     options = options or Options()
     if options.scheme == "published":
@@ -114,10 +114,10 @@ def load_or_compile(
     """Return the model in a `.lng` file, or compile the network in an `.onnx` or `.npz` file.
 
     Without `options`, or with `choose_scheme`, the scheme depends on the file. For an `.npz` of weights without biases
-    it is `published` with `perfect_scaling`: activations are scaled to 255, as in the paper's accuracies with noise.
-    (Pass the scheme `published` in `options` to scale activations by shifts, as the datapath does.) For all other files
-    it is `scaled`, which needs `samples`. `choices` set the free dimensions, inputs and outputs of an ONNX file. Raise
-    the errors of `load_model`, `load_network` and `compile_network`.
+    it is `published` with `perfect_scaling`: the largest activation is scaled to 255, as where the paper states
+    accuracies with noise. (Pass the scheme `published` in `options` to scale activations by shifts, as the datapath
+    does.) For all other files it is `scaled`, which needs `samples`. `choices` set the free dimensions, inputs and
+    outputs of an ONNX file. Raise the errors of `load_model`, `load_network` and `compile_network`.
     """
     path = Path(path)
     if path.suffix == ".lng":
@@ -133,8 +133,10 @@ def load_or_compile(
             scheme="published" if has_published_form else "scaled",
             perfect_scaling=has_published_form,
         )
-    content = hashlib.sha256(path.read_bytes()).hexdigest()
-    return compile_network(network, samples, scheme_options, source={"file": path.name, "sha256": content})
+    content_sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return compile_network(
+        network, samples, scheme_options, source={"file": path.name, "sha256": content_sha256}
+    )
 
 
 def _has_no_bias(network: Network) -> bool:

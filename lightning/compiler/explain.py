@@ -17,8 +17,8 @@ from lightning.networks.network import Node
 from lightning.networks.work import count_macs
 
 _PHOTONIC_REASON = "constant weights: sums of products"
-_BYTES_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather"})
-_REASONS = {
+_MOVING_OPERATIONS = frozenset({"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather"})
+_DIGITAL_REASONS = {
     "MatMul": "both factors are activations, and light multiplies by constant weights",
     "Relu": "rectified after the converter",
     "MaxPool": "compares neighbours",
@@ -29,7 +29,7 @@ _REASONS = {
     "LayerNormalization": "needs mean and variance of its own inputs",
     "Add": "adds without products",
 }
-_DEFAULT_REASON = "computed value by value, after the converter"
+_DEFAULT_DIGITAL_REASON = "computed value by value, after the converter"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _report_node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
     shape = model.network.shapes[node.output]
     layer = model.layers.get(node.name)
     if layer is None:
-        return NodeReport(node.name, node.operation, False, why_digital(node), shape, macs)
+        return NodeReport(node.name, node.operation, False, explain_digital(node), shape, macs)
     return NodeReport(
         node.name,
         node.operation,
@@ -144,11 +144,11 @@ def _report_node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
     )
 
 
-def why_digital(node: Node) -> str:
+def explain_digital(node: Node) -> str:
     """Return the reason why a node is digital."""
-    if node.operation in _BYTES_ONLY:
+    if node.operation in _MOVING_OPERATIONS:
         return "moves values, computes nothing"
-    return _REASONS.get(node.operation, _DEFAULT_REASON)
+    return _DIGITAL_REASONS.get(node.operation, _DEFAULT_DIGITAL_REASON)
 
 
 def _make_node_document(node: NodeReport) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightbed.output_file import write_output
-from lightning.compiler.lowering import list_photonic_nodes, lower
+from lightning.compiler.lowering import list_photonic_nodes, lower_node
 from lightning.compiler.model import FULL_VALUE, CompiledModel, Geometry, Hardware, PhotonicLayer
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import CompileError, LightningError, ModelFileError
@@ -30,14 +30,14 @@ from lightning.networks.network import MAX_ACTIVATION_SIZE, Network, Node, Port,
 from lightning.networks.operations.operation_list import compute_node
 from lightning.networks.preprocess import check_preprocessing
 
-FORMAT = 1
+FORMAT_VERSION = 1
 """Version of `model.json`. Later versions are rejected."""
-MAX_BYTES = 2**30
+MAX_UNPACKED_BYTES = 2**30
 """Limit of the unpacked size of all members, because a file may declare any size."""
-MAX_MEMBERS = 20_000
-_SUMS = "SHA256SUMS"
-_DOCUMENT = "model.json"
-_PROGRAM = "program.json"
+MAX_MEMBER_COUNT = 20_000
+_SUMS_MEMBER = "SHA256SUMS"
+_DOCUMENT_MEMBER = "model.json"
+_PROGRAM_MEMBER = "program.json"
 _COMPILE_HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 _DAMAGE_ERRORS = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
@@ -46,11 +46,11 @@ _DAMAGE_ERRORS = (
 """Errors that manipulated bytes may cause in the zip, in JSON, in arrays and in their values."""
 
 Array = npt.NDArray[Any]
-_LAYER_ARRAYS = {"weights": np.int16, "bias": np.int32, "output_scale": np.float32}
+_DTYPE_BY_LAYER_ARRAY = {"weights": np.int16, "bias": np.int32, "output_scale": np.float32}
 
 
 class _TooLarge(ValueError):
-    """A file declares more than `MAX_MEMBERS` or `MAX_BYTES`."""
+    """A file declares more than `MAX_MEMBER_COUNT` or `MAX_UNPACKED_BYTES`."""
 
 
 def save_model(model: CompiledModel, path: str | Path) -> None:
@@ -83,7 +83,7 @@ def model_hash(model: CompiledModel) -> str:
 def pack_model(model: CompiledModel) -> bytes:
     """Return the bytes of a `.lng` file."""
     members = _pack_members(model) | _pack_program(model)
-    members[_SUMS] = _format_sums(members).encode()
+    members[_SUMS_MEMBER] = _format_sums(members).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(members.items()):
@@ -97,7 +97,7 @@ def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
     """Return the model in the bytes of a `.lng` file. Raise `ModelFileError`, with `name` in its message."""
     try:
         members = _read_members(content)
-        document = json.loads(members[_DOCUMENT])
+        document = json.loads(members[_DOCUMENT_MEMBER])
         _check_format(document, name)
         _check_sums(members)
         model = from_document(document, _read_arrays(members))
@@ -120,9 +120,9 @@ def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
 
 def _pack_members(model: CompiledModel) -> dict[str, bytes]:
     document, arrays = to_document(model)
-    text = json.dumps({"format": FORMAT, **document}, indent=1, sort_keys=True, allow_nan=False)
+    text = json.dumps({"format": FORMAT_VERSION, **document}, indent=1, sort_keys=True, allow_nan=False)
     return {
-        _DOCUMENT: text.encode(),
+        _DOCUMENT_MEMBER: text.encode(),
         **{f"{name}.npy": _pack_array(values) for name, values in arrays.items()},
     }
 
@@ -132,7 +132,7 @@ def _pack_program(model: CompiledModel) -> dict[str, bytes]:
     from lightning.compiler.datapath.program import make_program
 
     try:
-        return {_PROGRAM: make_program(model).to_json().encode()}
+        return {_PROGRAM_MEMBER: make_program(model).to_json().encode()}
     except (LightningError, ImportError):
         return {}
 
@@ -151,8 +151,10 @@ def _format_sums(members: Mapping[str, bytes]) -> str:
 def _read_members(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         infos = archive.infolist()
-        if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > MAX_BYTES:
-            raise _TooLarge(f"it declares more than {MAX_MEMBERS} members, or {MAX_BYTES} bytes unpacked")
+        if len(infos) > MAX_MEMBER_COUNT or sum(info.file_size for info in infos) > MAX_UNPACKED_BYTES:
+            raise _TooLarge(
+                f"it declares more than {MAX_MEMBER_COUNT} members, or {MAX_UNPACKED_BYTES} bytes unpacked"
+            )
         if len({info.filename for info in infos}) < len(infos):
             raise ValueError("two members have one name")
         return {info.filename: _read_member(archive, info) for info in infos}
@@ -170,20 +172,20 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _check_format(document: Any, name: str) -> None:
-    number = document["format"]
-    if type(number) is not int or number < 1:
-        raise ValueError(f"format {number!r}")
-    if number > FORMAT:
+    version = document["format"]
+    if type(version) is not int or version < 1:
+        raise ValueError(f"format {version!r}")
+    if version > FORMAT_VERSION:
         toolkit = document["origin"]["toolkit"]
         raise ModelFileError(
-            f"{name} has format {number}, written by lightbed {toolkit}; this version reads up to {FORMAT}",
+            f"{name} has format {version}, written by lightbed {toolkit}; this version reads up to {FORMAT_VERSION}",
             hint="install a newer lightbed",
         )
 
 
 def _check_sums(members: Mapping[str, bytes]) -> None:
-    contents = {name: content for name, content in members.items() if name != _SUMS}
-    if members[_SUMS].decode("ascii") != _format_sums(contents):
+    contents = {name: content for name, content in members.items() if name != _SUMS_MEMBER}
+    if members[_SUMS_MEMBER].decode("ascii") != _format_sums(contents):
         raise ValueError("the contents do not match SHA256SUMS")
 
 
@@ -200,8 +202,8 @@ def _read_array(content: bytes) -> npt.NDArray[Any]:
     buffer = io.BytesIO(content)
     if np.lib.format.read_magic(buffer) != (1, 0):
         raise ValueError("an array of an unsupported version")
-    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(buffer)
-    if by_columns or dtype.kind not in "iufb":
+    shape, is_fortran_order, dtype = np.lib.format.read_array_header_1_0(buffer)
+    if is_fortran_order or dtype.kind not in "iufb":
         raise ValueError(f"an array of the unsupported type {dtype}")
     return np.frombuffer(content, dtype, offset=buffer.tell()).reshape(shape).copy()
 
@@ -217,14 +219,14 @@ def check_model(model: CompiledModel) -> None:
         raise _make_inconsistency_error(f"unknown scheme {model.scheme!r}")
     if model.perfect_scaling and model.scheme != "published":
         raise _make_inconsistency_error("perfect scaling requires the scheme `published`")
-    nodes = {node.name: node for node in list_photonic_nodes(model.network)}
-    if nodes.keys() != model.layers.keys():
-        differing = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
+    node_by_name = {node.name: node for node in list_photonic_nodes(model.network)}
+    if node_by_name.keys() != model.layers.keys():
+        differing_names = ", ".join(sorted(node_by_name.keys() ^ model.layers.keys()))
         raise _make_inconsistency_error(
-            f"layers do not match the Gemm and Conv nodes of the network: {differing}"
+            f"layers do not match the Gemm and Conv nodes of the network: {differing_names}"
         )
     for name, layer in model.layers.items():
-        _check_layer(model.network, nodes[name], layer)
+        _check_layer(model.network, node_by_name[name], layer)
     if model.scheme == "published":
         check_published(model.network)
 
@@ -241,56 +243,56 @@ def _check_network(network: Network) -> None:
             raise _make_inconsistency_error(
                 f"{', '.join(port.name for port in ports)} do not make up {tensor}"
             )
-    defined, names = {network.input, *network.constants}, set()
+    defined_tensors, node_names = {network.input, *network.constants}, set()
     for node in network.nodes:
-        missing = [name for name in node.inputs if name and name not in defined]
-        if missing or not node.inputs or node.output not in network.shapes:
+        undefined_inputs = [name for name in node.inputs if name and name not in defined_tensors]
+        if undefined_inputs or not node.inputs or node.output not in network.shapes:
             raise _make_inconsistency_error(
                 f"{node.operation} {node.name} reads inputs that are not defined yet, or have no shape"
             )
-        if node.output in defined or node.name in names:
+        if node.output in defined_tensors or node.name in node_names:
             raise _make_inconsistency_error(
                 f"{node.operation} {node.name} is defined twice, or defines a tensor again"
             )
         _check_node(network, node)
-        defined.add(node.output)
-        names.add(node.name)
-    if network.output not in defined:
+        defined_tensors.add(node.output)
+        node_names.add(node.name)
+    if network.output not in defined_tensors:
         raise _make_inconsistency_error("the network has no output")
 
 
 def _check_node(network: Network, node: Node) -> None:
     """Raise `ModelFileError` unless the output of `node` for an empty batch has the shape in the model."""
     input_shapes = [network.shapes[name] for name in node.inputs if name in network.shapes]
-    empty = {
+    empty_batch = {
         name: np.zeros((0, *network.shapes[name]), np.float32)
         for name in node.inputs
         if name in network.shapes
     }
     try:
-        shape = compute_node(node, empty, network.constants).shape
+        shape = compute_node(node, empty_batch, network.constants).shape
     except Exception as error:  # attributes may hold anything
         raise _make_inconsistency_error(
             f"{node.operation} {node.name} cannot be computed ({error!r})"
         ) from error
-    expected = network.shapes[node.output]
-    keeps_size = node.operation != "Reshape" or prod(input_shapes[0]) == prod(expected)
-    if shape != (0, *expected) or not keeps_size:
+    expected_shape = network.shapes[node.output]
+    keeps_size = node.operation != "Reshape" or prod(input_shapes[0]) == prod(expected_shape)
+    if shape != (0, *expected_shape) or not keeps_size:
         raise _make_inconsistency_error(
-            f"{node.operation} {node.name} gives {shape[1:]} for an input instead of {expected}"
+            f"{node.operation} {node.name} gives {shape[1:]} for an input instead of {expected_shape}"
         )
 
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
-    lowered = lower(network, node)
-    groups_and_rows = lowered.weights.shape[:2]
+    lowered_node = lower_node(network, node)
+    groups_and_rows = lowered_node.weights.shape[:2]
     shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
-    if shapes != (lowered.weights.shape, groups_and_rows, groups_and_rows) or (
+    if shapes != (lowered_node.weights.shape, groups_and_rows, groups_and_rows) or (
         layer.geometry,
         layer.vectors,
     ) != (
-        lowered.geometry,
-        lowered.vectors,
+        lowered_node.geometry,
+        lowered_node.vectors,
     ):
         raise _make_inconsistency_error(f"layer {node.name} differs in size from its node")
     if prod(network.shapes[node.output]) != layer.positions * prod(groups_and_rows):
@@ -413,30 +415,30 @@ def _encode(value: Any) -> Any:
 
     Raise `TypeError` for values that are not plain.
     """
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, tuple | list):
-        return [_encode(item) for item in plain]
-    if isinstance(plain, float) and not math.isfinite(plain):
-        return {"number": str(plain)}
-    if plain is None or isinstance(plain, bool | int | float | str):
-        return plain
-    raise TypeError(f"a {type(plain).__name__}")
+    plain_value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain_value, tuple | list):
+        return [_encode(entry) for entry in plain_value]
+    if isinstance(plain_value, float) and not math.isfinite(plain_value):
+        return {"number": str(plain_value)}
+    if plain_value is None or isinstance(plain_value, bool | int | float | str):
+        return plain_value
+    raise TypeError(f"a {type(plain_value).__name__}")
 
 
 def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(_decode(item) for item in value)
+        return tuple(_decode(entry) for entry in value)
     return float(value["number"]) if isinstance(value, dict) else value
 
 
 def _make_layer_document(
     node: str, layer: PhotonicLayer, index: int, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    array_names = {array_name: f"layers/{index}.{array_name}" for array_name in _LAYER_ARRAYS}
+    array_names = {array_name: f"layers/{index}.{array_name}" for array_name in _DTYPE_BY_LAYER_ARRAY}
     arrays.update(
         {
             array_names[array_name]: np.asarray(getattr(layer, array_name), dtype)
-            for array_name, dtype in _LAYER_ARRAYS.items()
+            for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items()
         }
     )
     return {
@@ -451,8 +453,8 @@ def _make_layer_document(
 
 
 def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
-    values = {array_name: arrays[document[array_name]] for array_name in _LAYER_ARRAYS}
-    if any(values[array_name].dtype != dtype for array_name, dtype in _LAYER_ARRAYS.items()):
+    values = {array_name: arrays[document[array_name]] for array_name in _DTYPE_BY_LAYER_ARRAY}
+    if any(values[array_name].dtype != dtype for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items()):
         raise ValueError(f"layer {document['name']} has arrays of another data type")
     geometry = document["geometry"]
     return PhotonicLayer(

@@ -16,7 +16,7 @@ from lightning.networks.network import PHOTONIC, Network, Node
 Floats = npt.NDArray[np.float32]
 
 Integers = npt.NDArray[np.int32]
-_EXACT_TERMS = 2**16
+_MAX_FLOAT32_TERMS = 2**16
 """Largest number of products of up to 254 with an exact sum in float32, which holds integers up to 2**24."""
 
 
@@ -47,7 +47,7 @@ def list_photonic_nodes(network: Network) -> tuple[Node, ...]:
     )
 
 
-def lower(network: Network, node: Node) -> LoweredNode:
+def lower_node(network: Network, node: Node) -> LoweredNode:
     """Return the rows of products of a photonic node. Raise `CompileError` for weights that are not finite."""
     weights = _read_constant(network, node, node.inputs[1])
     bias = _read_constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
@@ -85,9 +85,9 @@ def make_vectors(layer: LoweredNode, activations: npt.NDArray[Any]) -> npt.NDArr
     geometry = layer.geometry
     if geometry is None:
         return activations.reshape(-1, 1, layer.weights.shape[2])
-    from lightning.networks.patches import patches
+    from lightning.networks.patches import extract_patches
 
-    rows = patches(
+    rows = extract_patches(
         activations,
         geometry.kernel,
         strides=geometry.strides,
@@ -126,13 +126,15 @@ def compute_integer_sums(activations: npt.NDArray[np.int16], weights: npt.NDArra
     >>> compute_integer_sums(np.array([[255, -128]], np.int16), np.array([[255, 2]], np.int16)).tolist()
     [[253]]
     """
-    kind = np.float32 if weights.shape[1] <= _EXACT_TERMS else np.float64
+    dtype = np.float32 if weights.shape[1] <= _MAX_FLOAT32_TERMS else np.float64
     magnitudes = np.abs(activations).astype(np.uint16)  # 255 * 255 fits
-    signs = np.sign(activations).astype(kind) if activations.min(initial=0) < 0 else None
+    signs = np.sign(activations).astype(dtype) if activations.min(initial=0) < 0 else None
     sums = np.empty((len(activations), len(weights)), np.int32)
-    for row, values in enumerate(weights):
-        used = np.flatnonzero(values)
-        products = ((magnitudes[:, used] * np.abs(values[used]).astype(np.uint16)) >> 8).astype(kind)
-        signed = products if signs is None else products * signs[:, used]
-        sums[:, row] = signed @ np.sign(values[used]).astype(kind)
+    for row, row_weights in enumerate(weights):
+        nonzero_terms = np.flatnonzero(row_weights)
+        products = (
+            (magnitudes[:, nonzero_terms] * np.abs(row_weights[nonzero_terms]).astype(np.uint16)) >> 8
+        ).astype(dtype)
+        signed_products = products if signs is None else products * signs[:, nonzero_terms]
+        sums[:, row] = signed_products @ np.sign(row_weights[nonzero_terms]).astype(dtype)
     return sums

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from fpga.photonic_mac.cycles import CLOCK_HZ
 from lightning.errors import OutOfRange
 from lightning.networks.network import Network
-from lightning.networks.patches import output_size
+from lightning.networks.patches import compute_output_size
 
 Integers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -93,7 +93,9 @@ class Geometry:
     @property
     def output(self) -> tuple[int, int]:
         """Height and width of the output."""
-        return output_size((self.height, self.width), self.kernel, self.strides, self.pads, self.dilations)
+        return compute_output_size(
+            (self.height, self.width), self.kernel, self.strides, self.pads, self.dilations
+        )
 
 
 @dataclass(frozen=True)

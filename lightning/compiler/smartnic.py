@@ -9,7 +9,7 @@ import numpy as np
 from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
-from lightning.compiler.chain import SHAPE_ONLY, DenseChain, compute_byte_activations, find_dense_chain
+from lightning.compiler.chain import SHAPE_OPERATIONS, DenseChain, compute_byte_activations, find_dense_chain
 from lightning.compiler.model import FULL_VALUE, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
 
@@ -41,11 +41,11 @@ def make_nic_model(compiled: CompiledModel, name: str) -> NicModel:
                 dense_chain.layers, dense_chain.has_relu, [*steps, 1.0], strict=True
             )
         )
-        look_up = np.asarray(
+        lookup_table = np.asarray(
             np.clip(compute_byte_activations(compiled, dense_chain.layers[0])[0], 0, FULL_VALUE), np.uint8
         )
         return NicModel(
-            name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling
+            name, layers, compiled.shift_normalised, compiled.wrap, lookup_table, compiled.perfect_scaling
         )
     except ProgramError as error:
         reason = str(error).rstrip(".")
@@ -67,7 +67,7 @@ def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Ite
             has_layer = True
         elif node.operation == "Relu" and not has_layer:
             yield f"{subject} comes before the first dense layer; the smartNIC has ReLUs only behind one"
-        elif node.operation not in {"Relu", *SHAPE_ONLY}:
+        elif node.operation not in {"Relu", *SHAPE_OPERATIONS}:
             yield f"{subject} is digital; the smartNIC has no operation but dense layers and ReLUs"
         if node.inputs[0] != tensor:
             yield f"{subject} does not read the node before it; the smartNIC takes chains of dense layers"

@@ -126,8 +126,8 @@ def estimate_costs(model: CompiledModel, preset: str = "chip") -> Costs:
     if preset not in PRESETS:
         raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen_preset = PRESETS[preset]
-    digital = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
-    work = sum_work(model, digital)
+    digital_macs = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
+    work = sum_work(model, digital_macs)
     lines = tuple(
         Line(part.name, part.group, getattr(work, part.per), part.per, part.each)
         for part in chosen_preset.parts

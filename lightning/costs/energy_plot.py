@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lightning.canvas import (
-    FAINT,
-    INK,
+    FAINT_COLOUR,
+    INK_COLOUR,
     OPTICS_COLOUR,
     SERIES_COLOURS,
-    SHADE,
+    SHADE_COLOUR,
     Plot,
     add_heading,
     add_legend,
@@ -35,7 +35,7 @@ def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
     axes = figure.add_subplot()
     rows = [
         *_make_photonic_rows(costs),
-        *((baseline.name, baseline.joules_per_mac, FAINT) for baseline in BASELINES),
+        *((baseline.name, baseline.joules_per_mac, FAINT_COLOUR) for baseline in BASELINES),
     ]
     labels, values, colours = zip(*rows, strict=True)
     axes.barh(range(len(rows)), [value * 1e12 for value in values], color=colours, height=0.7)
@@ -44,7 +44,7 @@ def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
             f" {_format_value(value * 1e12)}",
             (value * 1e12, position),
             va="center",
-            color=INK,
+            color=INK_COLOUR,
             fontsize=8,
             clip_on=False,
         )
@@ -52,7 +52,7 @@ def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(right=max(values) * 1e12 * 6)
-    style_axes(axes, x="energy of one multiply-accumulate, pJ (logarithmic)")
+    style_axes(axes, x_label="energy of one multiply-accumulate, pJ (logarithmic)")
     add_heading(
         figure, f"What a multiply-accumulate costs: {name}", "converters and memory included", simulated=True
     )
@@ -63,7 +63,7 @@ def _make_photonic_rows(costs: Sequence[Costs]) -> list[tuple[str, float, str]]:
     rows: list[tuple[str, float, str]] = []
     for cost in costs:
         macs = max(cost.work.macs, 1)
-        rows.append((f"{cost.preset.name}: all", cost.joules_per_image / macs, INK))
+        rows.append((f"{cost.preset.name}: all", cost.joules_per_image / macs, INK_COLOUR))
         rows += [
             (f"{cost.preset.name}: {group}", cost.compute_joules(group) / macs, colour)
             for group, colour in GROUPS
@@ -85,7 +85,7 @@ def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plo
     """Plot accuracy over photons per product. `exact` is the accuracy without noise (0 .. 1)."""
     figure = new_figure()
     axes = figure.add_subplot()
-    axes.axhline(100 * exact, color=FAINT, linewidth=1, linestyle="--", label="without noise")
+    axes.axhline(100 * exact, color=FAINT_COLOUR, linewidth=1, linestyle="--", label="without noise")
     axes.errorbar(
         [point.photons for point in points],
         [100 * point.accuracy for point in points],
@@ -98,9 +98,13 @@ def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plo
     axes.set_xscale("log")
     if points[0].photons < MIN_NORMAL_PHOTONS:
         axes.axvspan(
-            points[0].photons, MIN_NORMAL_PHOTONS, color=SHADE, zorder=0, label="normal instead of Poisson"
+            points[0].photons,
+            MIN_NORMAL_PHOTONS,
+            color=SHADE_COLOUR,
+            zorder=0,
+            label="normal instead of Poisson",
         )
-    style_axes(axes, x="photons in a product of 255 and 255", y="accuracy, %")
+    style_axes(axes, x_label="photons in a product of 255 and 255", y_label="accuracy, %")
     add_legend(axes, loc="upper left", bbox_to_anchor=(0, 0.92))
     add_heading(figure, f"What photons allow: {name}", "no receiver is better than this", simulated=True)
     return figure

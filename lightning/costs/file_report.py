@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from lightning.compiler.explain import why_digital
-from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower
+from lightning.compiler.explain import explain_digital
+from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower_node
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
-from lightning.compiler.schemes.ranges import find_nonnegative
+from lightning.compiler.schemes.ranges import find_nonnegative_tensors
 from lightning.compiler.schemes.scaled import compute_weight_scales, quantise_weights
 from lightning.costs.cost import sum_work
 from lightning.costs.presets import PRESETS
@@ -26,7 +26,7 @@ from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.imports.onnx.choices import Choices
 from lightning.networks.imports.onnx.inspection import Inspection, inspect_model
 from lightning.networks.network import Network, Node
-from lightning.networks.work import count_macs, photonic_share
+from lightning.networks.work import compute_photonic_share, count_macs
 
 PRESET_NAME = "chip"
 _PHOTONIC_REASON = "constant weights: sums of products"
@@ -81,7 +81,7 @@ def report_file(path: Path, choices: Choices | None = None) -> FileReport:
         return FileReport(inspection, tuple(refused_nodes), 0.0)
     model, macs = sketch_model(inspection.network), count_macs(inspection.network)
     nodes = [_report_node(model, node, macs) for node in inspection.network.nodes]
-    return FileReport(inspection, (*nodes, *refused_nodes), photonic_share(inspection.network))
+    return FileReport(inspection, (*nodes, *refused_nodes), compute_photonic_share(inspection.network))
 
 
 def _report_refused_node(node: str, operation: str, reason: str) -> dict[str, Any]:
@@ -109,30 +109,32 @@ def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> d
 
 def _explain_electronic(node: Node) -> str:
     if node.operation != ELECTRONIC:
-        return why_digital(node)
+        return explain_digital(node)
     return _ACTIVATION_PRODUCT_REASON if node.attributes["macs"] else _RUNTIME_REASON
 
 
 def sketch_model(network: Network, hardware: Hardware | None = None) -> CompiledModel:
     """Return a model of the network for cost estimates. Its scales are placeholders, so it must not be executed."""
-    positive = find_nonnegative(network)
+    nonnegative_tensors = find_nonnegative_tensors(network)
     layers = {
-        node.name: _sketch_layer(lower(network, node), signed=node.inputs[0] not in positive)
+        node.name: _sketch_layer(lower_node(network, node), signed=node.inputs[0] not in nonnegative_tensors)
         for node in list_photonic_nodes(network)
     }
     return CompiledModel(network, layers, hardware or Hardware())
 
 
-def _sketch_layer(lowered: LoweredNode, *, signed: bool) -> PhotonicLayer:
-    weights = quantise_weights(lowered.weights, compute_weight_scales(lowered.weights, per_channel=True))
-    rows = weights.shape[:2]
+def _sketch_layer(lowered_node: LoweredNode, *, signed: bool) -> PhotonicLayer:
+    weights = quantise_weights(
+        lowered_node.weights, compute_weight_scales(lowered_node.weights, per_channel=True)
+    )
+    row_shape = weights.shape[:2]
     return PhotonicLayer(
-        lowered.node.name,
+        lowered_node.node.name,
         weights,
-        np.zeros(rows, np.int32),
+        np.zeros(row_shape, np.int32),
         1.0,
-        np.ones(rows, np.float32),
+        np.ones(row_shape, np.float32),
         signed,
-        lowered.geometry,
-        lowered.vectors,
+        lowered_node.geometry,
+        lowered_node.vectors,
     )

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Literal
 
 TALK_SOURCE = "Lightning's talk, table of the prototype's powers"
-SIMPHONY = "SimPhony (ScopeX, DAC 2025), library of devices"
-HOROWITZ = "M. Horowitz, Computing's energy problem, ISSCC 2014, figure 1.1.9 (45 nm, 0.9 V)"
-LIGHTNING_ENERGY = "Lightning (SIGCOMM 2023) artifact, simulation/models.py"
+SIMPHONY_SOURCE = "SimPhony (ScopeX, DAC 2025), library of devices"
+HOROWITZ_SOURCE = "M. Horowitz, Computing's energy problem, ISSCC 2014, figure 1.1.9 (45 nm, 0.9 V)"
+LIGHTNING_SOURCE = "Lightning (SIGCOMM 2023) artifact, simulation/models.py"
 _PREFIXES = tuple(
     (10.0 ** (-3 * step), prefix) for step, prefix in enumerate(("", "m", "u", "n", "p", "f", "a", "z"))
 )
@@ -116,7 +116,7 @@ CHIP = Preset(
             Figure(
                 compute_laser_power_w(1e-3, 2, 3.0, 0.2),
                 "W",
-                SIMPHONY,
+                SIMPHONY_SOURCE,
                 "1 mW on the detector at full light, two modulators of 3 dB, wall-plug efficiency 0.2",
             ),
             "wavelength_seconds",
@@ -124,37 +124,44 @@ CHIP = Preset(
         Part(
             "modulators",
             "optics",
-            Figure(450e-15, "J", SIMPHONY, "450 fJ a bit, taken as 450 fJ for each sample of 8 bits"),
+            Figure(450e-15, "J", SIMPHONY_SOURCE, "450 fJ a bit, taken as 450 fJ for each sample of 8 bits"),
             "dac_samples",
         ),
         Part(
             "digital-to-analogue converters",
             "converters",
-            Figure(50e-3 / 14e9, "J", SIMPHONY, "8 bits, 50 mW at 14 GS/s: 3.6 pJ a sample at any rate"),
+            Figure(
+                50e-3 / 14e9, "J", SIMPHONY_SOURCE, "8 bits, 50 mW at 14 GS/s: 3.6 pJ a sample at any rate"
+            ),
             "dac_samples",
         ),
         Part(
             "receiver",
             "receiver",
-            Figure(3e-3, "W", SIMPHONY, "one transimpedance amplifier a core"),
+            Figure(3e-3, "W", SIMPHONY_SOURCE, "one transimpedance amplifier a core"),
             "core_seconds",
         ),
         Part(
             "analogue-to-digital converters",
             "converters",
-            Figure(14.8e-3 / 10e9, "J", SIMPHONY, "8 bits, 14.8 mW at 10 GS/s: 1.5 pJ a sample at any rate"),
+            Figure(
+                14.8e-3 / 10e9,
+                "J",
+                SIMPHONY_SOURCE,
+                "8 bits, 14.8 mW at 10 GS/s: 1.5 pJ a sample at any rate",
+            ),
             "adc_samples",
         ),
         Part(
             "additions",
             "digital",
-            Figure(0.1e-12, "J", HOROWITZ, "one addition of 32 bits a readout"),
+            Figure(0.1e-12, "J", HOROWITZ_SOURCE, "one addition of 32 bits a readout"),
             "additions",
         ),
         Part(
             "digital multiply-accumulates",
             "digital",
-            Figure(0.3e-12, "J", HOROWITZ, "8-bit multiplication 0.2 pJ, 32-bit addition 0.1 pJ"),
+            Figure(0.3e-12, "J", HOROWITZ_SOURCE, "8-bit multiplication 0.2 pJ, 32-bit addition 0.1 pJ"),
             "digital_macs",
         ),
         Part(
@@ -163,7 +170,7 @@ CHIP = Preset(
             Figure(
                 100e-12 / 8,
                 "J",
-                HOROWITZ,
+                HOROWITZ_SOURCE,
                 "a byte of weight and one of activation a product, from 1 MB of SRAM",
             ),
             "memory_bytes",
@@ -197,7 +204,7 @@ BASELINES = (
         250.0,
         6912 * 1.41e9,
         "one multiply-accumulate a CUDA core and cycle, all cores busy, tensor cores idle",
-        LIGHTNING_ENERGY,
+        LIGHTNING_SOURCE,
     ),
     Baseline(
         "A100, tensor cores, int8",
@@ -211,14 +218,14 @@ BASELINES = (
         125.0,
         96_000 * 0.25e9,
         "96,000 multipliers at 250 MHz, all of them busy",
-        LIGHTNING_ENERGY,
+        LIGHTNING_SOURCE,
     ),
     Baseline(
         "Lightning's chip, as claimed",
         91.875,
         1024 * 97e9,
         "1,024 cores at 97 GHz, all of them busy; synthesis and extrapolation, never built",
-        LIGHTNING_ENERGY,
+        LIGHTNING_SOURCE,
     ),
 )
 """Digital hardware. The first two entries rate the same device in two ways, which differ by a factor of 32."""

@@ -55,12 +55,12 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH_SIZE) -
     executor.warm()
     correct_count, cycles, counters, seconds = 0, 0, Counter[str](), 0.0
     for start in range(0, len(inputs), batch):
-        part = slice(start, start + batch)
-        keys = np.arange(start, start + len(inputs[part]), dtype=np.uint64)
+        batch_slice = slice(start, start + batch)
+        keys = np.arange(start, start + len(inputs[batch_slice]), dtype=np.uint64)
         begin = time.perf_counter()
-        answers = executor.run(inputs[part], keys)
+        answers = executor.run(inputs[batch_slice], keys)
         seconds += time.perf_counter() - begin
-        correct_count += count_correct(answers.scores, dataset.y[part])
+        correct_count += count_correct(answers.scores, dataset.y[batch_slice])
         cycles = max(cycles, answers.cycles)
         counters.update(answers.counters)
     return Evaluation(correct_count, len(inputs), seconds, cycles, dict(counters))
@@ -69,12 +69,12 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH_SIZE) -
 def check_classes(dataset: Dataset, network: Network) -> None:
     """Raise `InputError` if the network has no score for a class of the data."""
     # A single score is the logit of two classes.
-    scores = max(int(np.prod(network.output_shape)), 2)
-    if dataset.y.min() < 0 or dataset.y.max() >= scores:
+    class_count = max(int(np.prod(network.output_shape)), 2)
+    if dataset.y.min() < 0 or dataset.y.max() >= class_count:
         raise InputError(
             (
                 f"{dataset.name} has the classes {dataset.y.min()} to {dataset.y.max()}, but {network.name} "
-                f"has scores for 0 to {scores - 1}"
+                f"has scores for 0 to {class_count - 1}"
             ),
             hint="Use data that the network was trained for",
         )

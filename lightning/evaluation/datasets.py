@@ -36,7 +36,7 @@ TRAINING_DIGIT_COUNT = 1297
 
 _EXPECTED_ARRAYS = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train if there are any"
 Bytes = npt.NDArray[np.uint8]
-UNSIGNED_BYTE = 8
+IDX_UNSIGNED_BYTE = 8
 GZIP_MAGIC = b"\x1f\x8b"
 _DOWNLOAD_HINT = "Get the file again"
 
@@ -44,12 +44,12 @@ _DOWNLOAD_HINT = "Get the file again"
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
     """Load a data set by name (see the module). Raise `DatasetError` if it is unknown, missing or unreadable."""
     text = os.fspath(name)
-    kind, _, folder = text.partition(":")
+    source, _, folder = text.partition(":")
     if text == "digits":
         return _load_digits()
-    if kind == "mnist" and folder:
+    if source == "mnist" and folder:
         return load_mnist(Path(folder).expanduser())
-    if kind == "nsl-kdd" and folder:
+    if source == "nsl-kdd" and folder:
         return load_nsl_kdd(Path(folder).expanduser())
     if text.endswith(".npz"):
         return _load_arrays(Path(text).expanduser())
@@ -119,7 +119,7 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     [[7, 8, 9]]
     """
     decompressed = _unpack(content, name)
-    if len(decompressed) < 4 or decompressed[:2] != b"\0\0" or decompressed[2] != UNSIGNED_BYTE:
+    if len(decompressed) < 4 or decompressed[:2] != b"\0\0" or decompressed[2] != IDX_UNSIGNED_BYTE:
         raise DatasetError(
             (
                 f"{name} is not a valid IDX file of bytes: it begins with {decompressed[:4].hex(' ') or 'nothing'} "

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.execution.interface import raw_shape
+from lightning.execution.interface import get_raw_shape
 from lightning.networks.network import Network
 from lightning.networks.preprocess import pack_named
 from lightning.optional import require
@@ -24,7 +24,7 @@ def fit_axes(x: Raw, network: Network) -> Raw:
 
     Values are neither cropped, padded nor reordered. Raise `InputError` if the number of values differs.
     """
-    shape = raw_shape(network)
+    shape = get_raw_shape(network)
     if x.shape[1:] == shape:
         return x
     if math.prod(x.shape[1:]) != math.prod(shape):
@@ -43,7 +43,7 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
         return pack_named(network, _read_arrays(path))
     if path.suffix.lower() == ".npy":
         return fit_axes(_read_array(path)[None], network)
-    return fit_axes(read_image(path, raw_shape(network), resize=resize)[None], network)
+    return fit_axes(read_image(path, get_raw_shape(network), resize=resize)[None], network)
 
 
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
@@ -53,10 +53,10 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
     size unless `resize` is set.
     """
     image = require("PIL.Image", "to read images")
-    width, height, colours = image_size(shape)
+    width, height, colours = find_image_size(shape)
     try:
-        with image.open(path) as opened:
-            picture = opened.convert("RGB" if colours == 3 else "L")
+        with image.open(path) as image_file:
+            picture = image_file.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
             f"{path} is not an image that can be read", hint="Name a PNG, or an .npy of raw values"
@@ -74,19 +74,19 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
 
 def loses_colours(path: Path, network: Network) -> bool:
     """Return whether the image has colours but the model takes grey levels."""
-    if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
+    if path.suffix.lower() in {".npy", ".npz"} or find_image_size(get_raw_shape(network))[2] == 3:
         return False
-    with require("PIL.Image", "to read images").open(path) as opened:
-        red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)
+    with require("PIL.Image", "to read images").open(path) as image_file:
+        red, green, blue = np.moveaxis(np.asarray(image_file.convert("RGB")), -1, 0)
     return not (np.array_equal(red, green) and np.array_equal(green, blue))
 
 
-def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
+def find_image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the width, height and number of colours of an image for a raw input of this shape.
 
     A flat input counts as a square of grey levels. Raise `InputError` if an image cannot have this shape.
 
-    >>> image_size((784,)), image_size((1, 8, 6)), image_size((32, 32, 3))
+    >>> find_image_size((784,)), find_image_size((1, 8, 6)), find_image_size((32, 32, 3))
     ((28, 28, 1), (6, 8, 1), (32, 32, 3))
     """
     side = math.isqrt(math.prod(shape))

@@ -27,12 +27,12 @@ def load_model_and_data(path: str | Path, dataset: Dataset) -> tuple[CompiledMod
         return model, dataset.separate_samples() if _uses_dataset(model, dataset) else dataset
     from lightning.networks import load_network
 
-    part = dataset.train_x if len(dataset.train_x) else dataset.x
-    samples = fit_axes(part[spread_indices(len(part), SAMPLE_COUNT)], load_network(path))
-    of_floats = (
+    sample_source = dataset.train_x if len(dataset.train_x) else dataset.x
+    samples = fit_axes(sample_source[spread_indices(len(sample_source), SAMPLE_COUNT)], load_network(path))
+    has_float_samples = (
         Path(path).suffix == ".npz" and samples.dtype.kind == "f"
     )  # other files have their own preprocessing
-    model = load_or_compile(path, samples, preprocessing=Preprocessing() if of_floats else None)
+    model = load_or_compile(path, samples, preprocessing=Preprocessing() if has_float_samples else None)
     return model, dataset if model.scheme == "published" else dataset.separate_samples(SAMPLE_COUNT)
 
 
@@ -41,5 +41,5 @@ def _uses_dataset(model: CompiledModel, dataset: Dataset) -> bool:
     sample_hash = (model.origin.get("samples") or {}).get("sha256")
     if not sample_hash or len(dataset.train_x) or len(dataset.x) <= SAMPLE_COUNT:
         return False
-    aside = np.ascontiguousarray(dataset.separate_samples().train_x)
-    return bool(hashlib.sha256(aside.tobytes()).hexdigest() == sample_hash)
+    samples = np.ascontiguousarray(dataset.separate_samples().train_x)
+    return bool(hashlib.sha256(samples.tobytes()).hexdigest() == sample_hash)

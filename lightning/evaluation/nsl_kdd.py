@@ -35,7 +35,7 @@ COUNT_COLUMNS = (0, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 18, 19, 22, 23, 31, 32)
 CLASSES = ("normal", "attack")
 TRAINING_NAMES = ("KDDTrain+_20Percent", "KDDTrain+")
 TEST_NAMES = ("KDDTest+",)
-ENDINGS = (".txt", ".csv", ".txt.gz", ".csv.gz")
+FILE_ENDINGS = (".txt", ".csv", ".txt.gz", ".csv.gz")
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ def load_nsl_kdd(folder: Path) -> Dataset:
     origin = {path.name: hash_content(content) for path, content in zip(paths, contents, strict=True)}
     return Dataset(
         f"nsl-kdd:{folder}",
-        encode(test, encoding),
+        encode_rows(test, encoding),
         read_labels(test),
-        encode(train, encoding),
+        encode_rows(train, encoding),
         read_labels(train),
         origin,
         CLASSES,
@@ -99,7 +99,7 @@ def fit_encoding(rows: Rows) -> Encoding:
     return Encoding(categories, np.where(is_count, largest, 1).astype(np.float32))
 
 
-def encode(rows: Rows, encoding: Encoding) -> Floats:
+def encode_rows(rows: Rows, encoding: Encoding) -> Floats:
     """Encode rows as values 0 .. 1, (n, width), with numerical features first, then a column for each category."""
     numbers = _read_numbers(rows)
     is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
@@ -131,7 +131,7 @@ def _read_numbers(rows: Rows) -> npt.NDArray[np.float64]:
 
 
 def _require_file(folder: Path, names: tuple[str, ...]) -> Path:
-    candidates = [folder / f"{name}{ending}" for name in names for ending in ENDINGS]
+    candidates = [folder / f"{name}{ending}" for name in names for ending in FILE_ENDINGS]
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
         raise DatasetError(

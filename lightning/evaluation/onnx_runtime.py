@@ -39,7 +39,7 @@ from lightning.optional import require
 
 Floats = npt.NDArray[np.float32]
 
-EXACT_SUMS = "session.x64quantprecision"
+EXACT_SUMS_OPTION = "session.x64quantprecision"
 """ONNX Runtime's option to use uint8 weights instead of int8 weights, on x86 processors only."""
 
 _SAMPLE_BATCH = 50
@@ -81,19 +81,23 @@ def open_int8_session(network: Network, samples: Raw) -> Session:
     shapes = require("onnxruntime.quantization.shape_inference", "to compare with int8")
     onnx = require("onnx", "to compare with int8")
     with tempfile.TemporaryDirectory() as folder:
-        plain, prepared, int8 = (str(Path(folder) / name) for name in ("plain", "prepared", "int8"))
-        onnx.save(to_onnx(network), plain)
-        shapes.quant_pre_process(plain, prepared, skip_symbolic_shape=True)
+        plain_path, prepared_path, int8_path = (
+            str(Path(folder) / name) for name in ("plain", "prepared", "int8")
+        )
+        onnx.save(to_onnx(network), plain_path)
+        shapes.quant_pre_process(plain_path, prepared_path, skip_symbolic_shape=True)
         quantization.quantize_static(
-            prepared,
-            int8,
+            prepared_path,
+            int8_path,
             _SampleReader(network, fit_axes(samples, network)),
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
             per_channel=True,
         )
-        return Session(network, _open_session(Path(int8).read_bytes(), exact_sums=has_saturating_products()))
+        return Session(
+            network, _open_session(Path(int8_path).read_bytes(), exact_sums=has_saturating_products())
+        )
 
 
 @cache
@@ -164,5 +168,5 @@ def _open_session(model: bytes, *, exact_sums: bool = False) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors only
     if exact_sums:
-        options.add_session_config_entry(EXACT_SUMS, "1")
+        options.add_session_config_entry(EXACT_SUMS_OPTION, "1")
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -30,7 +30,7 @@ FACTOR_PRECISION = 1.05
 """The search finds the factor of the tolerable noise to within 5 %."""
 MIN_FACTOR, MAX_DEVIATION = 2.0**-10, 255.0
 """The search stops at the factor `MIN_FACTOR`, and at the standard deviation `MAX_DEVIATION`, the largest product."""
-AVERAGES = tuple(2**power for power in range(11))
+AVERAGE_FACTORS = tuple(2**power for power in range(11))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,8 @@ class _Search:
     def average_readouts(self) -> tuple[NoiseTrial, ...]:
         """Average 1, 2, 4, ... times as many readouts, until the loss is tolerable."""
         trials: list[NoiseTrial] = []
-        for times in AVERAGES:
-            trials.append(self.measure_all(replace(self.noise, average=self.noise.average * times)))
+        for factor in AVERAGE_FACTORS:
+            trials.append(self.measure_all(replace(self.noise, average=self.noise.average * factor)))
             if is_tolerable(self.exact_accuracy, trials[-1], self.allowed_loss):
                 break
         return tuple(trials)

@@ -9,8 +9,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lightning.canvas import (
-    FAINT,
-    INK,
+    FAINT_COLOUR,
+    INK_COLOUR,
     SERIES_COLOURS,
     Plot,
     add_heading,
@@ -60,15 +60,15 @@ def _draw_bars(axes: Any, result: Sensitivity) -> None:
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
-            color=INK,
+            color=INK_COLOUR,
             fontsize=9,
         )
     axes.set_yticks(list(positions), [layer.layer for layer in result.layers])
     axes.invert_yaxis()
-    axes.axvline(0, color=FAINT, linewidth=1)
+    axes.axvline(0, color=FAINT_COLOUR, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
     axes.set_xlim(1.15 * low, 1.18 * high)
-    style_axes(axes, x="points lost with noise in this layer alone")
+    style_axes(axes, x_label="points lost with noise in this layer alone")
     axes.grid(visible=False, axis="y")
 
 
@@ -93,15 +93,20 @@ def _draw_curve(axes: Any, result: Sensitivity) -> None:
         SERIES_COLOURS[3],
     )
     if result.factor and math.isfinite(result.factor):
-        axes.axvline(result.sigma, color=INK, linewidth=1, linestyle=":")
+        axes.axvline(result.sigma, color=INK_COLOUR, linewidth=1, linestyle=":")
         _label_line(
-            axes, f"sigma {result.sigma:.3g}", (result.sigma, 0), ("data", "axes fraction"), "left", INK
+            axes,
+            f"sigma {result.sigma:.3g}",
+            (result.sigma, 0),
+            ("data", "axes fraction"),
+            "left",
+            INK_COLOUR,
         )
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    style_axes(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
+    style_axes(axes, x_label="sigma in all layers (of 255, logarithmic)", y_label="accuracy (%)")
 
 
 def _label_line(axes: Any, text: str, position: Any, kind: Any, side: str, colour: str) -> None:

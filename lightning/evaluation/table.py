@@ -47,7 +47,7 @@ def compare(
     *,
     preset: str = "chip",
     batch: int = BATCH_SIZE,
-    seconds: float,
+    duration_s: float,
 ) -> list[Row]:
     """Return the four rows of the comparison. Each is timed on one batch for at least `duration_s`.
 
@@ -55,7 +55,7 @@ def compare(
     """
     inputs = fit_axes(dataset.x[:batch], model.network)
     with limit_to_one_thread():
-        measurement = _Measurement(model, dataset, inputs, seconds)
+        measurement = _Measurement(model, dataset, inputs, duration_s)
         exact = measurement.measure_photonic("exact", None, seeds[:1], preset)
         noisy = measurement.measure_photonic("noisy", noise, seeds, preset)
         return [measurement.measure_float32(), measurement.measure_int8(), exact, noisy]
@@ -91,10 +91,10 @@ def format_table(rows: Sequence[Row]) -> str:
 def limit_to_one_thread() -> Iterator[None]:
     """Limit numpy's matrix products to one thread inside the block, if threadpoolctl is installed."""
     try:
-        limit = import_module("threadpoolctl").threadpool_limits(limits=1)
+        thread_limit = import_module("threadpoolctl").threadpool_limits(limits=1)
     except ImportError:
-        limit = contextlib.nullcontext()
-    with limit:
+        thread_limit = contextlib.nullcontext()
+    with thread_limit:
         yield
 
 

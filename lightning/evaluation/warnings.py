@@ -19,12 +19,12 @@ MAX_CLIPPED_SHARE = 0.1
 """Share of clipped activations above which to warn. Ranges chosen for noise clip a few per cent on purpose."""
 MIN_BYTE_LEVEL = 127
 """In a data set of bytes, the brightest pixel exceeds this level."""
-_SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
+_SHAPE_OPERATIONS = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 
 def find_data_warnings(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
     """Yield warnings if raw inputs are outside the range for which `model` was compiled. `name` names the inputs."""
-    largest, expected_largest = float(np.abs(raw).max(initial=0)), largest_expected_input(model)
+    largest, expected_largest = float(np.abs(raw).max(initial=0)), find_largest_expected_input(model)
     if (
         expected_largest
         and not expected_largest / MAX_RANGE_FACTOR <= largest <= expected_largest * MAX_RANGE_FACTOR
@@ -50,7 +50,7 @@ def find_clipping_warnings(model: CompiledModel, images: int, counters: Mapping[
         )
 
 
-def largest_expected_input(model: CompiledModel) -> float | None:
+def find_largest_expected_input(model: CompiledModel) -> float | None:
     """Return the largest magnitude of raw inputs for which the model was compiled, or None if unknown."""
     if model.shift_normalised:
         return float(FULL_VALUE)  # bytes are sent as they are
@@ -63,9 +63,9 @@ def count_clippable_activations(model: CompiledModel) -> int:
 
     In the `published` scheme only the first layer can clip. Later layers are shifted to fit.
     """
-    photonic = [node for node in model.network.nodes if node.name in model.layers]
-    clippable = photonic[:1] if model.shift_normalised else photonic
-    return sum(prod(model.network.shapes[node.inputs[0]]) for node in clippable)
+    photonic_nodes = [node for node in model.network.nodes if node.name in model.layers]
+    clippable_nodes = photonic_nodes[:1] if model.shift_normalised else photonic_nodes
+    return sum(prod(model.network.shapes[node.inputs[0]]) for node in clippable_nodes)
 
 
 def _takes_raw_levels(model: CompiledModel) -> bool:
@@ -76,7 +76,7 @@ def _takes_raw_levels(model: CompiledModel) -> bool:
     tensor = network.input
     for node in network.nodes:
         if tensor in node.inputs:
-            if node.operation not in _SHAPE_ONLY:
+            if node.operation not in _SHAPE_OPERATIONS:
                 return node.name in model.layers
             tensor = node.output
     return False

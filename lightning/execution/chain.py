@@ -28,10 +28,10 @@ from lightning.execution.quirks import Quirks
 from lightning.networks.operations.operation_list import compute_node
 
 Bytes = npt.NDArray[np.uint8]
-COUNTERS = ("clipped_activations", "wrapped_sums")
+COUNTER_NAMES = ("clipped_activations", "wrapped_sums")
 MIN_LANE_IMAGES = 32
 """Fewest images for which lanes are faster. A vector costs the same for any number of images in it."""
-SPARSE_DENSITY = 0.25
+MAX_SPARSE_DENSITY = 0.25
 """Lanes are faster than one image at a time below this share of nonzero weights."""
 _WEIGHTS_PER_PASS = 4
 
@@ -57,7 +57,7 @@ class Chain:
     def __init__(
         self, model: CompiledModel, noise: Noise | None = None, seed: int = 0, quirks: Quirks | None = None
     ) -> None:
-        from lightning.execution.kernels.chain import answers
+        from lightning.execution.kernels.chain import write_answers
 
         dense_chain = find_dense_chain(model)
         if dense_chain is None or not is_supported(model, noise):
@@ -69,7 +69,7 @@ class Chain:
         self.inputs = prod(model.network.input_shape)
         self.outputs = dense_chain.layers[-1].weights.shape[1]
         self.tail = dense_chain.tail
-        self.kernel: Callable[..., None] = answers
+        self.kernel: Callable[..., None] = write_answers
         """The compiled function `kernel(raw, keys, *arrays, out, counters)`."""
         self._tensor = dense_chain.tail[0].inputs[0] if dense_chain.tail else ""
         self.arrays = (
@@ -91,37 +91,37 @@ class Chain:
         """True if large batches are computed with images as lanes; see `kernels.chain`."""
         return self._lanes is not None
 
-    def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
-        """Write the scores of one input (contiguous bytes) to `out` (outputs,), float32. Arguments are not checked."""
-        self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
+    def answer_one(self, raw: Bytes, key: int, scores: Floats) -> None:
+        """Write the scores of one input (contiguous bytes) to `scores` (outputs,), float32, without checks."""
+        self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), scores.reshape(1, -1))
 
     def answer_many(
         self,
         raw: Bytes,
         keys: npt.NDArray[np.uint64],
-        out: Floats,
+        scores: Floats,
         counters: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Write the scores of bytes `raw` (images, inputs) to `out` (images, outputs), and add to `counters`.
+        """Write the scores of bytes `raw` (images, inputs) to `scores` (images, outputs), and add to `counters`.
 
-        `COUNTERS` names the entries of `counters`. Arguments are not checked.
+        `COUNTER_NAMES` names the entries of `counters`. Arguments are not checked.
         """
-        totals = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
+        totals = np.zeros(len(COUNTER_NAMES), np.int64) if counters is None else counters
         if self._lanes is None or len(raw) < MIN_LANE_IMAGES:
-            self.kernel(raw, keys, *self.arrays, out, totals)
+            self.kernel(raw, keys, *self.arrays, scores, totals)
         else:
-            from lightning.execution.kernels.chain import answers_in_lanes
+            from lightning.execution.kernels.chain import write_answers_in_lanes
 
-            kernel_in_lanes: Callable[..., None] = answers_in_lanes
-            kernel_in_lanes(raw, keys, *self._lanes, *self.arrays, out, totals)
+            kernel_in_lanes: Callable[..., None] = write_answers_in_lanes
+            kernel_in_lanes(raw, keys, *self._lanes, *self.arrays, scores, totals)
         if self.tail:
-            out[:] = self._finish(out)
+            scores[:] = self._finish(scores)
 
     def warm(self) -> None:
         """Load the kernels: compute zeros for one image and a batch, from writable and read-only memory."""
-        out = np.empty(self.outputs, np.float32)
-        self.answer_one(np.zeros(self.inputs, np.uint8), 0, out)
-        self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, out)
+        scores = np.empty(self.outputs, np.float32)
+        self.answer_one(np.zeros(self.inputs, np.uint8), 0, scores)
+        self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, scores)
         self.answer_many(
             np.zeros((MIN_LANE_IMAGES, self.inputs), np.uint8),
             np.zeros(MIN_LANE_IMAGES, np.uint64),
@@ -139,7 +139,7 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
     """Return the counters by name, with `wrapped_sums` only if `wrap` is true."""
     return {
         name: count
-        for name, count in zip(COUNTERS, counters.tolist(), strict=True)
+        for name, count in zip(COUNTER_NAMES, counters.tolist(), strict=True)
         if wrap or name != "wrapped_sums"
     }
 
@@ -170,20 +170,20 @@ def _pad_row_indices(weights: KernelWeights) -> npt.NDArray[np.uint32]:
 
 def _make_table(dense_chain: DenseChain, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
     table = np.zeros((len(weights), 7), np.int64)
-    values = pointers = rows = 0
+    value_offset = pointer_offset = row_offset = 0
     for index, (layer, layer_weights) in enumerate(zip(dense_chain.layers, weights, strict=True)):
-        begins = pointers if len(layer_weights.pointers) else -1
+        first_pointer = pointer_offset if len(layer_weights.pointers) else -1
         table[index] = (
             *layer.weights.shape[1:],
-            values,
-            begins,
-            rows,
+            value_offset,
+            first_pointer,
+            row_offset,
             dense_chain.has_relu[index],
             layer.signed,
         )
-        values += len(layer_weights.values)
-        pointers += len(layer_weights.pointers)
-        rows += layer.weights.shape[1]
+        value_offset += len(layer_weights.values)
+        pointer_offset += len(layer_weights.pointers)
+        row_offset += layer.weights.shape[1]
     return table
 
 
@@ -196,18 +196,18 @@ def _pack_noise(
     means = np.concatenate([row_noise.means for row_noise in row_noises])
     variances = np.concatenate([row_noise.variances for row_noise in row_noises])
     law = NoiseLaw.WITHOUT if noise is None else noise.law
-    numbers = np.concatenate([[law], pack_output_noise(checked_noise)])
-    return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, numbers
+    parameters = np.concatenate([[law], pack_output_noise(checked_noise)])
+    return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, parameters
 
 
 def _make_rules(model: CompiledModel, quirks: Quirks) -> int:
-    from lightning.execution.kernels.chain import LAST_NORMALISED, PERFECT, PUBLISHED, WRAPS
+    from lightning.execution.kernels.chain import IS_PUBLISHED, NORMALISES_LAST, SCALES_PERFECTLY, WRAPS_SUMS
 
-    rules = WRAPS if model.wrap else 0
+    rules = WRAPS_SUMS if model.wrap else 0
     if model.shift_normalised:
-        rules |= PUBLISHED
-        rules |= PERFECT if model.perfect_scaling else 0
-        rules |= LAST_NORMALISED if quirks.last_layer_normalised else 0
+        rules |= IS_PUBLISHED
+        rules |= SCALES_PERFECTLY if model.perfect_scaling else 0
+        rules |= NORMALISES_LAST if quirks.last_layer_normalised else 0
     return rules
 
 
@@ -226,24 +226,24 @@ def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
     """
     if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
         return False
-    lit_count = sum(np.count_nonzero(layer.weights) for layer in layers)
-    return bool(lit_count < SPARSE_DENSITY * sum(layer.weights.size for layer in layers))
+    nonzero_count = sum(np.count_nonzero(layer.weights) for layer in layers)
+    return bool(nonzero_count < MAX_SPARSE_DENSITY * sum(layer.weights.size for layer in layers))
 
 
 def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
     """Return the nonzero weights of all layers. The parts of each row are padded with 0 to multiples of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
-    begins, position = [], 0
+    begins, weight_count = [], 0
     for layer in layers:
         for row in layer.weights[0]:
-            begins.append([position])
+            begins.append([weight_count])
             for terms_of_sign in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
                 padding = (0, -len(terms_of_sign) % _WEIGHTS_PER_PASS)
                 magnitudes.append(np.pad(np.abs(row[terms_of_sign]), padding))
                 terms.append(np.pad(terms_of_sign, padding))
-                position += len(terms_of_sign) + padding[1]
-                begins[-1].append(position)
+                weight_count += len(terms_of_sign) + padding[1]
+                begins[-1].append(weight_count)
     return LaneWeights(
         np.concatenate(magnitudes).astype(np.uint16),
         np.concatenate(terms).astype(np.uint32),
@@ -267,7 +267,7 @@ class FusedExecutor:
             return self.interpreter.run(array, keys)
         image_keys = check_keys(keys, len(array))
         scores = np.empty((len(array), self.chain.outputs), np.float32)
-        counters = np.zeros(len(COUNTERS), np.int64)
+        counters = np.zeros(len(COUNTER_NAMES), np.int64)
         raw = np.ascontiguousarray(array).reshape(len(array), -1)
         self.chain.answer_many(raw, image_keys, scores, counters)
         shaped_scores = scores.reshape(len(array), *self.model.network.output_shape)
@@ -290,10 +290,13 @@ class FusedExecutor:
 
     def _has_valid_shape(self, shape: tuple[int, ...]) -> bool:
         """Return whether inputs have the network's shape, or are images for a network that takes rows."""
-        expected = self.model.network.input_shape
-        shape_of_one = shape[1:]
+        expected_shape = self.model.network.input_shape
+        image_shape = shape[1:]
         return (
             bool(shape)
             and shape[0] > 0
-            and (shape_of_one == expected or (len(expected) == 1 and prod(shape_of_one) == expected[0]))
+            and (
+                image_shape == expected_shape
+                or (len(expected_shape) == 1 and prod(image_shape) == expected_shape[0])
+            )
         )

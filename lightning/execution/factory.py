@@ -64,11 +64,11 @@ def _open_noisy(
     require("numba", "for noise")
     from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 
-    checked = check_noise(replace(noise, average=average) if average != 1 else noise)
-    if may_clip(checked, model.hardware):
-        return Interpreter(model, PerReadoutMultiplier(model, checked, seed), "noisy", quirks)
-    multiplier = NoisyMultiplier(model, checked, seed)
-    return _fuse_or_interpret(model, multiplier, "noisy", quirks, checked, seed)
+    checked_noise = check_noise(replace(noise, average=average) if average != 1 else noise)
+    if may_clip(checked_noise, model.hardware):
+        return Interpreter(model, PerReadoutMultiplier(model, checked_noise, seed), "noisy", quirks)
+    multiplier = NoisyMultiplier(model, checked_noise, seed)
+    return _fuse_or_interpret(model, multiplier, "noisy", quirks, checked_noise, seed)
 
 
 def _fuse_or_interpret(

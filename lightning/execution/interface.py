@@ -87,7 +87,7 @@ class Executor(Protocol):
         ...
 
 
-def raw_shape(network: Network) -> tuple[int, ...]:
+def get_raw_shape(network: Network) -> tuple[int, ...]:
     """Return the shape of one raw input: the network's input shape, or channels last if preprocessing transposes."""
     shape = network.input_shape
     if network.preprocessing.layout == "HWC" and len(shape) == 3:
@@ -103,18 +103,18 @@ def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
         raise InputError(f"the inputs are not an array: {error}", hint="Give rows of equal length") from error
 
 
-def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
+def check_keys(keys: npt.ArrayLike | None, image_count: int) -> Keys:
     """Return one integer per image, by default 0, 1, 2, ... Raise `InputError` for other counts or types."""
     if keys is None:
-        return np.arange(images, dtype=np.uint64)
+        return np.arange(image_count, dtype=np.uint64)
     try:
         array = np.asarray(keys)
     except ValueError as error:
         raise InputError(f"the keys are not an array: {error}", hint="Give one integer per input") from error
     is_whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
-    if array.shape != (images,) or not is_whole:
+    if array.shape != (image_count,) or not is_whole:
         raise InputError(
-            f"keys of shape {array.shape} and type {array.dtype} do not match {images} inputs",
+            f"keys of shape {array.shape} and type {array.dtype} do not match {image_count} inputs",
             hint="Give one integer from 0 to 2**64 - 1 for each input, for example its index or its request",
         )
     return np.ascontiguousarray(array, dtype=np.uint64)

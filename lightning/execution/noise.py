@@ -47,7 +47,7 @@ class Term:
     is_deviation: bool = False
     """True if the field is a standard deviation, which must be squared; False for a variance."""
 
-    def coefficient(self, number: float) -> float:
+    def make_coefficient(self, number: float) -> float:
         """Return the factor of the power of the level."""
         return number**2 if self.is_deviation else number
 
@@ -56,7 +56,7 @@ class Term:
         return number * (factor if self.is_deviation else factor * factor)
 
     @property
-    def largest_number(self) -> float:
+    def max_number(self) -> float:
         """The largest allowed value of the field, which gives a deviation of `MAX_NOISE` at full light."""
         return MAX_NOISE if self.is_deviation else MAX_NOISE**2 / FULL_VALUE**self.power
 
@@ -105,7 +105,7 @@ class Noise:
         """The variance of one readout as a polynomial of its level, lowest power first."""
         coefficients = [0.0] * (1 + max(HIGHEST_POWER, *(term.power for term in TERMS.values())))
         for name, term in TERMS.items():
-            coefficients[term.power] += term.coefficient(getattr(self, name))
+            coefficients[term.power] += term.make_coefficient(getattr(self, name))
         return tuple(coefficients)
 
     @property
@@ -145,8 +145,8 @@ def check_noise(noise: Noise) -> Noise:
         )
     for name, term in TERMS.items():
         value = getattr(noise, name)
-        if not 0 <= value <= term.largest_number:
-            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.largest_number:g}")
+        if not 0 <= value <= term.max_number:
+            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.max_number:g}")
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         raise OutOfRange(
             f"the noise has a term beyond power {HIGHEST_POWER} of the light, which machine code does not compute",

@@ -22,7 +22,7 @@ of 384 MHz, or 0.08 us (version 2: 20 clocks of 430 MHz). With a shorter pause t
 little more than twice the loading time."""
 
 
-def check(soccfg: Any, settings: Settings) -> None:
+def check_settings(soccfg: Any, settings: Settings) -> None:
     """Raise `WrongChannel`, `OutOfRange` or `UnsupportedClock` if the firmware cannot run these settings."""
     check_channels(soccfg, settings)
     check_pause(settings)
@@ -31,17 +31,18 @@ def check(soccfg: Any, settings: Settings) -> None:
 
 def check_channels(soccfg: Any, settings: Settings) -> None:
     """Raise `WrongChannel` if the firmware lacks a generator or a readout."""
-    gens, readouts = len(soccfg["gens"]), len(soccfg["readouts"])
-    for modulator, channel in settings.driven.items():
-        if channel >= gens:
+    generator_count, readout_count = len(soccfg["gens"]), len(soccfg["readouts"])
+    for modulator, channel in settings.channel_by_modulator.items():
+        if channel >= generator_count:
             raise WrongChannel(
-                f"modulator {modulator} is driven by generator {channel}, but the firmware has only 0..{gens - 1}",
+                f"modulator {modulator} is driven by generator {channel},"
+                f" but the firmware has only 0..{generator_count - 1}",
                 hint=f"Set channel_{modulator} to one of these, or to None if there is no such modulator",
             )
     for readout in settings.readouts:
-        if readout >= readouts:
+        if readout >= readout_count:
             raise WrongChannel(
-                f"readout {readout} is requested, but the firmware has only 0..{readouts - 1}",
+                f"readout {readout} is requested, but the firmware has only 0..{readout_count - 1}",
                 hint="Set readouts to one or more of these",
             )
 
@@ -58,25 +59,25 @@ def check_pause(settings: Settings) -> None:
 def check_buffers(soccfg: Any, settings: Settings) -> None:
     """Raise `ReadoutTooLong` if the shots of a run exceed the decimated buffer."""
     for readout in settings.readouts:
-        room = int(soccfg["readouts"][readout]["buf_maxlen"])
+        buffer_length = int(soccfg["readouts"][readout]["buf_maxlen"])
         # QICK leaves the last sample unused.
-        samples, usable = settings.readout_length * settings.reps, room - 1
-        if samples > usable:
+        sample_count, max_samples = settings.readout_length * settings.reps, buffer_length - 1
+        if sample_count > max_samples:
             raise ReadoutTooLong(
                 (
-                    f"{settings.reps} shots of {settings.readout_length} samples need {samples}, but the buffer of "
-                    f"readout {readout} holds {room}, one of which cannot be used"
+                    f"{settings.reps} shots of {settings.readout_length} samples need {sample_count}, but the buffer "
+                    f"of readout {readout} holds {buffer_length}, one of which cannot be used"
                 ),
-                hint=_suggest_shorter(settings, usable),
+                hint=_suggest_shorter(settings, max_samples),
             )
 
 
-def _suggest_shorter(settings: Settings, usable: int) -> str:
+def _suggest_shorter(settings: Settings, max_samples: int) -> str:
     """Return a hint for settings that fit the buffer: shorter shots, or fewer shots."""
     suggestions = []
-    if samples := usable // settings.reps:
+    if samples := max_samples // settings.reps:
         suggestions.append(f"readout_length to {samples} or less")
-    if shots := usable // settings.readout_length:
+    if shots := max_samples // settings.readout_length:
         suggestions.append(f"reps to {shots} or less")
     return f"Set {' or '.join(suggestions) or 'both to less'}; more soft_avgs cost no room"
 
@@ -128,7 +129,7 @@ def check_running_clocks(soc: Any) -> None:
     """Raise `UnsupportedClock` unless the converters are locked and run at the rates of the configuration."""
     if not soc.clocks_locked():
         raise UnsupportedClock(
-            "the converter clocks are not locked", device=_find_device_name(soc), hint=_RELOAD
+            "the converter clocks are not locked", device=_find_device_name(soc), hint=_RELOAD_HINT
         )
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
@@ -141,11 +142,11 @@ def check_running_clocks(soc: Any) -> None:
                         f"{configured:g}"
                     ),
                     device=_find_device_name(soc),
-                    hint=_RELOAD,
+                    hint=_RELOAD_HINT,
                 )
 
 
-_RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the board off and on"
+_RELOAD_HINT = "Set the clocks again (QickSoc(force_init_clks=True)), or power the board off and on"
 
 
 def _find_key(tiles: dict[Any, Any], tile: Any) -> Any:
@@ -153,17 +154,17 @@ def _find_key(tiles: dict[Any, Any], tile: Any) -> Any:
     return tile if tile in tiles else str(tile)
 
 
-def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> None:
-    if not any(_is_same_rate(rate, allowed_rate) for allowed_rate in allowed):
-        choices = " or ".join(f"{allowed_rate:g}" for allowed_rate in sorted(set(allowed)))
+def _check_allowed(clock: str, rate: float, allowed_rates: list[float], unit: str) -> None:
+    if not any(_is_same_rate(rate, allowed_rate) for allowed_rate in allowed_rates):
+        choices = " or ".join(f"{allowed_rate:g}" for allowed_rate in sorted(set(allowed_rates)))
         raise UnsupportedClock(
             f"the {clock} runs at {rate:g} {unit}; this board is supported at {choices} {unit}",
             hint="Load firmware made for these rates, or add a profile for your board",
         )
 
 
-def _is_same_rate(rate: float, allowed: float) -> bool:
-    return abs(float(rate) - float(allowed)) <= RATE_TOLERANCE * abs(float(allowed))
+def _is_same_rate(rate: float, allowed_rate: float) -> bool:
+    return abs(float(rate) - float(allowed_rate)) <= RATE_TOLERANCE * abs(float(allowed_rate))
 
 
 def _find_device_name(soc: Any) -> str:

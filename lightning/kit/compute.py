@@ -25,7 +25,7 @@ from lightning.kit.calibration.document import Calibration, check_is_calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import Reader, Window
 from lightning.kit.calibration.measurement.transfer import Rows
-from lightning.kit.settings import MODULATORS
+from lightning.kit.settings import MODULATOR_COUNT
 
 if TYPE_CHECKING:
     from lightning.kit.dot.core import VectorCore
@@ -78,7 +78,7 @@ class LightningCompute:
         Noise may push it out of range.
         """
         left, right = self._broadcast(a, b)
-        values = np.zeros((left.size, MODULATORS), dtype=np.int64)
+        values = np.zeros((left.size, MODULATOR_COUNT), dtype=np.int64)
         values[:, 0], values[:, 1] = np.abs(left).ravel(), np.abs(right).ravel()
         sign = np.sign(left) * np.sign(right)
         product: Floats = sign * self.measure(values, shots=shots).reshape(left.shape)
@@ -133,14 +133,14 @@ class LightningCompute:
         """
         if not len(np.atleast_1d(values)):
             return np.zeros(0)
-        words = self.calibration.word_table(values)
+        words = self.calibration.look_up_words(values)
         readings = self.rows.read(words, shots=self.shots if shots is None else shots)
         answers = self.calibration.decode_table(readings.levels, values)
-        too_bright = self.calibration.find_saturated(readings.levels + readings.idle, answers, values)
-        if too_bright.any():
-            errors.warn_of_saturation(self.calibration.device, int(too_bright.sum()))
-        if (dark := self.calibration.dark(answers, values)).any():
-            errors.warn_of_darkness(self.calibration.device, int(dark.sum()))
+        is_saturated = self.calibration.find_saturated(readings.levels + readings.idle, answers, values)
+        if is_saturated.any():
+            errors.warn_of_saturation(self.calibration.device, int(is_saturated.sum()))
+        if (is_dark := self.calibration.find_dark(answers, values)).any():
+            errors.warn_of_darkness(self.calibration.device, int(is_dark.sum()))
         return answers
 
     def decode(self, level: float, values: dict[int, int], *, peak: float | None = None) -> DecodedLevel:
@@ -163,12 +163,12 @@ class LightningCompute:
 
     def _measure_masked(self, pairs: Integers, mask: npt.NDArray[np.bool_], shots: int | None) -> Floats:
         """Return the sums (n,) of those products of (n, 2, 2) operands that `mask` (n, 2) selects."""
-        values = (np.abs(pairs) * mask[:, :, None]).reshape(-1, MODULATORS)
-        rows = mask.any(axis=1)
-        total = np.zeros(len(pairs))
-        if rows.any():
-            total[rows] = self.measure(values[rows], shots=shots)
-        return total
+        values = (np.abs(pairs) * mask[:, :, None]).reshape(-1, MODULATOR_COUNT)
+        has_product = mask.any(axis=1)
+        sums = np.zeros(len(pairs))
+        if has_product.any():
+            sums[has_product] = self.measure(values[has_product], shots=shots)
+        return sums
 
 
 def _connect(device: Any) -> Any:

@@ -19,11 +19,11 @@ from typing import Any
 
 from lightning.errors import AmbiguousConfig, ConfigError, OutOfRange, UnknownKey
 from lightning.kit.settings import (
-    CHECKS,
-    LINEAR_TOP_WORD,
-    MODULATORS,
-    TOP_VALUE,
-    TOP_WORD,
+    CHECK_BY_FIELD,
+    LINEAR_MAX_WORD,
+    MAX_VALUE,
+    MAX_WORD,
+    MODULATOR_COUNT,
     Settings,
     check_integer,
     check_real,
@@ -39,14 +39,14 @@ _ALIASES = {
     "relax_delay": "relax_delay_us",
     "pulse_freq": "pulse_freq_mhz",
     "res_phase": "phase_deg",
-    **{f"value_{i}": f"dac_{i}" for i in range(MODULATORS)},
+    **{f"value_{i}": f"dac_{i}" for i in range(MODULATOR_COUNT)},
 }
 """Other accepted names: names of the published library with the same meaning, and clearer names of the talk's keys."""
 
 _TUPLES = {"dac": "values", "word": "words", "channel": "channels"}
 _KEYS = (
-    *(f"{kind}_{i}" for kind in _TUPLES for i in range(MODULATORS)),
-    *(name for name in CHECKS if name not in _TUPLES.values()),
+    *(f"{kind}_{i}" for kind in _TUPLES for i in range(MODULATOR_COUNT)),
+    *(name for name in CHECK_BY_FIELD if name not in _TUPLES.values()),
 )
 
 
@@ -138,7 +138,7 @@ def _resolve_key(key: object) -> str:
         )
     if match:
         raise UnknownKey(
-            f"there is no {key!r}: the kit has modulators 0..{MODULATORS - 1}", hint="Use one of these"
+            f"there is no {key!r}: the kit has modulators 0..{MODULATOR_COUNT - 1}", hint="Use one of these"
         )
     raise UnknownKey(f"the configuration has no key {key!r}", hint=f"Known keys: {', '.join(_KEYS)}")
 
@@ -147,9 +147,9 @@ def _write_setting(settings: Settings, key: str, value: Any) -> Settings:
     name = _resolve_key(key)
     kind, _, index = name.rpartition("_")
     if kind == "dac":
-        return settings.with_value(int(index), check_integer(key, value, 0, TOP_VALUE))
+        return settings.with_value(int(index), check_integer(key, value, 0, MAX_VALUE))
     if kind == "word":
-        return settings.with_word(int(index), check_integer(key, value, 0, TOP_WORD))
+        return settings.with_word(int(index), check_integer(key, value, 0, MAX_WORD))
     if kind == "channel":
         return _set_channels(settings, {name: value})
     return replace(settings, **{name: value})
@@ -184,13 +184,15 @@ def from_lts(mapping: Mapping[str, Any]) -> Configuration:
     >>> from_lts({"dac_0": 0, "dac_gain_0": 0.5})["word_0"]
     10000
     """
-    gains = [check_real(f"dac_gain_{i}", mapping.get(f"dac_gain_{i}", 1), 0, 1) for i in range(MODULATORS)]
-    channels = [_check_lts_channel(i, mapping.get(f"dac_{i}", i)) for i in range(MODULATORS)]
-    lts_keys = {f"{kind}_{i}" for kind in ("dac", "dac_gain") for i in range(MODULATORS)}
+    gains = [
+        check_real(f"dac_gain_{i}", mapping.get(f"dac_gain_{i}", 1), 0, 1) for i in range(MODULATOR_COUNT)
+    ]
+    channels = [_check_lts_channel(i, mapping.get(f"dac_{i}", i)) for i in range(MODULATOR_COUNT)]
+    lts_keys = {f"{kind}_{i}" for kind in ("dac", "dac_gain") for i in range(MODULATOR_COUNT)}
     config = Configuration(
         Settings(
-            values=(None,) * MODULATORS,
-            words=tuple(int(gain * LINEAR_TOP_WORD) for gain in gains),
+            values=(None,) * MODULATOR_COUNT,
+            words=tuple(int(gain * LINEAR_MAX_WORD) for gain in gains),
             channels=tuple(channels),
         )
     )

@@ -33,13 +33,13 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     Raise `AddressError`, `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
     """
     scheme = parse_scheme(address)
-    schemes = find_schemes()
-    if scheme not in schemes:
+    entry_point_by_scheme = find_schemes()
+    if scheme not in entry_point_by_scheme:
         raise UnknownScheme(
             f"no package is installed for {scheme}://",
-            hint=f"Known are {', '.join(f'{known_scheme}://' for known_scheme in sorted(schemes))}",
+            hint=f"Known are {', '.join(f'{known_scheme}://' for known_scheme in sorted(entry_point_by_scheme))}",
         )
-    entry_point = schemes[scheme]
+    entry_point = entry_point_by_scheme[scheme]
     require("qick", f"for {address}")
     from lightning.kit.devices.guard import guard_soc
 
@@ -59,8 +59,8 @@ def parse_scheme(address: str) -> str:
     >>> parse_scheme("sim://kit?seed=1")
     'sim'
     """
-    scheme, mark, location = str(address).partition("://")
-    if not mark or not location or not _SCHEME.fullmatch(scheme):
+    scheme, separator, location = str(address).partition("://")
+    if not separator or not location or not _SCHEME.fullmatch(scheme):
         raise AddressError(
             f"{address!r} is not a valid address of a device",
             hint="Write one as sim://kit, qick://HOST or qick://local",

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from lightning.errors import ProgramError
 from lightning.kit.calibration.document import check_calibrated_channels, check_is_calibration
 from lightning.kit.checks import (
-    check,
     check_buffers,
     check_running_clocks,
     check_same_firmware,
+    check_settings,
 )
 from lightning.kit.config import Configuration, to_settings
 from lightning.kit.devices.identity import read_identity
-from lightning.kit.programs import Floats, build
-from lightning.kit.settings import LINEAR_TOP_WORD, TOP_VALUE, Settings
+from lightning.kit.programs import Floats, build_program
+from lightning.kit.settings import LINEAR_MAX_WORD, MAX_VALUE, Settings
 from lightning.kit.waveform import Origin, Waveform
 from lightning.optional import require
 
@@ -50,9 +50,9 @@ class LightningControl:
         calibration: Calibration | None = None,
     ) -> None:
         self.settings = to_settings(config)
-        self._soccfg = device = _configure(device)
+        self._soccfg = device = _guard_proxy(device)
         check_is_calibration(calibration)
-        check(device, self.settings)
+        check_settings(device, self.settings)
         self._explicit_calibration = calibration
         self._compile(device)
 
@@ -61,10 +61,12 @@ class LightningControl:
         self.calibration = self._select_calibration(device)
         if self.calibration is not None:
             check_calibrated_channels(self.calibration, self.settings)
-        self.words = drive(self.settings, self.calibration)
+        self.words = compute_words(self.settings, self.calibration)
         """Gain word per modulator."""
-        by_generator = {channel: self.words[i] for i, channel in self.settings.driven.items()}
-        self.compiled = build(device, self.settings, by_generator)
+        word_by_generator = {
+            channel: self.words[i] for i, channel in self.settings.channel_by_modulator.items()
+        }
+        self.compiled = build_program(device, self.settings, word_by_generator)
 
     def _select_calibration(self, device: Any) -> Calibration | None:
         """Return the calibration to use, or None. Bare gain words need none; a bad stored one must not block."""
@@ -124,7 +126,7 @@ class LightningControl:
 
     def _make_origin(self, device: GuardedSoc) -> Origin:
         readouts = [device["readouts"][readout] for readout in self.settings.readouts]
-        generator = next(iter(self.settings.driven.values()))
+        generator = next(iter(self.settings.channel_by_modulator.values()))
         return Origin(
             settings=self.settings,
             words=self.words,
@@ -137,7 +139,7 @@ class LightningControl:
         )
 
 
-def _configure(device: Any) -> Any:
+def _guard_proxy(device: Any) -> Any:
     """Return the device. Guard a QICK proxy, because it has no configuration of its own."""
     if hasattr(type(device), "__getitem__") or not _is_device(device):
         return device
@@ -152,29 +154,29 @@ def _is_device(device: Any) -> bool:
     return callable(getattr(device, "start_tproc", None))
 
 
-def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...]:
+def compute_words(settings: Settings, calibration: Calibration | None) -> tuple[int, ...]:
     """Return the gain word of each modulator: the given word, or its value encoded by the calibration or linearly.
 
-    >>> drive(Settings(values=(255, 51, 0, 0)), None)
+    >>> compute_words(Settings(values=(255, 51, 0, 0)), None)
     (20000, 4000, 0, 0)
     """
     values = {
         channel: settings.values[i]
-        for i, channel in settings.driven.items()
+        for i, channel in settings.channel_by_modulator.items()
         if settings.values[i] is not None
     }
-    by_generator = (
+    word_by_generator = (
         {} if calibration is None else calibration.words({k: v for k, v in values.items() if v is not None})
     )
     words = []
     for i, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):
-        channel = settings.driven.get(i)
+        channel = settings.channel_by_modulator.get(i)
         if word is not None:
             words.append(word)
         elif channel is None or calibration is None:
-            words.append(round((value or 0) * LINEAR_TOP_WORD / TOP_VALUE))
+            words.append(round((value or 0) * LINEAR_MAX_WORD / MAX_VALUE))
         else:
-            words.append(by_generator[channel])
+            words.append(word_by_generator[channel])
     return tuple(words)
 
 
@@ -186,11 +188,11 @@ def find_calibration(device: Any) -> Calibration | None:
     """
     from lightning.kit.calibration import store
 
-    return store.find(device, now=store.recording_date(device))
+    return store.find(device, now=store.get_recording_date(device))
 
 
 def check_calibration(calibration: Calibration, device: Any) -> None:
     """Raise `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device."""
     from lightning.kit.calibration import store
 
-    store.check(calibration, device, now=store.recording_date(device))
+    store.check(calibration, device, now=store.get_recording_date(device))

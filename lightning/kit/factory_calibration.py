@@ -19,7 +19,7 @@ SHOT_COUNT = 16
 """More shots than a user needs, so that the document's own noise is small."""
 
 
-def make(address: str, file: Path, *, shots: int = SHOT_COUNT) -> None:
+def write_factory_calibration(address: str, file: Path, *, shots: int = SHOT_COUNT) -> None:
     """Calibrate the device at this address and write the document. Raise `CalibrationError` if a step fails."""
     from lightning.kit.connection import connect
 
@@ -34,4 +34,4 @@ def _print_outcome(outcome: Outcome) -> None:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1], Path(sys.argv[2]))
+    write_factory_calibration(sys.argv[1], Path(sys.argv[2]))

@@ -24,10 +24,10 @@ from lightning.optional import require
 require("matplotlib", "to draw plots")
 
 from lightning.canvas import (  # noqa: E402  after the check above
-    FAINT,
-    INK,
+    FAINT_COLOUR,
+    INK_COLOUR,
     SERIES_COLOURS,
-    SHADE,
+    SHADE_COLOUR,
     Plot,
     PlotError,
     add_heading,
@@ -38,7 +38,7 @@ from lightning.canvas import (  # noqa: E402  after the check above
     style_axes,
 )
 from lightning.kit.calibration import Calibration  # noqa: E402
-from lightning.kit.calibration.decoder import accuracy, rms_error, true_product  # noqa: E402
+from lightning.kit.calibration.decoder import compute_accuracy, compute_rms_error, compute_true_product  # noqa: E402
 from lightning.kit.calibration.fringe import Floats, Fringe  # noqa: E402
 from lightning.kit.calibration.measurement.transfer import PARTNERS, Sweep  # noqa: E402
 from lightning.kit.config import Settings  # noqa: E402
@@ -68,26 +68,32 @@ def error_histogram(
 
     `results` may be rounded or analogue. `a` and `b` are values of 0..255 (or signed) in the shape of the results.
     """
-    error = _compute_errors(results, a, b)
+    errors = _compute_errors(results, a, b)
     figure = new_figure()
     axes = figure.subplots()
-    mean, sigma = float(error.mean()), float(error.std())
-    reach = max(float(np.abs(error).max()), 1e-3) * 1.02
+    mean, sigma = float(errors.mean()), float(errors.std())
+    axis_limit = max(float(np.abs(errors).max()), 1e-3) * 1.02
     counts, edges, _ = axes.hist(
-        error, bins=BIN_COUNT, range=(-reach, reach), color=SERIES_COLOURS[0], alpha=0.55
+        errors, bins=BIN_COUNT, range=(-axis_limit, axis_limit), color=SERIES_COLOURS[0], alpha=0.55
     )
     if sigma > 0:
-        fine = np.linspace(-reach, reach, 400)
-        width = float(edges[1] - edges[0])
-        bell = np.exp(-0.5 * ((fine - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
-        axes.plot(fine, bell * error.size * width, color=INK, linewidth=1.3, label="normal distribution")
-    axes.axvline(mean, color=INK, linewidth=1, linestyle=":", label=f"mean {format_signed(mean, 3)}")
+        fine_errors = np.linspace(-axis_limit, axis_limit, 400)
+        bin_width = float(edges[1] - edges[0])
+        density = np.exp(-0.5 * ((fine_errors - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
+        axes.plot(
+            fine_errors,
+            density * errors.size * bin_width,
+            color=INK_COLOUR,
+            linewidth=1.3,
+            label="normal distribution",
+        )
+    axes.axvline(mean, color=INK_COLOUR, linewidth=1, linestyle=":", label=f"mean {format_signed(mean, 3)}")
     axes.set_ylim(0, 1.25 * float(np.max(counts)))
-    axes.set_xlim(-reach, reach)
-    style_axes(axes, x="error of the result (LSB)", y="results")
+    axes.set_xlim(-axis_limit, axis_limit)
+    style_axes(axes, x_label="error of the result (LSB)", y_label="results")
     add_legend(axes, loc="upper right")
     add_heading(
-        figure, _format_accuracy(results, a, b), _format_subtitle(error, device), simulated=device.simulated
+        figure, _format_accuracy(results, a, b), _format_subtitle(errors, device), simulated=device.simulated
     )
     return figure
 
@@ -97,48 +103,55 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
 
     The arguments are those of `error_histogram`.
     """
-    truth = true_product(a, b).ravel()
-    values, error = np.asarray(results, dtype=float).ravel(), _compute_errors(results, a, b)
+    truth = compute_true_product(a, b).ravel()
+    values, errors = np.asarray(results, dtype=float).ravel(), _compute_errors(results, a, b)
     figure = new_figure(6.4, 6.4)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    upper_axes, lower_axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     limits = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
-    top.plot(limits, limits, color=FAINT, linewidth=1, zorder=1, label="exact")
-    size = 9.0 if values.size <= 2_000 else 4.0
+    upper_axes.plot(limits, limits, color=FAINT_COLOUR, linewidth=1, zorder=1, label="exact")
+    marker_size = 9.0 if values.size <= 2_000 else 4.0
     alpha = float(np.clip(600 / values.size, 0.12, 0.8))
-    top.scatter(
-        truth, values, s=size, color=SERIES_COLOURS[0], alpha=alpha, linewidths=0, label="measured", zorder=2
+    upper_axes.scatter(
+        truth,
+        values,
+        s=marker_size,
+        color=SERIES_COLOURS[0],
+        alpha=alpha,
+        linewidths=0,
+        label="measured",
+        zorder=2,
     )
-    bottom.axhline(0, color=FAINT, linewidth=1)
-    bottom.scatter(truth, error, s=size, color=SERIES_COLOURS[0], alpha=alpha, linewidths=0)
+    lower_axes.axhline(0, color=FAINT_COLOUR, linewidth=1)
+    lower_axes.scatter(truth, errors, s=marker_size, color=SERIES_COLOURS[0], alpha=alpha, linewidths=0)
     # The dotted lines mark the rounding error of half an LSB.
-    reach = max(1.2 * float(np.abs(error).max()), 0.8)
-    bottom.set_ylim(-reach, reach)
-    for half in (-0.5, 0.5):
-        bottom.axhline(half, color=INK, linewidth=0.8, linestyle=":")
-    style_axes(top, y="result of the light")
-    style_axes(bottom, x="a × b / 255", y="error\n(LSB)")
-    top.set_xlim(limits[0] - 5, limits[1] + 5)
-    add_legend(top, loc="upper left")
+    axis_limit = max(1.2 * float(np.abs(errors).max()), 0.8)
+    lower_axes.set_ylim(-axis_limit, axis_limit)
+    for half_lsb in (-0.5, 0.5):
+        lower_axes.axhline(half_lsb, color=INK_COLOUR, linewidth=0.8, linestyle=":")
+    style_axes(upper_axes, y_label="result of the light")
+    style_axes(lower_axes, x_label="a × b / 255", y_label="error\n(LSB)")
+    upper_axes.set_xlim(limits[0] - 5, limits[1] + 5)
+    add_legend(upper_axes, loc="upper left")
     # Legend symbols inherit the faint alpha of the points, which would make them invisible.
-    for handle in top.get_legend().legend_handles:
+    for handle in upper_axes.get_legend().legend_handles:
         handle.set_alpha(1)
     add_heading(
-        figure, _format_accuracy(results, a, b), _format_subtitle(error, device), simulated=device.simulated
+        figure, _format_accuracy(results, a, b), _format_subtitle(errors, device), simulated=device.simulated
     )
     return figure
 
 
 def _compute_errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    error: Floats = np.asarray(results, dtype=float).ravel() - true_product(a, b).ravel()
-    return error
+    errors: Floats = np.asarray(results, dtype=float).ravel() - compute_true_product(a, b).ravel()
+    return errors
 
 
 def _format_accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> str:
-    return f"Accuracy {accuracy(results, a, b):.3f} %, error {rms_error(results, a, b):.3f} of 255 rms"
+    return f"Accuracy {compute_accuracy(results, a, b):.3f} %, error {compute_rms_error(results, a, b):.3f} of 255 rms"
 
 
-def _format_subtitle(error: Floats, device: DeviceIdentity) -> str:
-    return f"{device.name} · {error.size:,} products · largest error {float(np.abs(error).max()):.2f}"
+def _format_subtitle(errors: Floats, device: DeviceIdentity) -> str:
+    return f"{device.name} · {errors.size:,} products · largest error {float(np.abs(errors).max()):.2f}"
 
 
 class SweepLike(Protocol):
@@ -166,21 +179,21 @@ def transfer_curves(sweeps: Mapping[int, SweepLike], device: DeviceIdentity) -> 
     `sweeps` maps modulators to sweeps, like the results of `transfer.sweep_all` and `load_sweeps`.
     """
     figure = new_figure(7.2, 5.2)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
+    upper_axes, lower_axes = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     for index, sweep in sorted(sweeps.items()):
-        _draw_modulator(top, bottom, index, sweep)
-    bottom.axhline(0, color=FAINT, linewidth=0.8)
-    style_axes(top, y="level above idle (counts)")
-    style_axes(bottom, x="gain word", y="residual\n(% of swing)")
-    top.margins(x=0.01)
-    for axis in (top.yaxis, bottom.xaxis):
+        _draw_modulator(upper_axes, lower_axes, index, sweep)
+    lower_axes.axhline(0, color=FAINT_COLOUR, linewidth=0.8)
+    style_axes(upper_axes, y_label="level above idle (counts)")
+    style_axes(lower_axes, x_label="gain word", y_label="residual\n(% of swing)")
+    upper_axes.margins(x=0.01)
+    for axis in (upper_axes.yaxis, lower_axes.xaxis):
         axis.set_major_formatter("{x:,.0f}")
-    add_legend(top, loc="upper left", ncols=1)
-    numbers = ", ".join(str(index) for index in sorted(sweeps))
-    plural = "s" if len(sweeps) > 1 else ""
+    add_legend(upper_axes, loc="upper left", ncols=1)
+    modulator_numbers = ", ".join(str(index) for index in sorted(sweeps))
+    plural_suffix = "s" if len(sweeps) > 1 else ""
     add_heading(
         figure,
-        f"Transfer curve{plural} of modulator{plural} {numbers}",
+        f"Transfer curve{plural_suffix} of modulator{plural_suffix} {modulator_numbers}",
         f"{device.name} · dots: measured, lines: sin² fits, ▽ null, △ peak",
         simulated=device.simulated,
     )
@@ -202,19 +215,19 @@ def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
     }
 
 
-def _draw_modulator(top: Any, bottom: Any, index: int, sweep: SweepLike) -> None:
+def _draw_modulator(upper_axes: Any, lower_axes: Any, index: int, sweep: SweepLike) -> None:
     colour, curve = SERIES_COLOURS[index % len(SERIES_COLOURS)], sweep.curve
-    fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
-    top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
-    name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {format_signed(curve.null, 0)}"
-    top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
-    for word, mark in ((curve.null, "v"), (curve.peak, "^")):
-        if fine[0] <= word <= fine[-1]:
-            top.plot(
-                word, curve.level(word), mark, color=colour, markerfacecolor="white", markersize=7, zorder=4
+    curve_words = np.linspace(sweep.words.min(), sweep.words.max(), 600)
+    upper_axes.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
+    label = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {format_signed(curve.null, 0)}"
+    upper_axes.plot(curve_words, curve.level(curve_words), color=colour, linewidth=1.4, label=label)
+    for word, marker in ((curve.null, "v"), (curve.peak, "^")):
+        if curve_words[0] <= word <= curve_words[-1]:
+            upper_axes.plot(
+                word, curve.level(word), marker, color=colour, markerfacecolor="white", markersize=7, zorder=4
             )
     residuals = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
-    bottom.plot(sweep.words, residuals, ".", color=colour, markersize=3.5, alpha=0.7)
+    lower_axes.plot(sweep.words, residuals, ".", color=colour, markersize=3.5, alpha=0.7)
 
 
 def waveform(acquired: Waveform, *, decoded: int | None = None) -> Plot:
@@ -234,7 +247,7 @@ def waveform(acquired: Waveform, *, decoded: int | None = None) -> Plot:
     axes.margins(x=0)
     bottom, top = axes.get_ylim()
     axes.set_ylim(bottom, max(bottom + HEADROOM * (top - bottom), bottom + 10))
-    style_axes(axes, x="time after the start of the pulses (µs)", y="I (counts)")
+    style_axes(axes, x_label="time after the start of the pulses (µs)", y_label="I (counts)")
     if acquired.calibration is not None:
         _shade_pulses(axes, acquired, acquired.calibration)
     add_legend(axes, loc="upper right")
@@ -247,7 +260,7 @@ def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> No
     """Shade the time from the last modulator's arrival to the end of the first modulator's pulse."""
     arrival, tick_us = calibration.timing.arrival, calibration.timing.tick_ns * 1e-3
     start, end = max(arrival) * tick_us, min(arrival) * tick_us + acquired.origin.pulse_ns * 1e-3
-    axes.axvspan(start, end, color=SHADE, zorder=0)
+    axes.axvspan(start, end, color=SHADE_COLOUR, zorder=0)
     axes.annotate(
         "the pulses’ light",
         ((start + end) / 2, 1),
@@ -257,13 +270,13 @@ def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> No
         ha="center",
         va="top",
         fontsize=9,
-        color=INK,
+        color=INK_COLOUR,
     )
 
 
 def _format_operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
     """Return a title like `100 × 50 / 255 = 20`, with the second pair only if lit, or the gain words."""
-    if any(settings.values[i] is None for i in settings.driven):
+    if any(settings.values[i] is None for i in settings.channel_by_modulator):
         return f"gain words {', '.join(map(str, words))}"
     a, b, c, d = (value or 0 for value in settings.values)
     product = f"{a} × {b}" + (f" + {c} × {d}" if c or d else "")

@@ -14,11 +14,11 @@ from typing import Any
 
 from lightning.errors import ConfigError, OutOfRange, UnknownKey
 
-MODULATORS = 4
-TOP_VALUE = 255
-TOP_WORD = 32766
+MODULATOR_COUNT = 4
+MAX_VALUE = 255
+MAX_WORD = 32766
 """Largest gain word of a generator: full scale of the converter."""
-LINEAR_TOP_WORD = 20000
+LINEAR_MAX_WORD = 20000
 """Gain word of value 255 without a calibration, as in the published library. It is about the half-wave voltage."""
 
 
@@ -80,8 +80,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Check every field and convert it to plain numbers."""
-        checked = {name: check(getattr(self, name)) for name, check in CHECKS.items()}
-        for name, value in checked.items():
+        checked_values = {name: check(getattr(self, name)) for name, check in CHECK_BY_FIELD.items()}
+        for name, value in checked_values.items():
             object.__setattr__(self, name, value)
         for i, (value, word) in enumerate(zip(self.values, self.words, strict=True)):
             if (value is None) == (word is None):
@@ -95,7 +95,7 @@ class Settings:
                 )
 
     @property
-    def driven(self) -> dict[int, int]:
+    def channel_by_modulator(self) -> dict[int, int]:
         """Generator by modulator, without modulators that have none."""
         return {i: channel for i, channel in enumerate(self.channels) if channel is not None}
 
@@ -135,14 +135,16 @@ class Settings:
 
 def replace_entry(entries: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     """Return the tuple with the entry of modulator `index` replaced. Raise `OutOfRange` for another index."""
-    index = check_integer("modulator", index, 0, MODULATORS - 1)
+    index = check_integer("modulator", index, 0, MODULATOR_COUNT - 1)
     return (*entries[:index], value, *entries[index + 1 :])
 
 
 def _check_per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
     entries = _read_entries(name, value)
-    if len(entries) != MODULATORS:
-        raise OutOfRange(f"{name} has {len(entries)} entries", hint=f"Give {MODULATORS}, one per modulator")
+    if len(entries) != MODULATOR_COUNT:
+        raise OutOfRange(
+            f"{name} has {len(entries)} entries", hint=f"Give {MODULATOR_COUNT}, one per modulator"
+        )
     return tuple(
         None if entry is None else check_integer(f"{name[:-1]}_{i}", entry, 0, high)
         for i, entry in enumerate(entries)
@@ -180,9 +182,9 @@ def _check_readouts(value: Any) -> tuple[int, ...]:
     return tuple(check_integer("readout", readout, 0, 63) for readout in readouts)
 
 
-CHECKS: dict[str, Any] = {
-    "values": lambda v: _check_per_modulator("values", v, TOP_VALUE),
-    "words": lambda v: _check_per_modulator("words", v, TOP_WORD),
+CHECK_BY_FIELD: dict[str, Any] = {
+    "values": lambda v: _check_per_modulator("values", v, MAX_VALUE),
+    "words": lambda v: _check_per_modulator("words", v, MAX_WORD),
     "channels": _check_channels,
     "readouts": _check_readouts,
     "reps": lambda v: check_integer("reps", v, 1, 2**30),

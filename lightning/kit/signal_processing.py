@@ -167,22 +167,25 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
         raise OutOfRange(
             f"a signal of shape {values.shape} has no plateau", hint="Give at least four samples"
         )
-    high = values > _compute_threshold(values)
-    if not high.any():
+    is_high = values > _compute_threshold(values)
+    if not is_high.any():
         return float(np.median(values)), float(np.median(values))
-    upper, lower = float(np.median(values[high])), float(np.median(values[~high]))
-    upside_down = bool(high[0]) and bool(high[-1])
-    return (lower, upper) if upside_down else (upper, lower)
+    upper, lower = float(np.median(values[is_high])), float(np.median(values[~is_high]))
+    is_inverted = bool(is_high[0]) and bool(is_high[-1])
+    return (lower, upper) if is_inverted else (upper, lower)
 
 
 def _compute_threshold(values: Floats) -> float:
     """Return Otsu's threshold, the largest value of the lower group."""
-    ordered = np.sort(values)
-    count = np.arange(1, ordered.size)
-    sums_below = np.cumsum(ordered)[:-1]
-    means_below, means_above = sums_below / count, (ordered.sum() - sums_below) / (ordered.size - count)
-    variance_between = count * (ordered.size - count) * (means_above - means_below) ** 2
-    return float(ordered[int(variance_between.argmax())])
+    sorted_values = np.sort(values)
+    counts_below = np.arange(1, sorted_values.size)
+    sums_below = np.cumsum(sorted_values)[:-1]
+    means_below, means_above = (
+        sums_below / counts_below,
+        (sorted_values.sum() - sums_below) / (sorted_values.size - counts_below),
+    )
+    variance_between = counts_below * (sorted_values.size - counts_below) * (means_above - means_below) ** 2
+    return float(sorted_values[int(variance_between.argmax())])
 
 
 def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:
@@ -203,8 +206,8 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
     idle = samples[(ticks < idle_end) | (ticks >= idle_start)]
-    for name, part in (("plateau of the pulse", plateau), ("idle line", idle)):
-        if part.size == 0:
+    for name, section in (("plateau of the pulse", plateau), ("idle line", idle)):
+        if section.size == 0:
             raise OutOfRange(
                 (
                     f"the {samples.size} samples contain no {name}: the pulse is in samples {start:.0f} to "
@@ -256,7 +259,7 @@ def _read_values(waveform: Waveform) -> dict[int, int]:
     """Return the value of each generator. Raise `OutOfRange` for a generator with a bare gain word."""
     settings = waveform.origin.settings
     values = {}
-    for modulator, channel in settings.driven.items():
+    for modulator, channel in settings.channel_by_modulator.items():
         value = settings.values[modulator]
         if value is None:
             raise OutOfRange(

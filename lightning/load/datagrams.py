@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
-from time import perf_counter_ns as clock
+from time import perf_counter_ns as clock_ns
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import (
-    DTYPES,
+    DTYPE_BY_DATATYPE,
     HEADER,
     MAGIC,
     MAX_PAYLOAD_BYTES,
@@ -27,10 +27,10 @@ from lightning.serving.packets.codec import (
     Kind,
 )
 from lightning.serving.packets.mmsg import (
-    MESSAGE,
+    MESSAGE_DTYPE,
     RECEIVE_BUFFER_BYTES,
     SLOT_BYTES,
-    VECTOR,
+    VECTOR_DTYPE,
     Inbox,
     find_memory_address,
     load_system_library,
@@ -39,7 +39,7 @@ from lightning.serving.packets.mmsg import (
 DATAGRAMS_PER_CALL = 64
 """Maximum number of datagrams per system call."""
 
-HEADER_FIELDS = np.dtype(
+HEADER_DTYPE = np.dtype(
     [
         ("magic", "S4"),
         ("version", "u1"),
@@ -72,11 +72,13 @@ class Outbox:
         datatype = Datatype.UINT8 if rows.dtype == np.uint8 else Datatype.FLOAT32
         self._library = load_system_library()
         self._descriptor = sender.fileno()
-        self._rows = np.ascontiguousarray(rows.reshape(len(rows), -1), dtype=DTYPES[datatype]).view(np.uint8)
+        self._rows = np.ascontiguousarray(
+            rows.reshape(len(rows), -1), dtype=DTYPE_BY_DATATYPE[datatype]
+        ).view(np.uint8)
         self._first_request = first_request
         self.fragments = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
-        self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_FIELDS)
-        fixed = {
+        self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_DTYPE)
+        constant_fields = {
             "magic": MAGIC,
             "version": VERSION,
             "kind": Kind.REQUEST,
@@ -85,16 +87,16 @@ class Outbox:
             "time_us": deadline_us,
             "fragments": self.fragments,
         }
-        for name, value in fixed.items():
+        for name, value in constant_fields.items():
             self._headers[name] = value
-        self._vectors = np.zeros((DATAGRAMS_PER_CALL, 2), VECTOR)
+        self._vectors = np.zeros((DATAGRAMS_PER_CALL, 2), VECTOR_DTYPE)
         self._vectors["base"][:, 0] = (
             find_memory_address(self._headers) + np.arange(DATAGRAMS_PER_CALL) * HEADER.size
         )
         self._vectors["length"][:, 0] = HEADER.size
-        self._messages = np.zeros(DATAGRAMS_PER_CALL, MESSAGE)
+        self._messages = np.zeros(DATAGRAMS_PER_CALL, MESSAGE_DTYPE)
         self._messages["vectors"] = (
-            find_memory_address(self._vectors) + np.arange(DATAGRAMS_PER_CALL) * 2 * VECTOR.itemsize
+            find_memory_address(self._vectors) + np.arange(DATAGRAMS_PER_CALL) * 2 * VECTOR_DTYPE.itemsize
         )
         self._messages["vector_count"] = 2
         self._messages_address = find_memory_address(self._messages)
@@ -104,23 +106,23 @@ class Outbox:
 
         Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
-        numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
-        requests, fragments = np.divmod(numbers, self.fragments)
+        datagram_numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
+        requests, fragments = np.divmod(datagram_numbers, self.fragments)
         starts = fragments * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
-        count_now = len(numbers)
-        self._headers["request"][:count_now] = self._first_request + requests
-        self._headers["fragment"][:count_now] = fragments
-        self._headers["length"][:count_now] = lengths
+        call_count = len(datagram_numbers)
+        self._headers["request"][:call_count] = self._first_request + requests
+        self._headers["fragment"][:call_count] = fragments
+        self._headers["length"][:call_count] = lengths
         rows = requests % len(self._rows)
-        self._vectors["base"][:count_now, 1] = (
+        self._vectors["base"][:call_count, 1] = (
             find_memory_address(self._rows) + rows * self._rows.shape[1] + starts
         )
-        self._vectors["length"][:count_now, 1] = lengths
-        accepted: int = self._library.sendmmsg(
-            self._descriptor, self._messages_address, count_now, socket.MSG_DONTWAIT
+        self._vectors["length"][:call_count, 1] = lengths
+        accepted_count: int = self._library.sendmmsg(
+            self._descriptor, self._messages_address, call_count, socket.MSG_DONTWAIT
         )
-        return max(accepted, 0)
+        return max(accepted_count, 0)
 
 
 def drive_datagrams(
@@ -138,10 +140,10 @@ def drive_datagrams(
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
-    due = draw_schedule(rate, seconds, seed)
+    due_ns = draw_schedule(rate, seconds, seed)
     rows = make_random_rows((size,), seed) if data == "random" else load_rows(data)
     traces = exchange(
-        target, model, rows, due, first_request=compute_first_number(seed), deadline_us=deadline_us
+        target, model, rows, due_ns, first_request=compute_first_number(seed), deadline_us=deadline_us
     )
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
@@ -154,7 +156,7 @@ def compute_first_number(seed: int) -> int:
 
 
 def exchange(
-    target: Target, model: int, rows: Rows, due: Times, *, first_request: int = 0, deadline_us: int = 0
+    target: Target, model: int, rows: Rows, due_ns: Times, *, first_request: int = 0, deadline_us: int = 0
 ) -> Traces:
     """Send the rows in turn when due, and receive the answers. Raise `LoadError` if no server receives packets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -162,7 +164,7 @@ def exchange(
         try:
             client.connect(target.address())
             return _LoadRun(
-                client, Outbox(client, model, rows, first_request, deadline_us), due, first_request
+                client, Outbox(client, model, rows, first_request, deadline_us), due_ns, first_request
             ).run()
         except OSError as error:
             raise LoadError(
@@ -173,71 +175,77 @@ def exchange(
 class _LoadRun:
     """A load in progress."""
 
-    def __init__(self, client: socket.socket, outbox: Outbox, due: Times, first_request: int) -> None:
+    def __init__(self, client: socket.socket, outbox: Outbox, due_ns: Times, first_request: int) -> None:
         self.socket = client
         self.outbox = outbox
-        self.due = due
+        self.due_ns = due_ns
         self.first_request = first_request
         self.inbox = Inbox(client, DATAGRAMS_PER_CALL)
         self.headers = np.ndarray(
-            (DATAGRAMS_PER_CALL,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT_BYTES,)
+            (DATAGRAMS_PER_CALL,), HEADER_DTYPE, self.inbox.bytes, strides=(SLOT_BYTES,)
         )
-        self.latency = np.full(len(due), NOT_HAPPENED, dtype=np.int64)
+        self.latency = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
         self.lag = self.latency.copy()
-        self.refusal = np.zeros(len(due), dtype=np.int32)
-        self.pieces = np.zeros(len(due), dtype=np.int64)
-        self.answered = 0
+        self.refusal = np.zeros(len(due_ns), dtype=np.int32)
+        self.fragment_counts = np.zeros(len(due_ns), dtype=np.int64)
+        self.answered_count = 0
 
     def run(self) -> Traces:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
         fragments = self.outbox.fragments
-        count, sent_datagrams = len(self.due) * fragments, 0
-        due = np.repeat(self.due, fragments).tolist()
-        end = (due[-1] if due else 0) + GRACE_NS
-        start = clock()
+        datagram_count, sent_datagrams = len(self.due_ns) * fragments, 0
+        due_ns = np.repeat(self.due_ns, fragments).tolist()
+        end_ns = (due_ns[-1] if due_ns else 0) + GRACE_NS
+        start_ns = clock_ns()
         while True:
-            elapsed_ns = clock() - start
-            ready = sent_datagrams
-            while ready < count and ready - sent_datagrams < DATAGRAMS_PER_CALL and due[ready] <= elapsed_ns:
-                ready += 1
-            if ready > sent_datagrams:
-                sent_datagrams += self._send(sent_datagrams, ready - sent_datagrams, elapsed_ns)
-            received = self._receive(start)
-            if elapsed_ns > end or self.answered == len(self.due):
-                return make_traces(self.due, self.latency, self.lag, self.refusal)
-            if self.inbox.is_peer_unreachable and not self.answered:
+            elapsed_ns = clock_ns() - start_ns
+            ready_datagrams = sent_datagrams
+            while (
+                ready_datagrams < datagram_count
+                and ready_datagrams - sent_datagrams < DATAGRAMS_PER_CALL
+                and due_ns[ready_datagrams] <= elapsed_ns
+            ):
+                ready_datagrams += 1
+            if ready_datagrams > sent_datagrams:
+                sent_datagrams += self._send(sent_datagrams, ready_datagrams - sent_datagrams, elapsed_ns)
+            received = self._receive(start_ns)
+            if elapsed_ns > end_ns or self.answered_count == len(self.due_ns):
+                return make_traces(self.due_ns, self.latency, self.lag, self.refusal)
+            if self.inbox.is_peer_unreachable and not self.answered_count:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
                 )
             if not received:
-                self._wait((due[sent_datagrams] if sent_datagrams < count else end) - elapsed_ns)
+                self._wait(
+                    (due_ns[sent_datagrams] if sent_datagrams < datagram_count else end_ns) - elapsed_ns
+                )
 
     def _send(self, sent_datagrams: int, count: int, elapsed_ns: int) -> int:
-        accepted = self.outbox.send(sent_datagrams, count)
-        requests = np.arange(sent_datagrams, sent_datagrams + accepted) // self.outbox.fragments
-        self.lag[requests] = elapsed_ns - self.due[requests]
-        return accepted
+        accepted_count = self.outbox.send(sent_datagrams, count)
+        requests = np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments
+        self.lag[requests] = elapsed_ns - self.due_ns[requests]
+        return accepted_count
 
-    def _receive(self, start: int) -> int:
+    def _receive(self, start_ns: int) -> int:
         count = self.inbox.receive()
         if count:
-            elapsed_ns = clock() - start
+            elapsed_ns = clock_ns() - start_ns
             headers = self.headers[:count]
             numbers = headers["request"].astype(np.int64) - self.first_request
-            belongs_here = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
-            self._record_answers(headers[belongs_here], numbers[belongs_here], elapsed_ns)
+            is_own = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due_ns))
+            self._record_answers(headers[is_own], numbers[is_own], elapsed_ns)
         return count
 
     def _record_answers(self, headers: Rows, numbers: Times, elapsed_ns: int) -> None:
-        np.add.at(self.pieces, numbers, 1)
+        np.add.at(self.fragment_counts, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
-        is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (
+        is_complete = (is_refusal | (self.fragment_counts[numbers] >= headers["fragments"])) & (
             self.latency[numbers] == NOT_HAPPENED
         )
-        complete = numbers[is_complete]
-        self.latency[complete] = elapsed_ns - self.due[complete]
-        self.refusal[complete] = headers["code"][is_complete]
-        self.answered = int(self.answered + len(np.unique(complete)))
+        completed_requests = numbers[is_complete]
+        self.latency[completed_requests] = elapsed_ns - self.due_ns[completed_requests]
+        self.refusal[completed_requests] = headers["code"][is_complete]
+        self.answered_count = int(self.answered_count + len(np.unique(completed_requests)))
 
     def _wait(self, wait_ns: int) -> None:
         if wait_ns > SPIN_NS:

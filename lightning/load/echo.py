@@ -24,7 +24,9 @@ from lightning.serving.packets.mmsg import (
     find_memory_address,
 )
 
-ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
+HTTP_ANSWER = (
+    b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
+)
 HOST = "127.0.0.1"
 
 
@@ -55,13 +57,13 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
     while stop not in select.select(descriptors, [], [])[0]:
         while count := inbox.receive():
             for slot, length in enumerate(inbox.list_lengths(count)):
-                to = senders + slot * ADDRESS_BYTES
+                sender_address = senders + slot * ADDRESS_BYTES
                 inbox.library.sendto(
                     inbox.descriptor,
                     buffer_address + slot * SLOT_BYTES,
                     length,
                     socket.MSG_DONTWAIT,
-                    to,
+                    sender_address,
                     ADDRESS_BYTES,
                 )
 
@@ -95,7 +97,7 @@ def _answer(client: socket.socket, received: bytes) -> bytes:
     """Answer the complete requests in a buffer, and return the rest."""
     while length := find_message_length(received):
         received = received[length:]
-        client.sendall(ANSWER)
+        client.sendall(HTTP_ANSWER)
     return received
 
 
@@ -104,8 +106,8 @@ def main(scheme: str) -> None:
     with contextlib.suppress(OSError):  # the parent process may be pinned to its own core
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
-    with socket.socket(socket.AF_INET, kind) as server:
+    socket_type = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, socket_type) as server:
         server.bind((HOST, 0))
         if scheme == "http":
             server.listen(64)

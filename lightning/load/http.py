@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import perf_counter_ns as clock
+from time import perf_counter_ns as clock_ns
 from typing import Any
 
 import numpy as np
@@ -55,10 +55,10 @@ def drive_http(
     Raise `LoadError` if the server or the model is missing, or the data does not fit the input.
     """
     model_input = model_input or parse_input(read_metadata(target, model))
-    due = draw_schedule(rate, seconds, seed)
+    due_ns = draw_schedule(rate, seconds, seed)
     rows = make_rows(data, model_input.shape, seed)
     requests = encode_requests(target, model, model_input, rows, binary=binary)
-    traces = send_on_time(target.address(), requests, due, connections=connections)
+    traces = send_on_time(target.address(), requests, due_ns, connections=connections)
     return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
 
 
@@ -123,66 +123,66 @@ class _Load:
 
     address: tuple[str, int]
     requests: Sequence[bytes]
-    due: Times
+    due_ns: Times
     latency: Times
     lag: Times
     status: Any
     start: int
     poll: select.epoll = field(default_factory=select.epoll)
-    all: dict[int, _Connection] = field(default_factory=dict)
-    idle: deque[_Connection] = field(default_factory=deque)
+    connection_by_descriptor: dict[int, _Connection] = field(default_factory=dict)
+    idle_connections: deque[_Connection] = field(default_factory=deque)
 
     def connect(self) -> None:
         """Open another connection."""
         client = socket.create_connection(self.address, timeout=10)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.setblocking(False)
-        self.all[client.fileno()] = connection = _Connection(client)
+        self.connection_by_descriptor[client.fileno()] = connection = _Connection(client)
         self.poll.register(client, select.EPOLLIN)
-        self.idle.append(connection)
+        self.idle_connections.append(connection)
 
     def send(self, number: int) -> None:
         """Send request `number` on an idle connection."""
-        connection = self.idle.popleft()
+        connection = self.idle_connections.popleft()
         connection.request = number
-        self.lag[number] = clock() - self.start - self.due[number]
+        self.lag[number] = clock_ns() - self.start - self.due_ns[number]
         request = self.requests[number % len(self.requests)]
         try:
             sent_bytes = connection.socket.send(request)
             if sent_bytes < len(request):
-                _send_rest(connection.socket, request[sent_bytes:])
+                _send_remaining(connection.socket, request[sent_bytes:])
         except OSError:
             self.replace(connection)
 
     def receive(self, descriptor: int) -> None:
         """Read from a connection. If its answer is complete, record the answer and make the connection idle."""
-        connection = self.all[descriptor]
+        connection = self.connection_by_descriptor[descriptor]
         try:
-            data = connection.socket.recv(RECEIVE_BYTES)
+            chunk = connection.socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        if not data:
+            chunk = b""
+        if not chunk:
             self.replace(connection)
             return
-        buffer = connection.received + data if connection.received else data
+        buffer = connection.received + chunk if connection.received else chunk
         reply = parse_reply(buffer)
         if reply is None:
             connection.received = buffer
-        elif reply.closes:
+        elif reply.closes_connection:
             self.finish(connection, reply.status)
             self.replace(connection)
         else:
             self.finish(connection, reply.status)
             connection.received = buffer[reply.length :]
-            self.idle.append(connection)
+            self.idle_connections.append(connection)
 
     def finish(self, connection: _Connection, status: int) -> None:
         """Record the answer to the pending request of a connection."""
         number, connection.request = connection.request, -1
         if number >= 0:
-            self.latency[number] = clock() - self.start - self.due[number]
+            self.latency[number] = clock_ns() - self.start - self.due_ns[number]
             self.status[number] = 0 if 200 <= status < 300 else status
 
     def replace(self, connection: _Connection) -> None:
@@ -190,9 +190,9 @@ class _Load:
         self.finish(connection, BROKEN_STATUS)
         descriptor = connection.socket.fileno()
         self.poll.unregister(descriptor)
-        del self.all[descriptor]
-        if connection in self.idle:
-            self.idle.remove(connection)
+        del self.connection_by_descriptor[descriptor]
+        if connection in self.idle_connections:
+            self.idle_connections.remove(connection)
         connection.socket.close()
         with contextlib.suppress(OSError):
             self.connect()
@@ -200,33 +200,41 @@ class _Load:
     def close(self) -> None:
         """Close all connections."""
         self.poll.close()
-        for connection in self.all.values():
+        for connection in self.connection_by_descriptor.values():
             connection.socket.close()
 
 
-def _send_rest(to: socket.socket, unsent: bytes) -> None:
-    to.settimeout(10)
+def _send_remaining(client: socket.socket, unsent: bytes) -> None:
+    client.settimeout(10)
     try:
-        to.sendall(unsent)
+        client.sendall(unsent)
     finally:
-        to.setblocking(False)
+        client.setblocking(False)
 
 
 def send_on_time(
     address: tuple[str, int],
     requests: Sequence[bytes],
-    due: Times,
+    due_ns: Times,
     *,
     connections: int = CONNECTION_COUNT,
     grace_s: float = GRACE_S,
 ) -> Traces:
     """Send the requests cyclically at the due times, and return the traces. Raise `LoadError` if no server listens."""
-    waiting = np.full(len(due), NOT_HAPPENED, dtype=np.int64)
-    load = _Load(address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock())
+    latencies = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
+    load = _Load(
+        address,
+        requests,
+        due_ns,
+        latencies,
+        latencies.copy(),
+        np.zeros(len(due_ns), dtype=np.int32),
+        clock_ns(),
+    )
     try:
         for _ in range(connections):
             load.connect()
-        load.start = clock()
+        load.start = clock_ns()
         _run_load(load, int(grace_s * 1e9))
     except OSError as error:
         raise LoadError(
@@ -235,24 +243,24 @@ def send_on_time(
         ) from error
     finally:
         load.close()
-    return make_traces(due, load.latency, load.lag, load.status)
+    return make_traces(due_ns, load.latency, load.lag, load.status)
 
 
-def _run_load(load: _Load, grace: int) -> None:
-    due = load.due.tolist()
-    count, number = len(due), 0
-    end = (due[-1] if due else 0) + grace
-    poll, idle = load.poll.poll, load.idle
+def _run_load(load: _Load, grace_ns: int) -> None:
+    due_ns = load.due_ns.tolist()
+    count, number = len(due_ns), 0
+    end_ns = (due_ns[-1] if due_ns else 0) + grace_ns
+    poll, idle = load.poll.poll, load.idle_connections
     while True:
-        elapsed_ns = clock() - load.start
-        while number < count and due[number] <= elapsed_ns and idle:
+        elapsed_ns = clock_ns() - load.start
+        while number < count and due_ns[number] <= elapsed_ns and idle:
             load.send(number)
             number += 1
-        if elapsed_ns > end or (number == count and len(idle) == len(load.all)):
+        if elapsed_ns > end_ns or (number == count and len(idle) == len(load.connection_by_descriptor)):
             return
-        following = due[number] if number < count and idle else end
-        for descriptor, _ in poll(_compute_sleep_s(following - elapsed_ns)):
-            if descriptor in load.all:
+        next_event_ns = due_ns[number] if number < count and idle else end_ns
+        for descriptor, _ in poll(_compute_sleep_s(next_event_ns - elapsed_ns)):
+            if descriptor in load.connection_by_descriptor:
                 load.receive(descriptor)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from lightning.load.inputs import Rows
 from lightning.load.targets import LoadError, Target
 
-DATATYPES = {
+DTYPE_BY_DATATYPE = {
     "BOOL": "?",
     "UINT8": "u1",
     "UINT16": "<u2",
@@ -54,7 +54,7 @@ def parse_input(metadata: Any) -> ModelInput:
             f"the model's metadata does not name exactly one input tensor ({metadata!r:.200})",
             hint="Use a model with one input",
         ) from error
-    if datatype not in DATATYPES or any(n < 1 for n in axes[1:]):
+    if datatype not in DTYPE_BY_DATATYPE or any(n < 1 for n in axes[1:]):
         raise LoadError(
             f"input {name!r} is {datatype} {axes}, for which no data can be generated",
             hint="Use models with numeric inputs and a fixed shape after the batch axis",
@@ -66,11 +66,11 @@ def encode_requests(
     target: Target, model: str, model_input: ModelInput, rows: Rows, *, binary: bool
 ) -> list[bytes]:
     """Return an encoded HTTP request with batch size 1 for each row."""
-    body = _make_binary_body if binary else _make_json_body
+    make_body = _make_binary_body if binary else _make_json_body
     start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
     requests = []
     for row in rows:
-        headers, content = body(model_input, row.astype(DATATYPES[model_input.datatype])[None])
+        headers, content = make_body(model_input, row.astype(DTYPE_BY_DATATYPE[model_input.datatype])[None])
         head = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
         requests.append(head.encode() + content)
     return requests
@@ -107,7 +107,7 @@ class Reply:
     status: int
     length: int
     """Length of the answer in bytes."""
-    closes: bool
+    closes_connection: bool
     """True if the server closes the connection after the answer."""
 
 
@@ -122,7 +122,7 @@ def parse_reply(buffer: bytes) -> Reply | None:
     Raise `LoadError` if it is not HTTP/1.
 
     >>> parse_reply(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-    Reply(status=200, length=40, closes=False)
+    Reply(status=200, length=40, closes_connection=False)
     >>> parse_reply(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
@@ -130,8 +130,8 @@ def parse_reply(buffer: bytes) -> Reply | None:
     length = find_message_length(buffer)
     if length is None:
         return None
-    closes = _CLOSES.search(buffer, 0, buffer.index(b"\r\n\r\n")) is not None
-    return Reply(int(buffer[9:12]), length, closes)
+    closes_connection = _CLOSES.search(buffer, 0, buffer.index(b"\r\n\r\n")) is not None
+    return Reply(int(buffer[9:12]), length, closes_connection)
 
 
 def find_message_length(buffer: bytes) -> int | None:

@@ -36,11 +36,11 @@ class Traces:
 
 
 def make_traces(
-    due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
+    due_ns: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
 ) -> Traces:
     """Return the traces with the elapsed time, computed from due times and latencies."""
     has_ended = latency != NOT_HAPPENED
-    end_times = [int(times.max()) for times in (due, (due + latency)[has_ended]) if len(times)]
+    end_times = [int(times.max()) for times in (due_ns, (due_ns + latency)[has_ended]) if len(times)]
     return Traces(latency, lag, refusal, max(end_times, default=0) / 1e9)
 
 
@@ -55,7 +55,7 @@ class Outcome:
     traces: Traces = field(repr=False)
     deadline_us: int = 0
     """Answers that take longer count as `late_count`; 0 for no deadline."""
-    names: Mapping[int, str] = field(default_factory=dict, repr=False)
+    name_by_code: Mapping[int, str] = field(default_factory=dict, repr=False)
     """Names of refusals by code."""
 
     @property
@@ -84,7 +84,7 @@ class Outcome:
         """Number of refusals by name."""
         codes, counts = np.unique(self.traces.refusal[self.traces.refusal != 0], return_counts=True)
         return {
-            self.names.get(code, str(code)): count
+            self.name_by_code.get(code, str(code)): count
             for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
         }
 

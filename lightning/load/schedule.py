@@ -25,7 +25,7 @@ def draw_schedule(rate: float, seconds: float, seed: int) -> Times:
             f"cannot draw a load at {rate} requests/s for {seconds} s",
             hint="Give a rate and a duration above 0",
         )
-    draw = np.random.default_rng(seed)
-    expected = rate * seconds
-    due = np.cumsum(draw.exponential(1 / rate, size=int(expected + 8 * expected**0.5 + 16)))
-    return np.asarray(due[due < seconds] * 1e9).astype(np.int64)
+    random = np.random.default_rng(seed)
+    expected_count = rate * seconds
+    due_ns = np.cumsum(random.exponential(1 / rate, size=int(expected_count + 8 * expected_count**0.5 + 16)))
+    return np.asarray(due_ns[due_ns < seconds] * 1e9).astype(np.int64)

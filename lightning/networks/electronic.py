@@ -46,7 +46,7 @@ class Operation:
     opset: int
     kinds: tuple[str, ...]
     attributes: tuple[tuple[str, Any], ...]
-    outputs: int
+    output_count: int
 
     def run(self, inputs: Sequence[Array | None]) -> list[Array]:
         """Return the outputs. Raise `NetworkError` if they cannot be computed from these inputs."""
@@ -84,13 +84,13 @@ def read_operation(attributes: Mapping[str, Any]) -> Operation:
     )
 
 
-def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+def compute_electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
     """Return the output that `attributes` select, for every sample, (samples, *shape)."""
     shapes = [shape for kind, shape in zip(attributes["kinds"], attributes["shapes"], strict=True) if kind]
-    samples = next(len(array) for array, shape in zip(inputs, shapes, strict=True) if shape is not None)
-    results = np.zeros((samples, *attributes["shape"]), np.float32)
+    sample_count = next(len(array) for array, shape in zip(inputs, shapes, strict=True) if shape is not None)
+    results = np.zeros((sample_count, *attributes["shape"]), np.float32)
     operation = read_operation(attributes)
-    for sample in range(samples):
+    for sample in range(sample_count):
         arrays = iter(
             array if shape is None else array[sample].reshape(shape)
             for array, shape in zip(inputs, shapes, strict=True)
@@ -117,7 +117,7 @@ def _open_session(operation: Operation) -> Callable[[Mapping[str, Array]], Seque
 def _build_model(operation: Operation) -> Any:
     helper = require("onnx", "to compute electronic operations").helper
     names = [f"i{index}" if kind else "" for index, kind in enumerate(operation.kinds)]
-    outputs = [f"o{index}" for index in range(operation.outputs)]
+    outputs = [f"o{index}" for index in range(operation.output_count)]
     node = helper.make_node(operation.name, names, outputs, domain=operation.domain)
     for name, value in operation.attributes:
         node.attribute.append(helper.make_attribute(name, _convert_attribute(name, value)))

@@ -103,17 +103,17 @@ class Network:
         """Shape of one output, without the batch axis."""
         return self.shapes[self.output]
 
-    def last_uses(self, retained: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
+    def find_last_uses(self, retained: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
         """Yield every node with the tensors that no later node reads. Callers free these to limit memory.
 
         The output and the `retained` tensors are never among them.
         """
         last_index = {name: index for index, node in enumerate(self.nodes) for name in node.inputs}
-        permanent = {self.output, *retained}
+        never_freed = {self.output, *retained}
         for index, node in enumerate(self.nodes):
             yield (
                 node,
                 frozenset(
-                    name for name in node.inputs if last_index[name] == index and name not in permanent
+                    name for name in node.inputs if last_index[name] == index and name not in never_freed
                 ),
             )

@@ -14,7 +14,7 @@ from lightning.networks.network import Network, Node, Preprocessing
 from lightning.optional import require
 
 OPSET, IR_VERSION = 20, 9
-BEFORE_FIRST = -(1 << 63)
+BACKWARD_STOP = -(1 << 63)
 """End of a backward slice that includes the first entry."""
 
 PREPROCESSING = "lightbed.preprocessing"
@@ -31,14 +31,14 @@ def to_onnx(network: Network) -> Any:
     graph = _Graph(network, onnx)
     for node in network.nodes:
         _WRITERS.get(node.operation, _write_unchanged)(graph, node)
-    read = {tensor for node in graph.nodes for tensor in node.input}
-    for name in sorted(read & set(network.constants)):
+    read_tensors = {tensor for node in graph.nodes for tensor in node.input}
+    for name in sorted(read_tensors & set(network.constants)):
         graph.add_constant(network.constants[name], name)
-    entry = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
-    result = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
-    proto = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.initialisers)
+    input_info = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
+    output_info = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
+    proto = helper.make_graph(graph.nodes, network.name, [input_info], [output_info], graph.initialisers)
     model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    helper.set_model_props(model, as_metadata(network.preprocessing))
+    helper.set_model_props(model, format_metadata(network.preprocessing))
     return model
 
 
@@ -109,8 +109,8 @@ def _write_reshape(graph: _Graph, node: Node) -> None:
 
 def _write_clip(graph: _Graph, node: Node) -> None:
     bounds = [
-        graph.add_constant(np.float32(node.attributes[end]), f"{node.output}//{end}")
-        for end in ("min", "max")
+        graph.add_constant(np.float32(node.attributes[bound_name]), f"{node.output}//{bound_name}")
+        for bound_name in ("min", "max")
     ]
     graph.add("Clip", [node.inputs[0], *bounds], node.output)
 
@@ -123,7 +123,7 @@ def _write_reduction(graph: _Graph, node: Node) -> None:
 
 def _write_slice(graph: _Graph, node: Node) -> None:
     attributes = node.attributes
-    stop = BEFORE_FIRST if attributes["stop"] is None else attributes["stop"]
+    stop = BACKWARD_STOP if attributes["stop"] is None else attributes["stop"]
     parts = {
         "start": attributes["start"],
         "stop": stop,
@@ -138,10 +138,10 @@ def _write_slice(graph: _Graph, node: Node) -> None:
 
 
 def _write_pad(graph: _Graph, node: Node) -> None:
-    amounts = np.array(node.attributes["pads"], np.int64).T.reshape(-1)
-    names = graph.add_constant(amounts, f"{node.output}//pads")
+    pads = np.array(node.attributes["pads"], np.int64).T.reshape(-1)
+    pads_name = graph.add_constant(pads, f"{node.output}//pads")
     value = graph.add_constant(np.float32(node.attributes["value"]), f"{node.output}//value")
-    graph.add("Pad", [node.inputs[0], names, value], node.output)
+    graph.add("Pad", [node.inputs[0], pads_name, value], node.output)
 
 
 def _write_concat(graph: _Graph, node: Node) -> None:
@@ -154,10 +154,10 @@ def _write_concat(graph: _Graph, node: Node) -> None:
             inputs.append(tensor)
             continue
         name = f"{node.output}//{index}"
-        images = graph.add("Shape", [activation], f"{name}//images", start=0, end=1)
+        image_count = graph.add("Shape", [activation], f"{name}//images", start=0, end=1)
         other_axes = graph.add_constant(np.array(constants[tensor].shape[1:], np.int64), f"{name}//rest")
-        target = graph.add("Concat", [images, other_axes], f"{name}//shape", axis=0)
-        inputs.append(graph.add("Expand", [tensor, target], name))
+        target_shape = graph.add("Concat", [image_count, other_axes], f"{name}//shape", axis=0)
+        inputs.append(graph.add("Expand", [tensor, target_shape], name))
     graph.add("Concat", inputs, node.output, axis=node.attributes["axis"])
 
 
@@ -177,16 +177,16 @@ _WRITERS: Mapping[str, Callable[[_Graph, Node], None]] = {
 }
 
 
-def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
+def format_metadata(preprocessing: Preprocessing) -> dict[str, str]:
     """Return the preprocessing as metadata of an ONNX file.
 
-    >>> as_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
+    >>> format_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
     '{"scale": 0.5, "mean": [0.0], "deviation": [1.0], "layout": "as-is"}'
     """
     return {PREPROCESSING: json.dumps(asdict(preprocessing))}
 
 
-def from_metadata(text: str, name: str) -> Preprocessing:
+def parse_metadata(text: str, name: str) -> Preprocessing:
     """Return the preprocessing in the metadata of the file `name`. Raise `NetworkError` if the metadata are damaged."""
     try:
         document = json.loads(text)

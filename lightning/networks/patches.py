@@ -13,51 +13,53 @@ Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
 
 
-def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)) -> Pair:
+def compute_output_size(
+    size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)
+) -> Pair:
     """Return the output's height and width for a window that moves over an image of `size`.
 
-    >>> output_size((28, 28), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
+    >>> compute_output_size((28, 28), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
     (14, 14)
     """
-    tall = size[0] + pads[0] + pads[2] - dilations[0] * (kernel[0] - 1) - 1
-    wide = size[1] + pads[1] + pads[3] - dilations[1] * (kernel[1] - 1) - 1
-    return tall // strides[0] + 1, wide // strides[1] + 1
+    output_height = size[0] + pads[0] + pads[2] - dilations[0] * (kernel[0] - 1) - 1
+    output_width = size[1] + pads[1] + pads[3] - dilations[1] * (kernel[1] - 1) - 1
+    return output_height // strides[0] + 1, output_width // strides[1] + 1
 
 
-def pad_image(x: Array, pads: Pads, value: float = 0) -> Array:
-    """Return `x` (n, channels, height, width) padded with `value`; `x` itself if all pads are 0."""
+def pad_image(images: Array, pads: Pads, value: float = 0) -> Array:
+    """Return `images` (n, channels, height, width) padded with `value`; `images` itself if all pads are 0."""
     if not any(pads):
-        return x
+        return images
     top, left, bottom, right = pads
-    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
+    return np.pad(images, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
 
 
-def patches(
-    x: Array,
+def extract_patches(
+    images: Array,
     kernel: Pair,
     strides: Pair = (1, 1),
     pads: Pads = (0, 0, 0, 0),
     dilations: Pair = (1, 1),
     groups: int = 1,
 ) -> Array:
-    """Return the patches, (n, positions, groups, terms), of `x` (n, channels, height, width), padded with 0.
+    """Return the patches, (n, positions, groups, terms), of `images` (n, channels, height, width), padded with 0.
 
     `positions` run over the output row by row. `terms` run over channels of the group, then rows and columns of the
     kernel, like weights (rows, channels / groups, kh, kw). The result is C-contiguous.
 
-    >>> patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]
+    >>> extract_patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]
     array([[0, 1, 3, 4],
            [1, 2, 4, 5],
            [3, 4, 6, 7],
            [4, 5, 7, 8]])
     """
-    n, channels, height, width = x.shape
-    tall, wide = output_size((height, width), kernel, strides, pads, dilations)
-    image = pad_image(x, pads)
+    image_count, channels, height, width = images.shape
+    output_height, output_width = compute_output_size((height, width), kernel, strides, pads, dilations)
+    image = pad_image(images, pads)
     by_n, by_channel, by_row, by_column = image.strides
     windows = np.lib.stride_tricks.as_strided(
         image,
-        (n, tall, wide, channels, *kernel),
+        (image_count, output_height, output_width, channels, *kernel),
         (
             by_n,
             by_row * strides[0],
@@ -69,19 +71,25 @@ def patches(
         writeable=False,
     )
     terms = channels // groups * kernel[0] * kernel[1]
-    copied = np.array(windows, order="C")  # a copy, because compiled kernels refuse the read-only view
-    return copied.reshape(n, tall * wide, groups, terms)
+    # Copy, because compiled kernels refuse the read-only view.
+    contiguous_windows = np.array(windows, order="C")
+    return contiguous_windows.reshape(image_count, output_height * output_width, groups, terms)
 
 
-def slide(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
-    """Yield a view (n, channels, tall, wide) for every position in the window, in row order.
+def slide_window(images: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
+    """Yield a view (n, channels, output height, output width) for every position in the window, in row order.
 
-    The view holds the value at this position of every window. For pooling this is cheaper than patches. `x` must
+    The view holds the value at this position of every window. For pooling this is cheaper than patches. `images` must
     already be padded.
     """
-    tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, (0, 0, 0, 0), dilations)
+    output_height, output_width = compute_output_size(
+        (images.shape[2], images.shape[3]), kernel, strides, (0, 0, 0, 0), dilations
+    )
     for row in range(kernel[0]):
         for column in range(kernel[1]):
             top, left = row * dilations[0], column * dilations[1]
-            bottom, right = top + (tall - 1) * strides[0] + 1, left + (wide - 1) * strides[1] + 1
-            yield x[:, :, top : bottom : strides[0], left : right : strides[1]]
+            bottom, right = (
+                top + (output_height - 1) * strides[0] + 1,
+                left + (output_width - 1) * strides[1] + 1,
+            )
+            yield images[:, :, top : bottom : strides[0], left : right : strides[1]]

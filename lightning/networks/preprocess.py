@@ -31,27 +31,27 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
     expected_shape = network.input_shape
     shape = numbers.shape[1:]
     is_same_shape = [size for size in shape if size != 1] == [size for size in expected_shape if size != 1]
-    as_rows = (
+    is_flattened_image = (
         len(expected_shape) == 1
         and prod(shape) == expected_shape[0]
         and network.preprocessing.layout == "as-is"
     )
-    if numbers.ndim == 0 or not (is_same_shape or as_rows):
+    if numbers.ndim == 0 or not (is_same_shape or is_flattened_image):
         expected = ", ".join(map(str, expected_shape))
         raise InputError(f"{network.name} takes (n, {expected}), but the data have shape {numbers.shape}")
     images = numbers.reshape(len(numbers), *expected_shape)
     preprocessing = network.preprocessing
     with np.errstate(over="ignore"):  # values beyond float32 become infinity, which is refused below
-        ready = images.astype(np.float32) * np.float32(preprocessing.scale)
+        inputs = images.astype(np.float32) * np.float32(preprocessing.scale)
         if any(preprocessing.mean):
-            ready -= _reshape_for_channels(preprocessing.mean, images.ndim)
+            inputs -= _reshape_for_channels(preprocessing.mean, images.ndim)
         if any(deviation != 1 for deviation in preprocessing.deviation):
-            ready /= _reshape_for_channels(preprocessing.deviation, images.ndim)
-    if not np.isfinite(ready).all():
+            inputs /= _reshape_for_channels(preprocessing.deviation, images.ndim)
+    if not np.isfinite(inputs).all():
         raise InputError(
             f"{network.name}: the data contain NaN or infinity", hint="Clean them, or check their scale"
         )
-    return ready
+    return inputs
 
 
 def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ...]) -> None:
@@ -117,10 +117,10 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     Raise `InputError` for names, shapes or integers that the network does not accept.
     """
     ports = network.inputs or (Port(network.input, (1, *network.input_shape)),)
-    differing = sorted(arrays.keys() ^ {port.name for port in ports})
-    if differing:
+    differing_names = sorted(arrays.keys() ^ {port.name for port in ports})
+    if differing_names:
         names = ", ".join(port.name for port in ports)
-        raise InputError(f"{network.name} takes {names}; these differ: {', '.join(differing)}")
+        raise InputError(f"{network.name} takes {names}; these differ: {', '.join(differing_names)}")
     parts = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
     if len({len(part) for part in parts}) > 1:
         lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, parts, strict=True))
@@ -135,8 +135,8 @@ def _check_samples(network: Network, port: Port, array: Array) -> Array:
         raise InputError(f"{port.name} of {network.name} takes integers up to {LARGEST_EXACT_INTEGER:,}")
     if array.shape == port.shape:
         return array[None]
-    batched = port.shape[:1] == (1,) and array.shape[1:] == port.shape[1:]
-    if array.shape[1:] == port.shape or batched:
+    is_batched = port.shape[:1] == (1,) and array.shape[1:] == port.shape[1:]
+    if array.shape[1:] == port.shape or is_batched:
         return array
     raise InputError(
         f"{port.name} of {network.name} has the shape {port.shape}, but the data have {array.shape}"
@@ -147,10 +147,10 @@ def unpack(network: Network, scores: Array) -> dict[str, Array]:
     """Return the outputs by name, (n, *shape), from the network's scores."""
     if not network.outputs:
         return {network.output: scores}
-    flat = scores.reshape(len(scores), -1)
+    flat_scores = scores.reshape(len(scores), -1)
     outputs, start = {}, 0
     for port in network.outputs:
-        part = flat[:, start : start + port.size]
+        part = flat_scores[:, start : start + port.size]
         outputs[port.name] = part.reshape(len(scores), *port.shape)
         start += port.size
     return outputs

@@ -18,16 +18,16 @@ def count_macs(network: Network) -> Mapping[str, int]:
     return {name: macs for name, macs in macs_by_node.items() if macs}
 
 
-def photonic_macs(network: Network) -> int:
+def count_photonic_macs(network: Network) -> int:
     """Return the photonic multiply-accumulates of one image, in `Gemm` and `Conv`."""
     macs = count_macs(network)
     return sum(macs[node.name] for node in network.nodes if node.operation in PHOTONIC)
 
 
-def photonic_share(network: Network) -> float:
+def compute_photonic_share(network: Network) -> float:
     """Return the photonic share of all multiply-accumulates, 0 .. 1, or 1 for a network without any."""
-    every = sum(count_macs(network).values())
-    return photonic_macs(network) / every if every else 1.0
+    total_macs = sum(count_macs(network).values())
+    return count_photonic_macs(network) / total_macs if total_macs else 1.0
 
 
 def _count_node_macs(network: Network, node: Node) -> int:
@@ -35,7 +35,7 @@ def _count_node_macs(network: Network, node: Node) -> int:
         return int(node.attributes["macs"])
     if node.operation not in PHOTONIC | {"MatMul"}:
         return 0
-    outputs = prod(network.shapes[node.output])
+    output_size = prod(network.shapes[node.output])
     if node.operation == "MatMul":
         left_factor = node.inputs[0]
         shape = (
@@ -43,5 +43,5 @@ def _count_node_macs(network: Network, node: Node) -> int:
             if left_factor in network.shapes
             else network.constants[left_factor].shape
         )
-        return outputs * shape[-1]
-    return outputs * prod(network.constants[node.inputs[1]].shape[1:])
+        return output_size * shape[-1]
+    return output_size * prod(network.constants[node.inputs[1]].shape[1:])

@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lightning.canvas import FAINT, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
-from lightning.reproductions.smartnic import SERVE_TIME, SPEED_GBPS, Row
+from lightning.canvas import (
+    FAINT_COLOUR,
+    SERIES_COLOURS,
+    Plot,
+    add_heading,
+    add_legend,
+    new_figure,
+    style_axes,
+)
+from lightning.reproductions.smartnic import PUBLISHED_SERVE_TIME_RATIOS, SPEED_GBPS, Row
 
 _QUANTITY = re.compile(r"serve time of (\S+) over Lightning's at (\S+) Gbit/s, (.+)")
 
@@ -20,17 +28,23 @@ def plot_serve_times(rows: Sequence[Row]) -> Plot:
     figure = new_figure(7.2, 4.4)
     axes = figure.add_subplot()
     published = [
-        (name, points_by_statistic) for name, points_by_statistic in lines.items() if name in SERVE_TIME
+        (name, points_by_statistic)
+        for name, points_by_statistic in lines.items()
+        if name in PUBLISHED_SERVE_TIME_RATIOS
     ]
     for (name, by_statistic), colour in zip(published, SERIES_COLOURS, strict=False):
         for (statistic, points), marker in zip(by_statistic.items(), "o^", strict=True):
             label = f"{name}, {statistic}"
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=label)
-        axes.axhline(SERVE_TIME[name], color=colour, linestyle="--", linewidth=1)
-    axes.axvline(SPEED_GBPS, color=FAINT, linewidth=1)
+        axes.axhline(PUBLISHED_SERVE_TIME_RATIOS[name], color=colour, linestyle="--", linewidth=1)
+    axes.axvline(SPEED_GBPS, color=FAINT_COLOUR, linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    style_axes(axes, x="speed of the network that brings requests, Gbit/s", y="serve time over Lightning's")
+    style_axes(
+        axes,
+        x_label="speed of the network that brings requests, Gbit/s",
+        y_label="serve time over Lightning's",
+    )
     add_legend(axes)
     add_heading(
         figure,

@@ -23,11 +23,11 @@ SPEED_GBPS = 0.06
 """Speed of the network in the published runs."""
 SWEEP_GBPS = (0.001, 0.01, 0.02, 0.04, 0.06, 0.3)
 """Speeds of the network at which ratios are computed."""
-SERVE_TIME = {"A100": 337.0, "A100X": 329.0, "Brainwave": 42.0}
+PUBLISHED_SERVE_TIME_RATIOS = {"A100": 337.0, "A100X": 329.0, "Brainwave": 42.0}
 """Published ratios of the mean serve time to Lightning's."""
-ENERGY = {"A100": 352.0, "A100X": 419.0, "Brainwave": 54.0}
+PUBLISHED_ENERGY_RATIOS = {"A100": 352.0, "A100X": 419.0, "Brainwave": 54.0}
 """Published ratios of the energy of an inference to Lightning's."""
-POWER_W = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
+POWER_W_BY_PROCESSOR = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
 """Powers from the released artifact. The powers of A100X and Brainwave are recalled from the paper."""
 ENERGY_CORES = 1024
 """Cores of Lightning in the published energies. The published schedules use 576 cores."""
@@ -61,7 +61,7 @@ class Scale:
 
 FULL_SCALE = Scale(traces=10, requests=100, sweep=SWEEP_GBPS, with_rtl=True)
 QUICK_SCALE = Scale(traces=1, requests=10, sweep=(0.01, 0.06), with_rtl=False)
-TITLES = {
+TITLE_BY_FIGURE = {
     1: "cycles of LeNet-300-100",
     2: "mean serve time of seven networks on five processors",
     3: "energy of an inference",
@@ -73,7 +73,7 @@ Times = Mapping[str, Mapping[str, float]]
 
 def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
     """Return the rows of all figures. Call `report` with the name of each part of the work."""
-    report(TITLES[1])
+    report(TITLE_BY_FIGURE[1])
     rows = [*_count_cycles()]
     if scale.with_rtl:
         if reason := why_missing("verilator", "make", "g++"):
@@ -81,11 +81,11 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
         else:
             report("cycles of LeNet-300-100 in the RTL of the smartNIC")
             rows += _measure_rtl_cycles()
-    report(TITLES[2])
+    report(TITLE_BY_FIGURE[2])
     traces = _simulate_traces(scale, SPEED_GBPS)
     rows += [*_compare_serve_times(traces), *_compare_energies(traces)]
     for speed in scale.sweep:
-        report(f"{TITLES[4]}: {speed:g} Gbit/s")
+        report(f"{TITLE_BY_FIGURE[4]}: {speed:g} Gbit/s")
         rows += _compare_ratios_at(speed, traces if speed == SPEED_GBPS else _simulate_traces(scale, speed))
     return tuple(rows)
 
@@ -176,7 +176,7 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
             ]
             if times:
                 yield Row(2, f"serve time of {model.name} on {processor.name}, ms", None, fmean(times) / 1e6)
-    for name, published in SERVE_TIME.items():
+    for name, published in PUBLISHED_SERVE_TIME_RATIOS.items():
         ratios = _compute_ratios(traces, name)
         quantity = f"serve time of {name} over Lightning's"
         yield Row(
@@ -209,14 +209,13 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
     """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
     cores = {processor.name: processor.cores for processor in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
     joules = {
-        processor.name: POWER_W[processor.name] / (cores[processor.name] * processor.ghz)
+        processor.name: POWER_W_BY_PROCESSOR[processor.name] / (cores[processor.name] * processor.ghz)
         for processor in PROCESSORS
-        if processor.name in POWER_W
+        if processor.name in POWER_W_BY_PROCESSOR
     }
-    for name, published in ENERGY.items():
-        powers = (
-            f"{POWER_W[name]:g} W{' (recalled)' if name != 'A100' else ''} and {POWER_W[LIGHTNING.name]:g} W"
-        )
+    for name, published in PUBLISHED_ENERGY_RATIOS.items():
+        recalled = " (recalled)" if name != "A100" else ""
+        powers = f"{POWER_W_BY_PROCESSOR[name]:g} W{recalled} and {POWER_W_BY_PROCESSOR[LIGHTNING.name]:g} W"
         yield Row(
             3,
             f"energy of {name} over Lightning's, products alone",
@@ -228,6 +227,8 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
             3,
             f"energy of {name} over Lightning's, power times serve time",
             published,
-            POWER_W[name] / POWER_W[LIGHTNING.name] * fmean(map(fmean, _compute_ratios(traces, name))),
+            POWER_W_BY_PROCESSOR[name]
+            / POWER_W_BY_PROCESSOR[LIGHTNING.name]
+            * fmean(map(fmean, _compute_ratios(traces, name))),
             f"{powers}; serve times of figure 2, with {LIGHTNING.cores} cores",
         )

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
-from lightning.execution.interface import Answers, Executor, raw_shape
+from lightning.execution.interface import Answers, Executor, get_raw_shape
 
 WARM_UP_TYPES = (np.uint8, np.float32, np.int64)
 """Types of warm-up arrays: bytes of packets and images, floats of clients, integers of JSON."""
@@ -27,15 +27,15 @@ WARM_UP_VALUE = 127
 """Value of all numbers in a warm-up image. A kernel may skip zeros, which would make the measured time too short."""
 WARM_UP_BATCH = 4
 """Number of images in the warm-up batch."""
-TIMED_RUNS = 5
+TIMED_RUN_COUNT = 5
 """Number of timed runs. The shortest time counts, because other processes delay some runs."""
 SLOW_FIDELITIES = frozenset({"device", "datapath"})
 """Fidelities with slow images. Only their executor warms them. Their models may share a device."""
 MAX_INLINE_S = 0.002
 """Longest work in the thread that receives requests. Another thread runs longer work, so that receiving continues."""
-PIECE_S = 0.05
+MAX_PIECE_S = 0.05
 """Approximate time for which a batch may hold a model before waiting requests get their turn."""
-ANSWER_KEYS = ("seed", "calibration")
+ANSWER_ORIGIN_KEYS = ("seed", "calibration")
 """Entries of `ModelInstance.origin` that every answer repeats. The metadata contain all entries."""
 
 
@@ -58,7 +58,7 @@ class FairLock:
 
     def acquire(self, timeout: float = -1) -> bool:
         """Wait for the lock for up to `timeout` seconds (negative: for ever); return whether it was acquired."""
-        end = monotonic() + timeout
+        deadline_s = monotonic() + timeout
         if not (
             self._queue_lock.acquire(timeout=timeout) if timeout else self._queue_lock.acquire(blocking=False)
         ):
@@ -66,7 +66,7 @@ class FairLock:
         try:
             if timeout < 0:
                 return self._owner_lock.acquire()
-            return self._owner_lock.acquire(timeout=max(end - monotonic(), 0))
+            return self._owner_lock.acquire(timeout=max(deadline_s - monotonic(), 0))
         finally:
             self._queue_lock.release()
 
@@ -99,7 +99,7 @@ class ModelInstance:
     @cached_property
     def raw_shape(self) -> tuple[int, ...]:
         """Shape of one image, without the batch axis."""
-        return raw_shape(self.model.network)
+        return get_raw_shape(self.model.network)
 
     @cached_property
     def hash(self) -> str:
@@ -109,9 +109,12 @@ class ModelInstance:
         return model_hash(self.model)
 
     @cached_property
-    def marks(self) -> dict[str, Any]:
+    def answer_origin(self) -> dict[str, Any]:
         """Entries of every answer that allow a client to reproduce it."""
-        return {"hash": self.hash, **{key: self.origin[key] for key in ANSWER_KEYS if key in self.origin}}
+        return {
+            "hash": self.hash,
+            **{key: self.origin[key] for key in ANSWER_ORIGIN_KEYS if key in self.origin},
+        }
 
     @cached_property
     def prefers_bytes(self) -> bool:
@@ -130,36 +133,40 @@ class ModelInstance:
 
     def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
         """Run the executor, one caller at a time. Other callers get their turn between the pieces of a long batch."""
-        images = len(inputs)
-        piece_size = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
-        if images <= piece_size:
+        image_count = len(inputs)
+        piece_size = (
+            max(int(MAX_PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else image_count
+        )
+        if image_count <= piece_size:
             with self.lock:
                 return self.executor.run(inputs, keys)
-        pieces, numbers = [], np.asarray(keys)
-        for start in range(0, images, piece_size):
+        pieces, key_array = [], np.asarray(keys)
+        for start in range(0, image_count, piece_size):
             with self.lock:
-                part = slice(start, start + piece_size)
-                pieces.append(self.executor.run(inputs[part], numbers[part]))
+                piece = slice(start, start + piece_size)
+                pieces.append(self.executor.run(inputs[piece], key_array[piece]))
         return join_answers(pieces)
 
     def warm(self) -> None:
         """Compile all kernels for contiguous read-only arrays, as requests have them, and time an image."""
-        _ = self.marks  # cached here, because the hash takes milliseconds
+        _ = self.answer_origin  # cached here, because the hash takes milliseconds
         with self.lock:
             self.executor.warm()
         if self.executor.fidelity in SLOW_FIDELITIES:
             self.seconds_per_image = math.inf
             return
-        for images in (WARM_UP_BATCH, 1):
+        for image_count in (WARM_UP_BATCH, 1):
             for datatype in WARM_UP_TYPES:
-                self._measure_seconds(images, datatype)
-        self.seconds_per_image = min(self._measure_seconds(1, WARM_UP_TYPES[0]) for _ in range(TIMED_RUNS))
+                self._measure_seconds(image_count, datatype)
+        self.seconds_per_image = min(
+            self._measure_seconds(1, WARM_UP_TYPES[0]) for _ in range(TIMED_RUN_COUNT)
+        )
 
-    def _measure_seconds(self, images: int, datatype: type[np.generic]) -> float:
+    def _measure_seconds(self, image_count: int, datatype: type[np.generic]) -> float:
         """Return the time for a batch of images without zeros, which a kernel could skip."""
-        shape = (images, *self.raw_shape)
+        shape = (image_count, *self.raw_shape)
         pixels = np.full(shape, WARM_UP_VALUE, datatype).tobytes()
-        inputs, keys = np.frombuffer(pixels, datatype).reshape(shape), np.zeros(images, np.uint64)
+        inputs, keys = np.frombuffer(pixels, datatype).reshape(shape), np.zeros(image_count, np.uint64)
         started = time.perf_counter()
         self.run(inputs, keys)
         return time.perf_counter() - started

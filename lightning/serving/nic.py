@@ -19,7 +19,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from fpga.errors import FpgaError
 from lightning.errors import AddressError, OutOfRange, ServingError, UnknownKey, UnknownScheme
-from lightning.serving.packets.codec import Kind, Packet, Scores, decode_answer, parse, serialise
+from lightning.serving.packets.codec import (
+    Kind,
+    Packet,
+    Scores,
+    decode_answer,
+    parse,
+    serialise,
+)
 from lightning.serving.repository import check_name, read_model
 
 if TYPE_CHECKING:
@@ -30,12 +37,12 @@ if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
 
 SCHEME = "verilator"
-EXAMPLE = "verilator://nic0?address=10.77.0.2/24"
+EXAMPLE_ADDRESS = "verilator://nic0?address=10.77.0.2/24"
 DEFAULT_PORT = 8500
-_KEYS = ("address", "mac", "port", "delay", "shift", "noise", "seed", "latency_ns", "preamble")
+_ADDRESS_KEYS = ("address", "mac", "port", "delay", "shift", "noise", "seed", "latency_ns", "preamble")
 _CYCLE_NS = 4
 """Cycle of the NIC's clock of 250 MHz."""
-_LIMITS = {
+_RANGE_BY_KEY = {
     "port": (1, 65535),
     "delay": (0, 15),
     "shift": (0, 15),
@@ -77,22 +84,22 @@ def parse_address(text: str, seed: int = 0) -> NicAddress:
         parts = urlsplit(text)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise AddressError(f"{text!r} is not an address of a NIC", hint=f"Write {EXAMPLE}") from error
+        raise AddressError(f"{text!r} is not an address of a NIC", hint=f"Write {EXAMPLE_ADDRESS}") from error
     if parts.scheme != SCHEME:
-        raise UnknownScheme(f"{text!r} is not an address of a simulated NIC", hint=f"Write {EXAMPLE}")
+        raise UnknownScheme(f"{text!r} is not an address of a simulated NIC", hint=f"Write {EXAMPLE_ADDRESS}")
     if not parts.netloc or parts.path.strip("/") or parts.fragment:
-        raise AddressError(f"{text!r} does not name one TAP device", hint=f"Write {EXAMPLE}")
-    values: dict[str, str] = {}
+        raise AddressError(f"{text!r} does not name one TAP device", hint=f"Write {EXAMPLE_ADDRESS}")
+    text_by_key: dict[str, str] = {}
     for key, value in pairs:
-        if key not in _KEYS:
-            raise UnknownKey(f"a NIC has no key {key!r}", hint=f"Choose {', '.join(_KEYS)}")
-        if key in values:
+        if key not in _ADDRESS_KEYS:
+            raise UnknownKey(f"a NIC has no key {key!r}", hint=f"Choose {', '.join(_ADDRESS_KEYS)}")
+        if key in text_by_key:
             raise AddressError(f"{key} is given twice", hint="Leave one of them out")
-        values[key] = value
-    if "address" not in values:
-        raise AddressError("the NIC has no IPv4 address", hint=f"Write {EXAMPLE}")
-    address = _parse_interface(values["address"])
-    numbers = {key: _parse_number(key, values[key]) for key in _LIMITS if key in values}
+        text_by_key[key] = value
+    if "address" not in text_by_key:
+        raise AddressError("the NIC has no IPv4 address", hint=f"Write {EXAMPLE_ADDRESS}")
+    address = _parse_interface(text_by_key["address"])
+    numbers = {key: _parse_number(key, text_by_key[key]) for key in _RANGE_BY_KEY if key in text_by_key}
     noise = numbers.pop("noise", None)
     if "seed" not in numbers:
         numbers["seed"] = seed
@@ -100,7 +107,7 @@ def parse_address(text: str, seed: int = 0) -> NicAddress:
     return NicAddress(
         parts.netloc,
         address,
-        _parse_mac(values.get("mac", "02:00:" + address.ip.packed.hex(":"))),
+        _parse_mac(text_by_key.get("mac", "02:00:" + address.ip.packed.hex(":"))),
         noise=None if noise is None else bool(noise),
         **numbers,
     )
@@ -120,7 +127,9 @@ def _parse_interface(text: str) -> IPv4Interface:
             hint="Use a prefix of at most 30 bits, such as /24",
         )
     if address.ip in (subnet.network_address, subnet.broadcast_address) or address.ip.is_multicast:
-        raise AddressError(f"{address.ip} is not the address of a host in {subnet}", hint=f"Write {EXAMPLE}")
+        raise AddressError(
+            f"{address.ip} is not the address of a host in {subnet}", hint=f"Write {EXAMPLE_ADDRESS}"
+        )
     return address
 
 
@@ -144,7 +153,7 @@ def _parse_number(key: str, text: str) -> int:
 
 
 def _check_range(key: str, value: int) -> int:
-    lowest, highest = _LIMITS[key]
+    lowest, highest = _RANGE_BY_KEY[key]
     if not lowest <= value <= highest:
         raise OutOfRange(f"{key} {value} is out of range", hint=f"Choose {lowest} to {highest}")
     return value
@@ -253,8 +262,8 @@ def _make_settings(nic_address: NicAddress, *, noise: bool) -> Settings:
         "seed": nic_address.seed,
         "noise": noise,
     }
-    latency = None if nic_address.latency_ns is None else -(-nic_address.latency_ns // _CYCLE_NS)
-    other_settings = {"preamble": nic_address.preamble, "memory_latency": latency}
+    latency_cycles = None if nic_address.latency_ns is None else -(-nic_address.latency_ns // _CYCLE_NS)
+    other_settings = {"preamble": nic_address.preamble, "memory_latency": latency_cycles}
     return Settings(
         mac=nic_address.mac,
         address=str(nic_address.address.ip),

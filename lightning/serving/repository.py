@@ -152,10 +152,12 @@ class Repository:
     def list_models(self) -> list[IndexEntry]:
         """Return the models in service and the models that can be loaded, sorted by name."""
         with self._fields_lock:
-            ready = {name: instance.version for name, instance in self._instances_by_name.items()}
+            version_by_name = {name: instance.version for name, instance in self._instances_by_name.items()}
             source_names = set(self._sources)
         names = source_names | set(self._find_files())
-        return [IndexEntry(name, ready.get(name, ""), name in ready) for name in sorted(names)]
+        return [
+            IndexEntry(name, version_by_name.get(name, ""), name in version_by_name) for name in sorted(names)
+        ]
 
     # ------------------------------------------------------------------------------- inside
 

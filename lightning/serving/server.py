@@ -110,9 +110,9 @@ def serve(
         return
     if realtime:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-    with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packets:
-        description["udp"] = str(Address(*packets.address))
-        Server(infer, lambda: report_ready(description), packets.counts).run(sockets=[listener])
+    with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packet_server:
+        description["udp"] = str(Address(*packet_server.address))
+        Server(infer, lambda: report_ready(description), packet_server.counts).run(sockets=[listener])
 
 
 class HttpServer:
@@ -125,12 +125,12 @@ class HttpServer:
     """
 
     def __init__(
-        self, infer: Infer, host: str = "127.0.0.1", port: int = 0, packets: ReadPackets | None = None
+        self, infer: Infer, host: str = "127.0.0.1", port: int = 0, read_packets: ReadPackets | None = None
     ) -> None:
         self._socket = bind_socket(host, port)
         self.address = read_address(self._socket)
         self._ready = threading.Event()
-        self._server = Server(infer, self._ready.set, packets)
+        self._server = Server(infer, self._ready.set, read_packets)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="inference-http"
         )
@@ -154,11 +154,11 @@ class Server(http_server.Server):
     """A uvicorn server that returns normally after a signal."""
 
     def __init__(
-        self, infer: Infer, report_ready: Callable[[], None], packets: ReadPackets | None = None
+        self, infer: Infer, report_ready: Callable[[], None], read_packets: ReadPackets | None = None
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                http_server.HeadAsGet(Service(infer, packets)),
+                http_server.HeadAsGet(Service(infer, read_packets)),
                 loop="uvloop",
                 http="httptools",
                 ws="none",

@@ -38,8 +38,8 @@ class Curve:
         for index in range(1, len(self.sigmas)):
             above, below = self.accuracies[index - 1], self.accuracies[index]
             if above >= 0.5 > below:
-                part = (above - 0.5) / (above - below)
-                return self.sigmas[index - 1] + part * (self.sigmas[index] - self.sigmas[index - 1])
+                share = (above - 0.5) / (above - below)
+                return self.sigmas[index - 1] + share * (self.sigmas[index] - self.sigmas[index - 1])
         return math.inf
 
 

@@ -6,12 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.canvas import FAINT, INK, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import (
+    FAINT_COLOUR,
+    INK_COLOUR,
+    SERIES_COLOURS,
+    Plot,
+    add_heading,
+    add_legend,
+    new_figure,
+    style_axes,
+)
 from lightning.compiler.measured import MEASURED_SIGMA
 
 ZERO_POSITION = 0.35
 """Position of sigma 0 on the logarithmic axis."""
-TICKS = (0.5, 1, 2, 5, 10, 20, 50)
+SIGMA_TICKS = (0.5, 1, 2, 5, 10, 20, 50)
 PER_CENT = 100
 
 
@@ -43,7 +52,7 @@ def plot_noise_curves(
     for index, (name, curve) in enumerate(curves.items()):
         sigmas = [max(sigma, ZERO_POSITION) for sigma in curve.sigmas]
         percentages = [PER_CENT * accuracy for accuracy in curve.accuracies]
-        half = f": half at {curve.half_point:.1f}" if math.isfinite(curve.half_point) else ""
+        half_label = f": half at {curve.half_point:.1f}" if math.isfinite(curve.half_point) else ""
         axes.plot(
             sigmas,
             percentages,
@@ -51,28 +60,30 @@ def plot_noise_curves(
             color=SERIES_COLOURS[index % len(SERIES_COLOURS)],
             markersize=3.5,
             linewidth=1.4,
-            label=name + half,
+            label=name + half_label,
         )
-    axes.axhline(PER_CENT / 2, color=FAINT, linewidth=0.8)
-    marks = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
-    for name, sigma in marks.items():
-        axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK, linewidth=0.8, linestyle=":")
+    axes.axhline(PER_CENT / 2, color=FAINT_COLOUR, linewidth=0.8)
+    sigma_by_label = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
+    for name, sigma in sigma_by_label.items():
+        axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK_COLOUR, linewidth=0.8, linestyle=":")
         axes.annotate(
             name,
             (sigma, PER_CENT / 2 + 2),
             xytext=(-3, 0),
             textcoords="offset points",
             ha="right",
-            color=INK,
+            color=INK_COLOUR,
             fontsize=9,
         )
     axes.set_xscale("log")
-    axes.set_xticks(TICKS, minor=False)
+    axes.set_xticks(SIGMA_TICKS, minor=False)
     axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, PER_CENT + 3)
     style_axes(
-        axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)"
+        axes,
+        x_label="standard deviation of a product's noise (steps of 255; leftmost: none)",
+        y_label="accuracy (%)",
     )
     add_legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
     add_heading(figure, title, "executor: noisy", simulated=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from lightning.compiler.options import Options
 from lightning.execution.noise import Noise
 
-QUIET = Noise(sigma=0.0)
+NO_NOISE = Noise(sigma=0.0)
 """No noise: training emulates only the rounding to integers."""
 NOISY_RANGE_PERCENTILE = 97.0
 """Percentile that approximates the compiler's ranges for noise, measured on LeNet-300-100 at sigma 5."""
@@ -24,7 +24,7 @@ class Emulation:
     ranges by `error` for noise, they end at the 97th percentile. Otherwise they end at the largest magnitude.
     """
 
-    noise: Noise = QUIET
+    noise: Noise = NO_NOISE
     options: Options = field(default_factory=Options)
     raw_level: float = 1 / 255
     """Value of one raw level after preprocessing. Only the `published` scheme uses it, because it sends raw levels."""
@@ -34,5 +34,5 @@ class Emulation:
         """Percentile of the activations' magnitudes at which their range ends."""
         if self.options.ranges == "percentile":
             return self.options.percentile
-        for_noise = self.options.ranges == "error" and self.options.sigma > 0
-        return NOISY_RANGE_PERCENTILE if for_noise and self.noise.sigma > 0 else 100.0
+        is_range_for_noise = self.options.ranges == "error" and self.options.sigma > 0
+        return NOISY_RANGE_PERCENTILE if is_range_for_noise and self.noise.sigma > 0 else 100.0

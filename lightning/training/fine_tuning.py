@@ -96,20 +96,20 @@ def fine_tune(
     `DatasetError` without a training part, and the errors of import and compilation.
     """
     schedule, options = schedule or Schedule(frozen_statistics=True), options or Options()
-    train = dataset.select_training()
-    x = preprocess(from_torch(module, tuple(shape), preprocessing), train.x)
+    training_data = dataset.select_training()
+    inputs = preprocess(from_torch(module, tuple(shape), preprocessing), training_data.x)
 
     def measure_candidate(candidate: Any) -> Outcome:
         network = from_torch(candidate, tuple(shape), preprocessing)
         return measure(candidate, network, dataset, noise=noise, options=options)
 
     emulation = Emulation(noise, options, (preprocessing or Preprocessing()).scale)
-    plain = fit(module, x, train.y, seed=seed, schedule=schedule)
-    aware = fit(module, x, train.y, seed=seed, schedule=schedule, emulation=emulation)
+    plain_module = fit(module, inputs, training_data.y, seed=seed, schedule=schedule)
+    aware_module = fit(module, inputs, training_data.y, seed=seed, schedule=schedule, emulation=emulation)
     return Comparison(
         measure_candidate(module),
-        measure_candidate(plain),
-        measure_candidate(aware),
+        measure_candidate(plain_module),
+        measure_candidate(aware_module),
         noise,
         schedule.epochs,
         seed,

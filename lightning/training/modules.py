@@ -24,7 +24,7 @@ MIN_SCALE = 1e-12
 """Lower limit of a scale, against division by zero in a layer of zeros."""
 
 overrides = require("torch.overrides", "to train networks")
-PRODUCTS = frozenset(
+PRODUCT_FUNCTIONS = frozenset(
     {
         *("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv"),
         *("linear", "bilinear", "einsum", "tensordot", "conv1d", "conv2d", "conv3d"),
@@ -44,10 +44,10 @@ UNSUPPORTED_LAYERS = (
 class Range(Protocol):
     """Range of the activations of a layer."""
 
-    signed: bool
+    is_signed: bool
     """True if activations may be negative, which takes two passes."""
 
-    def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
+    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return the value of one step of the activations, in a shape that broadcasts with them."""
         ...
 
@@ -62,17 +62,17 @@ class FixedRange:
     def __init__(self, percentile: float = 100.0) -> None:
         self.percentile = percentile
         self.largest: Tensor = None
-        self.signed = False
+        self.is_signed = False
 
-    def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return the value of one step, a scalar. Update the range first if `learning`, or at the first call."""
-        if learning or self.largest is None:
+    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+        """Return the value of one step, a scalar. Update the range first if `is_learning`, or at the first call."""
+        if is_learning or self.largest is None:
             self._update(activations.detach())
         return self.largest / FULL_VALUE
 
     def _update(self, activations: Tensor) -> None:
         largest = self._find_batch_range(activations.abs()).clamp_min(MIN_SCALE)
-        self.signed = self.signed or bool((activations < 0).any())
+        self.is_signed = self.is_signed or bool((activations < 0).any())
         self.largest = largest if self.largest is None else torch.maximum(largest, RANGE_DECAY * self.largest)
 
     def _find_batch_range(self, magnitudes: Tensor) -> Tensor:
@@ -88,15 +88,15 @@ class ShiftedRange:
     `compute_base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
     """
 
-    def __init__(self, base: Callable[[], Tensor], *, shifts: bool) -> None:
+    def __init__(self, base: Callable[[], Tensor], *, is_shifted: bool) -> None:
         self.compute_base = base
-        self.shifts = shifts
-        self.signed = False
+        self.is_shifted = is_shifted
+        self.is_signed = False
 
-    def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
+    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return a scale for each image, (images, 1, ...), or a scalar for pixels."""
         base = self.compute_base()
-        if not self.shifts:
+        if not self.is_shifted:
             return base
         largest = activations.detach().flatten(1).amax(1).clamp_min(MIN_SCALE) / base
         # The highest set bit of the largest activation becomes bit 7.
@@ -107,7 +107,7 @@ class ShiftedRange:
 functional = torch.nn.functional
 
 
-def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
+def pass_gradient(values: Tensor, rounded: Tensor) -> Tensor:
     """Return `rounded` with the gradient of `values`."""
     return values + (rounded - values).detach()
 
@@ -118,7 +118,7 @@ def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
     The gradient becomes 0 only beyond 255.5 steps, because division may put the largest value slightly above 255.
     """
     steps = (values / scale).clamp(-FULL_VALUE - 0.5, FULL_VALUE + 0.5)
-    return straight_through(steps, steps.round().clamp(-FULL_VALUE, FULL_VALUE))
+    return pass_gradient(steps, steps.round().clamp(-FULL_VALUE, FULL_VALUE))
 
 
 def compute_weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
@@ -153,14 +153,14 @@ class PhotonicForward:
 
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
-        step = self.range.scale(activations, learning=self.layer.training)
-        step_of_rows = self._compute_weight_scale()
+        step = self.range.scale(activations, is_learning=self.layer.training)
+        row_steps = self._compute_weight_scale()
         steps = round_to_steps(activations, step)
-        along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
-        weights = round_to_steps(self.layer.weight, along_rows)
+        weight_steps = row_steps.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
+        weights = round_to_steps(self.layer.weight, weight_steps)
         sums = self._multiply(steps, weights) / 256
-        noisy = sums + self._draw_noise(sums.detach(), steps.detach(), weights.detach())
-        results = noisy * (256 * step) * self._align_with_results(step_of_rows)
+        noisy_sums = sums + self._draw_noise(sums.detach(), steps.detach(), weights.detach())
+        results = noisy_sums * (256 * step) * self._align_with_results(row_steps)
         return results if self.layer.bias is None else results + self._align_with_results(self.layer.bias)
 
     def _compute_weight_scale(self) -> Tensor:
@@ -204,17 +204,17 @@ class PhotonicForward:
         return sums.sign() * noisy * step - sums
 
     def _find_noise_moments(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        noise, passes = self.emulation.noise, 2 if self.range.signed else 1
-        readouts, net = count_readouts(
+        noise, pass_count = self.emulation.noise, 2 if self.range.is_signed else 1
+        readouts, net_signs = count_readouts(
             weights.flatten(1),
             dense=noise.place_properties.dense,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         # With two passes, the mean errors of the positive and the negative part cancel.
-        mean = torch.zeros(()) if self.range.signed else noise.mean * self._align_with_results(net)
-        constant, *growing = noise.coefficients
-        variance = constant * passes * self._align_with_results(readouts)
-        for power, coefficient in enumerate(growing, 1):
+        mean = torch.zeros(()) if self.range.is_signed else noise.mean * self._align_with_results(net_signs)
+        constant, *light_coefficients = noise.coefficients
+        variance = constant * pass_count * self._align_with_results(readouts)
+        for power, coefficient in enumerate(light_coefficients, 1):
             if coefficient:
                 # A product of steps is 256 times its level in LSB.
                 light = self._multiply(steps.abs() ** power, weights.abs() ** power)
@@ -234,7 +234,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
     ) -> Any:
         """Call a function of torch. If it computes sums of products, check its arguments first."""
         options = dict(named or {})
-        if getattr(function, "__name__", "") in PRODUCTS:
+        if getattr(function, "__name__", "") in PRODUCT_FUNCTIONS:
             self._check_layer((*arguments, *options.values()))
         return function(*arguments, **options)
 
@@ -286,14 +286,14 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
     """
     layers = find_photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
-    common = (
+    joint_scale = (
         JointScale(tuple(layers.values()), emulation.raw_level)
         if emulation.options.scheme == "published"
         else None
     )
     for index, layer in enumerate(layers.values()):
-        layer_range = common.find_range(index) if common else FixedRange(emulation.percentile)
-        layer.forward = PhotonicForward(layer, layer_range, emulation, generator, common)
+        layer_range = joint_scale.find_range(index) if joint_scale else FixedRange(emulation.percentile)
+        layer.forward = PhotonicForward(layer, layer_range, emulation, generator, joint_scale)
     outliers = find_outliers(module, layers)
     try:
         with OutlierProducts(outliers) if outliers else nullcontext():
@@ -322,15 +322,15 @@ class JointScale:
 
         Each earlier layer multiplies the value of a step by 256 times the common scale.
         """
-        return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, shifts=index > 0)
+        return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, is_shifted=index > 0)
 
 
 def find_photonic_layers(module: Any) -> dict[str, Any]:
     """Return the layers that run on light, by name. Raise `CompileError` for a layer that cannot be emulated."""
-    layer_of_name = dict(module.named_modules())
-    for name, layer in layer_of_name.items():
+    layer_by_name = dict(module.named_modules())
+    for name, layer in layer_by_name.items():
         _check_layer(name or type(layer).__name__, layer)
-    return {name: layer for name, layer in layer_of_name.items() if isinstance(layer, SUPPORTED_LAYERS)}
+    return {name: layer for name, layer in layer_by_name.items() if isinstance(layer, SUPPORTED_LAYERS)}
 
 
 def _check_layer(name: str, layer: Any) -> None:

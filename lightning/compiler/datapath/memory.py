@@ -16,7 +16,7 @@ from lightning.networks.network import Network
 
 ALIGNMENT = 64
 """Alignment in bytes: 16 activations of float32, or two words of the published datapath."""
-_SAME_BYTES = frozenset({"Flatten", "Reshape"})
+_VIEW_OPERATIONS = frozenset({"Flatten", "Reshape"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +59,24 @@ def memory_plan(model: CompiledModel) -> MemoryPlan:
     return plan_memory(find_buffers(model.network, 2 if model.shift_normalised else 4))
 
 
-def find_buffers(network: Network, width: int) -> tuple[Buffer, ...]:
-    """Return the buffers of all activations with their lifetimes, `width` bytes per value, without offsets."""
-    owner = _find_owners(network)
-    lives: dict[str, tuple[int, int]] = {network.input: (-1, -1)}
-    members: dict[str, list[str]] = {network.input: [network.input]}
+def find_buffers(network: Network, bytes_per_value: int) -> tuple[Buffer, ...]:
+    """Return the buffers of all activations with their lifetimes, without offsets."""
+    owner_by_tensor = _find_owners(network)
+    lifetime_by_owner: dict[str, tuple[int, int]] = {network.input: (-1, -1)}
+    tensors_by_owner: dict[str, list[str]] = {network.input: [network.input]}
     for index, node in enumerate(network.nodes):
-        for name in {owner[name] for name in node.inputs if name in owner}:
-            lives[name] = (lives[name][0], index)
-        if owner[node.output] == node.output:
-            lives[node.output] = (index, index)
-        members.setdefault(owner[node.output], []).append(node.output)
-    answer = owner[network.output]
-    lives[answer] = (lives[answer][0], len(network.nodes))
+        for name in {owner_by_tensor[name] for name in node.inputs if name in owner_by_tensor}:
+            lifetime_by_owner[name] = (lifetime_by_owner[name][0], index)
+        if owner_by_tensor[node.output] == node.output:
+            lifetime_by_owner[node.output] = (index, index)
+        tensors_by_owner.setdefault(owner_by_tensor[node.output], []).append(node.output)
+    output_owner = owner_by_tensor[network.output]
+    lifetime_by_owner[output_owner] = (lifetime_by_owner[output_owner][0], len(network.nodes))
     return tuple(
-        Buffer(tuple(members[name]), _round_up(prod(network.shapes[name]) * width), *life)
-        for name, life in lives.items()
+        Buffer(
+            tuple(tensors_by_owner[name]), _round_up(prod(network.shapes[name]) * bytes_per_value), *lifetime
+        )
+        for name, lifetime in lifetime_by_owner.items()
     )
 
 
@@ -104,11 +106,11 @@ def _find_gap(neighbours: list[Buffer], size: int) -> int:
 
 def _find_owners(network: Network) -> dict[str, str]:
     """Return for every tensor the tensor that owns its bytes."""
-    owner = {network.input: network.input}
+    owner_by_tensor = {network.input: network.input}
     for node in network.nodes:
-        is_view = node.operation in _SAME_BYTES and node.inputs[0] in owner
-        owner[node.output] = owner[node.inputs[0]] if is_view else node.output
-    return owner
+        is_view = node.operation in _VIEW_OPERATIONS and node.inputs[0] in owner_by_tensor
+        owner_by_tensor[node.output] = owner_by_tensor[node.inputs[0]] if is_view else node.output
+    return owner_by_tensor
 
 
 def _round_up(size: int) -> int:

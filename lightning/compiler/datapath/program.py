@@ -23,13 +23,13 @@ from lightning.errors import CompileError
 from lightning.optional import require
 
 Integers = npt.NDArray[np.int64]
-DARK = -1
+DARK_TERM = -1
 """Marks a dark lane in place of a term."""
 
 DATAPATH = "photonic_dot"
 """Name of the datapath in the library of the count-action language (`fpga/library`)."""
 LANES = 16
-_WRAPPING_BITS, _WIDE_BITS = 16, 32
+_WRAPPING_SUM_BITS, _WIDE_SUM_BITS = 16, 32
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Segment:
     rows: Integers
     """(n,) index of each row among the rows of all groups."""
     terms: Integers
-    """(n, beats * lanes) index of the activation in each lane, among all groups; `DARK` for none."""
+    """(n, beats * lanes) index of the activation in each lane, among all groups; `DARK_TERM` for none."""
     weights: Integers
     """(n, beats * lanes) signed weights; 0 in dark lanes."""
 
@@ -59,10 +59,10 @@ def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segme
     [([0], [0, 2, -1])]
     """
     terms, row_lengths = _join_groups(layer, hardware)
-    beats = -(-row_lengths // hardware.lanes)
+    row_beats = -(-row_lengths // hardware.lanes)
     return tuple(
-        _make_segment(layer, terms, np.flatnonzero(beats == count), count, hardware.lanes)
-        for count in sorted(set(beats.tolist()) - {0}, reverse=True)
+        _make_segment(layer, terms, np.flatnonzero(row_beats == beat_count), beat_count, hardware.lanes)
+        for beat_count in sorted(set(row_beats.tolist()) - {0}, reverse=True)
     )
 
 
@@ -70,23 +70,26 @@ def _make_segment(layer: PhotonicLayer, terms: Integers, rows: Integers, beats: 
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
     term_indices = _resize(terms[rows], beats * lanes)
     row_weights = np.take_along_axis(weights, term_indices % weights.shape[1], axis=1)
-    return Segment(beats, rows, term_indices, np.where(term_indices == DARK, 0, row_weights))
+    return Segment(beats, rows, term_indices, np.where(term_indices == DARK_TERM, 0, row_weights))
 
 
 def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Integers, Integers]:
     """Return the index of the term of each readout, (rows of all groups, longest row), and the lengths of the rows."""
     groups = schedule_layer(layer, hardware)
     longest_row = max(group.order.shape[1] for group in groups)
-    width = layer.weights.shape[2]
+    term_count = layer.weights.shape[2]
     orders = [_resize(schedule.order[:, :, 0].astype(np.int64), longest_row) for schedule in groups]
-    terms = [np.where(order == DARK, DARK, order + index * width) for index, order in enumerate(orders)]
+    terms = [
+        np.where(order == DARK_TERM, DARK_TERM, order + index * term_count)
+        for index, order in enumerate(orders)
+    ]
     return np.concatenate(terms), np.concatenate([group.readouts for group in groups])
 
 
 def _resize(terms: Integers, length: int) -> Integers:
-    """Return the terms cut to this length, or padded with `DARK`, (rows, length)."""
-    spare = max(0, length - terms.shape[1])
-    return np.pad(terms, ((0, 0), (0, spare)), constant_values=DARK)[:, :length]
+    """Return the terms cut to this length, or padded with `DARK_TERM`, (rows, length)."""
+    missing_count = max(0, length - terms.shape[1])
+    return np.pad(terms, ((0, 0), (0, missing_count)), constant_values=DARK_TERM)[:, :length]
 
 
 @dataclass(frozen=True)
@@ -117,12 +120,12 @@ def make_program(model: CompiledModel) -> Program:
     require("lark", "to read the library of count-action modules")
     from fpga.photonic_mac.control import library_datapath
 
-    width = _WRAPPING_BITS if model.wrap else _WIDE_BITS
-    datapath = library_datapath(DATAPATH, {"width": width})
+    sum_bits = _WRAPPING_SUM_BITS if model.wrap else _WIDE_SUM_BITS
+    datapath = library_datapath(DATAPATH, {"width": sum_bits})
     entries = tuple(list_entries(model))
-    passes = len({(entry.layer.name, entry.pass_number) for entry in entries})
+    pass_count = len({(entry.layer.name, entry.pass_number) for entry in entries})
     try:
-        return Program(datapath, tuple(_make_targets(entry, passes) for entry in entries) or ({},))
+        return Program(datapath, tuple(_make_targets(entry, pass_count) for entry in entries) or ({},))
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
@@ -134,10 +137,10 @@ def list_entries(model: CompiledModel) -> Iterator[ProgramEntry]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = split_into_segments(layer, model.hardware)
-        products = layer.positions * sum(segment.beats * len(segment.rows) for segment in segments)
+        pass_beats = layer.positions * sum(segment.beats * len(segment.rows) for segment in segments)
         for pass_number in range(count_passes(layer)):
             for segment in segments:
-                yield ProgramEntry(layer, pass_number, segment, products)
+                yield ProgramEntry(layer, pass_number, segment, pass_beats)
 
 
 def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
@@ -147,9 +150,9 @@ def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
             yield node.name, model.layers[node.name]
 
 
-def _make_targets(entry: ProgramEntry, passes: int) -> Layer:
+def _make_targets(entry: ProgramEntry, pass_count: int) -> Layer:
     return {
         "adder.beats": entry.segment.beats,
         "adder.products": entry.pass_beats,
-        "layers.layers": passes,
+        "layers.layers": pass_count,
     }

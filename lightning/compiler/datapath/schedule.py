@@ -77,12 +77,12 @@ def count_layer_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: boo
 
 def count_weight_readouts(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
     """Return the readouts like `count_layer_readouts`, for weights (groups, rows, terms)."""
-    positive = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
-    negative = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
+    positive_readouts = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
+    negative_readouts = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
     if dense if dense is not None else not hardware.skip_zeros:
-        terms = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
-        positive = np.maximum(positive, terms - negative)
-    return Readouts(positive + negative, positive - negative)
+        term_readouts = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
+        positive_readouts = np.maximum(positive_readouts, term_readouts - negative_readouts)
+    return Readouts(positive_readouts + negative_readouts, positive_readouts - negative_readouts)
 
 
 def schedule_layer(
@@ -96,61 +96,66 @@ def schedule_layer(
     ([[0, 2], [1, 4], [3, -1]], [1, -1, 1])
     """
     counts = count_layer_readouts(layer, hardware, dense=dense).count
-    keep_zeros = dense if dense is not None else not hardware.skip_zeros
+    are_zeros_sent = dense if dense is not None else not hardware.skip_zeros
     make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
-        make_schedule(weights, int(row_readouts.max(initial=0)), hardware.wavelengths, keep_zeros)
+        make_schedule(weights, int(row_readouts.max(initial=0)), hardware.wavelengths, are_zeros_sent)
         for weights, row_readouts in zip(layer.weights, counts, strict=True)
     )
 
 
-def _schedule_in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
+def _schedule_in_order(weights: Weights, readout_count: int, _: int, are_zeros_sent: bool) -> GroupSchedule:
     """Return a schedule with one term per readout, in the order of terms."""
-    is_sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
-    order = np.full((len(weights), readouts), -1, np.int32)
+    is_sent = np.ones_like(weights, bool) if are_zeros_sent else weights != 0
+    order = np.full((len(weights), readout_count), -1, np.int32)
     rows, terms = np.nonzero(is_sent)
     order[rows, _rank_terms(is_sent)[rows, terms]] = terms
     signs = np.where(np.take_along_axis(weights, np.maximum(order, 0), axis=1) < 0, -1, 1)
     return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
 
 
-def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
+def _schedule_by_sign(
+    weights: Weights, readout_count: int, wavelength_count: int, are_zeros_sent: bool
+) -> GroupSchedule:
     """Return a schedule of positive, then negative terms. Zeros fill the gaps in both, then further readouts."""
-    order = np.full((len(weights), readouts * width), -1, np.int32)
-    positive, negative = weights > 0, weights < 0
+    order = np.full((len(weights), readout_count * wavelength_count), -1, np.int32)
+    is_positive, is_negative = weights > 0, weights < 0
     positive_readouts, negative_readouts = (
-        _count_readouts(sign_mask.sum(axis=1), width)[:, None] for sign_mask in (positive, negative)
+        _count_readouts(sign_mask.sum(axis=1), wavelength_count)[:, None]
+        for sign_mask in (is_positive, is_negative)
     )
-    _place_terms(order, positive, _rank_terms(positive))
-    _place_terms(order, negative, positive_readouts * width + _rank_terms(negative))
-    if keep_zeros:
-        is_hole = order[:, : int((positive_readouts + negative_readouts).max(initial=0)) * width] < 0
+    _place_terms(order, is_positive, _rank_terms(is_positive))
+    _place_terms(order, is_negative, positive_readouts * wavelength_count + _rank_terms(is_negative))
+    if are_zeros_sent:
+        is_gap = (
+            order[:, : int((positive_readouts + negative_readouts).max(initial=0)) * wavelength_count] < 0
+        )
         _place_terms(
             order,
             weights == 0,
             _find_zero_places(
-                is_hole, (positive_readouts + negative_readouts) * width, _rank_terms(weights == 0)
+                is_gap, (positive_readouts + negative_readouts) * wavelength_count, _rank_terms(weights == 0)
             ),
         )
-    positions = np.arange(readouts)
+    positions = np.arange(readout_count)
     signs = np.where(
         (positions >= positive_readouts) & (positions < positive_readouts + negative_readouts), -1, 1
     )
-    shaped = order.reshape(len(weights), readouts, width)
+    shaped = order.reshape(len(weights), readout_count, wavelength_count)
     return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
 
 
-def _find_zero_places(is_hole: Bits, stop: Counts, ranks: Counts) -> Counts:
+def _find_zero_places(is_gap: Bits, stop: Counts, ranks: Counts) -> Counts:
     """Return the place of each zero, (rows, terms), by its rank: first the gaps before `stop`, then places after it."""
-    is_hole = is_hole & (np.arange(is_hole.shape[1]) < stop)
-    hole_counts = is_hole.sum(axis=1, keepdims=True)
-    hole_positions = np.argsort(~is_hole, axis=1, kind="stable")
-    inner_positions = (
-        np.take_along_axis(hole_positions, np.minimum(ranks, max(hole_positions.shape[1] - 1, 0)), axis=1)
-        if hole_positions.size
+    is_gap = is_gap & (np.arange(is_gap.shape[1]) < stop)
+    gap_counts = is_gap.sum(axis=1, keepdims=True)
+    gap_positions = np.argsort(~is_gap, axis=1, kind="stable")
+    positions_in_gaps = (
+        np.take_along_axis(gap_positions, np.minimum(ranks, max(gap_positions.shape[1] - 1, 0)), axis=1)
+        if gap_positions.size
         else ranks
     )
-    return np.asarray(np.where(ranks < hole_counts, inner_positions, stop + ranks - hole_counts), np.int64)
+    return np.asarray(np.where(ranks < gap_counts, positions_in_gaps, stop + ranks - gap_counts), np.int64)
 
 
 def _place_terms(order: npt.NDArray[np.int32], is_sent: Bits, positions: Counts) -> None:
@@ -174,38 +179,40 @@ def compute_layer_work(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     each position and pass. The groups of a convolution follow each other without a gap. A pass starts with a preamble.
     """
     cycles = count_layer_cycles(layer, hardware)
-    passes = count_passes(layer)
-    sent_weights = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
-    repeats = layer.positions * passes
+    pass_count = count_passes(layer)
+    sent_weight_count = (
+        int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
+    )
+    repeat_count = layer.positions * pass_count
     return LayerWork(
         macs=layer.macs,
-        products=sent_weights * repeats,
-        readouts=int(count_layer_readouts(layer, hardware).count.sum()) * repeats,
+        products=sent_weight_count * repeat_count,
+        readouts=int(count_layer_readouts(layer, hardware).count.sum()) * repeat_count,
         beats=cycles.beats,
-        passes=passes,
+        passes=pass_count,
         overhead=cycles.total - cycles.beats,
     )
 
 
 def count_layer_cycles(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
     """Return the cycles of a layer by kind, summed over its passes."""
-    passes = count_passes(layer)
+    pass_count = count_passes(layer)
     return LayerCycles(
-        beats=_count_beats(layer, hardware) * layer.positions * passes,
-        preamble=timing.preamble * passes,
-        detection=DETECTION_CYCLES * passes,
-        fill=timing.fill * passes,
-        turnaround=TURNAROUND_CYCLES * passes,
+        beats=_count_beats(layer, hardware) * layer.positions * pass_count,
+        preamble=timing.preamble * pass_count,
+        detection=DETECTION_CYCLES * pass_count,
+        fill=timing.fill * pass_count,
+        turnaround=TURNAROUND_CYCLES * pass_count,
     )
 
 
 def _count_beats(layer: PhotonicLayer, hardware: Hardware) -> int:
     """Return the beats of one position and pass: the sum over groups of the busiest core's beats."""
-    rows = -(-count_layer_readouts(layer, hardware).count // hardware.lanes)
+    beats_by_row = -(-count_layer_readouts(layer, hardware).count // hardware.lanes)
     return int(
         sum(
             max(row_beats[core :: hardware.cores].sum() for core in range(hardware.cores))
-            for row_beats in rows
+            for row_beats in beats_by_row
         )
     )
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpga.photonic_mac.network import quantise
-from lightning.compiler.lowering import lower
+from lightning.compiler.lowering import lower_node
 from lightning.compiler.model import PhotonicLayer
 from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
-_SHAPE_ONLY = frozenset({"Flatten", "Reshape"})
+_SHAPE_OPERATIONS = frozenset({"Flatten", "Reshape"})
 _HINT = "Compile it with --scheme scaled, which takes every network"
 
 
@@ -22,12 +22,12 @@ def compile_published(network: Network) -> dict[str, PhotonicLayer]:
     """Return the layers of a chain of `Gemm` and `Relu` without biases. Raise `CompileError` for other networks."""
     step = _compute_raw_step(network)
     chain = _find_chain(network)
-    weights = [lower(network, node).weights[0] for node in chain]
-    integers = quantise(weights).layers
+    weights = [lower_node(network, node).weights[0] for node in chain]
+    integer_weights = quantise(weights).layers
     steps = [step] + [1.0] * (len(chain) - 1)
     return {
-        node.name: _make_layer(node.name, values, input_scale)
-        for node, values, input_scale in zip(chain, integers, steps, strict=True)
+        node.name: _make_layer(node.name, layer_weights, input_scale)
+        for node, layer_weights, input_scale in zip(chain, integer_weights, steps, strict=True)
     }
 
 
@@ -37,40 +37,44 @@ def check_published(network: Network) -> None:
     _find_chain(network)
 
 
-def _make_layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLayer:
-    rows = (1, len(values))
+def _make_layer(name: str, weights: npt.NDArray[np.int32], step: float) -> PhotonicLayer:
+    sums_shape = (1, len(weights))
     return PhotonicLayer(
-        name, values[None].astype(np.int16), np.zeros(rows, np.int32), step, np.ones(rows, np.float32)
+        name,
+        weights[None].astype(np.int16),
+        np.zeros(sums_shape, np.int32),
+        step,
+        np.ones(sums_shape, np.float32),
     )
 
 
 def _find_chain(network: Network) -> list[Node]:
     """Return the `Gemm` nodes. Raise `CompileError` with the first unsupported node."""
     chain: list[Node] = []
-    tensor, rectified, ended = network.input, True, False
+    tensor, is_rectified, is_ended = network.input, True, False
     for node in network.nodes:
-        if node.inputs[0] != tensor or ended:
+        if node.inputs[0] != tensor or is_ended:
             raise _make_refusal(node, "is not part of the chain of layers")
         if node.operation == "Gemm":
-            _check_gemm(network, node, rectified=rectified)
+            _check_gemm(network, node, is_rectified=is_rectified)
             chain.append(node)
         elif node.operation == "Softmax" and chain:
-            ended = True
-        elif node.operation not in _SHAPE_ONLY | {"Relu"}:
+            is_ended = True
+        elif node.operation not in _SHAPE_OPERATIONS | {"Relu"}:
             raise _make_refusal(node, "is not supported by the published datapath, which has Gemm and Relu")
         elif node.operation == "Relu" and node.output == network.output:
             raise _make_refusal(
                 node, "ends the network; the published datapath rectifies only between layers"
             )
-        rectified = node.operation == "Relu" or (rectified and node.operation in _SHAPE_ONLY)
+        is_rectified = node.operation == "Relu" or (is_rectified and node.operation in _SHAPE_OPERATIONS)
         tensor = node.output
     if not chain:
         raise CompileError(f"network {network.name} has no Gemm: nothing for light to compute", hint=_HINT)
     return chain
 
 
-def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
-    if not rectified:
+def _check_gemm(network: Network, node: Node, *, is_rectified: bool) -> None:
+    if not is_rectified:
         raise _make_refusal(
             node, "reads values that no Relu has rectified; the published datapath always rectifies"
         )

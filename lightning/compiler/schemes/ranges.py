@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower, make_vectors
+from lightning.compiler.lowering import LoweredNode, list_photonic_nodes, lower_node, make_vectors
 from lightning.compiler.model import FULL_VALUE
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
@@ -40,13 +40,15 @@ _VECTOR_LIMITS = (64, 1024)
 """Minimum and maximum number of vectors of activations that determine a layer's errors."""
 _MAX_PRODUCTS = 2**28
 """Maximum number of products of these vectors. A large layer gets fewer vectors, so that compilation takes seconds."""
-_OUTPUT_LIMIT = 1e37
-_SIGN_PRESERVING = frozenset(
+_MAX_SUM = 1e37
+_SIGN_PRESERVING_OPERATIONS = frozenset(
     {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
      "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
 )  # fmt: skip
 """Operations whose outputs are not negative if no input is."""
-_NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplus", "Exp", "Abs", "Sqrt"})
+_NONNEGATIVE_OPERATIONS = frozenset(
+    {"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplus", "Exp", "Abs", "Sqrt"}
+)
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -54,9 +56,9 @@ RANGE_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Candidates of `error`, as shares of the largest observed magnitude."""
 _EQUAL_FACTOR = 1.5
 """Errors up to this factor above the smallest are treated as equal, because few samples show the extremes."""
-_BINS = 2048
-_LEVELS = FULL_VALUE + 1
-_STEP = 16
+_BIN_COUNT = 2048
+_LEVEL_COUNT = FULL_VALUE + 1
+_CANDIDATE_STEP_BINS = 16
 
 
 @dataclass(frozen=True)
@@ -80,43 +82,46 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
     Raise `CompileError` if the outputs of a layer could be infinite or NaN, or are close to the limit of float32.
     """
     random = np.random.default_rng(seed)
-    nonnegative, rectified = find_nonnegative(network), find_rectified(network)
+    nonnegative_tensors, rectified_tensors = (
+        find_nonnegative_tensors(network),
+        find_rectified_tensors(network),
+    )
     largest_size = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest_size), random)):
-        layer = lower(network, node)
+        layer = lower_node(network, node)
         all_vectors = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
         vectors = _choose_rows(all_vectors, _count_sample_vectors(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
-        weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
-        if not float(magnitudes.max(initial=0.0)) * float(weights) < _OUTPUT_LIMIT:
+        largest_weight_sum = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
+        if not float(magnitudes.max(initial=0.0)) * float(largest_weight_sum) < _MAX_SUM:
             raise CompileError(
                 f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly,"
                 " on these samples",
                 hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
             )
         is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL_VALUE > magnitudes.max(initial=0.0)
-        is_signed = bool(is_below_zero) and node.inputs[0] not in nonnegative
-        yield LayerObservation(layer, magnitudes, vectors, is_signed, node.output in rectified)
+        is_signed = bool(is_below_zero) and node.inputs[0] not in nonnegative_tensors
+        yield LayerObservation(layer, magnitudes, vectors, is_signed, node.output in rectified_tensors)
 
 
-def find_nonnegative(network: Network) -> frozenset[str]:
+def find_nonnegative_tensors(network: Network) -> frozenset[str]:
     """Return the tensors that are never negative.
 
     Their operations have only nonnegative outputs, or have nonnegative outputs for nonnegative inputs.
     """
-    tensors: set[str] = set()
+    nonnegative_tensors: set[str] = set()
     for node in network.nodes:
-        keeps_sign = node.operation in _SIGN_PRESERVING and all(
-            _is_nonnegative(name, tensors, network) for name in node.inputs
+        keeps_sign = node.operation in _SIGN_PRESERVING_OPERATIONS and all(
+            _is_nonnegative(name, nonnegative_tensors, network) for name in node.inputs
         )
         is_clipped = node.operation == "Clip" and node.attributes["min"] >= 0
-        if keeps_sign or is_clipped or node.operation in _NOT_NEGATIVE:
-            tensors.add(node.output)
-    return frozenset(tensors)
+        if keeps_sign or is_clipped or node.operation in _NONNEGATIVE_OPERATIONS:
+            nonnegative_tensors.add(node.output)
+    return frozenset(nonnegative_tensors)
 
 
-def find_rectified(network: Network) -> frozenset[str]:
+def find_rectified_tensors(network: Network) -> frozenset[str]:
     """Return the tensors that only rectifiers read, so that their negative values do not matter."""
     # For each tensor: whether the nodes that read it are rectifiers.
     reader_flags: dict[str, set[bool]] = {network.output: {False}}
@@ -127,9 +132,9 @@ def find_rectified(network: Network) -> frozenset[str]:
     return frozenset(name for name, flags in reader_flags.items() if flags == {True})
 
 
-def _is_nonnegative(name: str, tensors: set[str], network: Network) -> bool:
+def _is_nonnegative(name: str, nonnegative_tensors: set[str], network: Network) -> bool:
     constant = network.constants.get(name)
-    return name in tensors if constant is None else bool(np.all(constant >= 0))
+    return name in nonnegative_tensors if constant is None else bool(np.all(constant >= 0))
 
 
 def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
@@ -137,10 +142,10 @@ def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Nod
     from lightning.networks.operations.operation_list import compute_node
     from lightning.networks.preprocess import preprocess
 
-    photonic = {node.name for node in list_photonic_nodes(network)}
+    photonic_names = {node.name for node in list_photonic_nodes(network)}
     tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
-    for node, unused_tensors in network.last_uses():
-        if node.name in photonic:
+    for node, unused_tensors in network.find_last_uses():
+        if node.name in photonic_names:
             yield node, tensors[node.inputs[0]]
         with np.errstate(all="ignore"):  # `observe_layers` rejects values that are not finite
             tensors[node.output] = compute_node(node, tensors, network.constants)
@@ -170,54 +175,54 @@ def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
     if largest == 0:
         return (1.0,)
     if options.ranges == "error":
-        return tuple(part * largest for part in RANGE_SHARES)
+        return tuple(range_share * largest for range_share in RANGE_SHARES)
     if options.ranges == "percentile":
         return (float(np.percentile(magnitudes[magnitudes > 0], options.percentile)),)
-    return (find_least_divergent(magnitudes) if options.ranges == "entropy" else largest,)
+    return (find_least_divergent_limit(magnitudes) if options.ranges == "entropy" else largest,)
 
 
-def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
+def find_best_range(errors: Sequence[float], noises: Sequence[float]) -> int:
     """Return the index of the range with the smallest mean square error including noise. The largest range has index 0.
 
     Errors up to `_EQUAL_FACTOR` times the smallest are treated as equal. Of equal sums the first wins. Without noise,
     this is the largest range with a smallest error. Noise grows with the range, so more noise never selects a larger
     range.
 
-    >>> find_best([14, 10, 20, 90], [0, 0, 0, 0])
+    >>> find_best_range([14, 10, 20, 90], [0, 0, 0, 0])
     0
-    >>> find_best([14, 10, 20, 90], [16, 9, 4, 1])  # 15 + 16, 15 + 9, 20 + 4, 90 + 1
+    >>> find_best_range([14, 10, 20, 90], [16, 9, 4, 1])  # 15 + 16, 15 + 9, 20 + 4, 90 + 1
     1
-    >>> find_best([14, 10, 20, 90], [32, 18, 8, 2])
+    >>> find_best_range([14, 10, 20, 90], [32, 18, 8, 2])
     2
     """
     equal_limit = min(errors) * _EQUAL_FACTOR
-    sums = [max(error, equal_limit) + noise for error, noise in zip(errors, noises, strict=True)]
-    return sums.index(min(sums))
+    total_errors = [max(error, equal_limit) + noise for error, noise in zip(errors, noises, strict=True)]
+    return total_errors.index(min(total_errors))
 
 
-def find_least_divergent(magnitudes: Floats) -> float:
+def find_least_divergent_limit(magnitudes: Floats) -> float:
     """Return the clipping value at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
     largest = float(magnitudes.max())
-    counts, _ = np.histogram(magnitudes[magnitudes > 0], _BINS, (0.0, largest))
+    counts, _ = np.histogram(magnitudes[magnitudes > 0], _BIN_COUNT, (0.0, largest))
     counts[0] = counts[1]
-    sizes = range(_LEVELS, _BINS + 1, _STEP)
-    divergences = [_compute_divergence(counts.astype(np.float64), bins) for bins in sizes]
-    return largest * sizes[int(np.argmin(divergences))] / _BINS
+    bin_counts = range(_LEVEL_COUNT, _BIN_COUNT + 1, _CANDIDATE_STEP_BINS)
+    divergences = [_compute_divergence(counts.astype(np.float64), bin_count) for bin_count in bin_counts]
+    return largest * bin_counts[int(np.argmin(divergences))] / _BIN_COUNT
 
 
-def _compute_divergence(counts: Doubles, bins: int) -> float:
-    """Return the divergence between the histogram clipped to `bins` bins and its rounding to 256 levels.
+def _compute_divergence(counts: Doubles, bin_count: int) -> float:
+    """Return the divergence between the histogram clipped to `bin_count` bins and its rounding to 256 levels.
 
     Clipping adds the counts of all further bins to the last bin. Rounding spreads the counts of each level evenly over
     its nonempty bins.
     """
-    original = counts[:bins].copy()
-    levels = np.arange(bins) * _LEVELS // bins
-    occupied = (original > 0).astype(np.float64)
-    totals = np.bincount(levels, original, _LEVELS)
-    bin_counts = np.maximum(np.bincount(levels, occupied, _LEVELS), 1)
-    rounded = (totals / bin_counts)[levels] * occupied
-    original[-1] += counts[bins:].sum()
+    original = counts[:bin_count].copy()
+    level_by_bin = np.arange(bin_count) * _LEVEL_COUNT // bin_count
+    is_occupied = (original > 0).astype(np.float64)
+    totals = np.bincount(level_by_bin, original, _LEVEL_COUNT)
+    bins_per_level = np.maximum(np.bincount(level_by_bin, is_occupied, _LEVEL_COUNT), 1)
+    rounded = (totals / bins_per_level)[level_by_bin] * is_occupied
+    original[-1] += counts[bin_count:].sum()
     return _compute_kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
 
 
@@ -227,7 +232,7 @@ def _compute_kullback_leibler(original: Doubles, rounded: Doubles) -> float:
     >>> round(_compute_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
     0.1438
     """
-    occupied = original > 0
+    is_occupied = original > 0
     return float(
-        np.sum(original[occupied] * np.log(original[occupied] / np.maximum(rounded[occupied], 1e-6)))
+        np.sum(original[is_occupied] * np.log(original[is_occupied] / np.maximum(rounded[is_occupied], 1e-6)))
     )

@@ -27,7 +27,12 @@ from lightning.compiler.datapath.schedule import count_weight_readouts
 from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import FULL_VALUE, PhotonicLayer
 from lightning.compiler.options import Options
-from lightning.compiler.schemes.ranges import LayerObservation, find_best, find_candidates, observe_layers
+from lightning.compiler.schemes.ranges import (
+    LayerObservation,
+    find_best_range,
+    find_candidates,
+    observe_layers,
+)
 from lightning.networks.network import Network
 
 _STEP_DIVISIONS = 8
@@ -37,23 +42,23 @@ _MAX_ROUNDING_DISTANCE = 16
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
-Small = npt.NDArray[np.int16]
-_LARGEST_BIAS = 2**22
+Int16s = npt.NDArray[np.int16]
+_MAX_BIAS = 2**22
 """Greatest bias in steps of a sum, so that bias plus sum is exact in float32."""
 
 
-def make_rounding_table(activations: Small) -> Small:
+def make_rounding_table(activations: Int16s) -> Int16s:
     """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), for these activations."""
     magnitudes = np.abs(activations).ravel()
     share = np.bincount(magnitudes, minlength=FULL_VALUE + 1) / max(magnitudes.size, 1)
-    values = np.arange(FULL_VALUE + 1, dtype=np.float64)
-    products = np.floor(np.outer(values, values) / 256)  # [w', a]
+    integers = np.arange(FULL_VALUE + 1, dtype=np.float64)
+    products = np.floor(np.outer(integers, integers) / 256)  # [w', a]
     means = products @ share
     variance = products**2 @ share - means**2
-    covariance = (products * values) @ share / 256 - means * (values @ share) / 256
+    covariance = (products * integers) @ share / 256 - means * (integers @ share) / 256
     targets = np.arange(FULL_VALUE * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
     loss = variance - 2 * targets[:, None] * covariance
-    loss[np.abs(targets[:, None] - values) > _MAX_ROUNDING_DISTANCE] = np.inf
+    loss[np.abs(targets[:, None] - integers) > _MAX_ROUNDING_DISTANCE] = np.inf
     nearest = np.rint(targets).astype(np.int64)
     is_worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
     rounded = np.where(is_worse, loss.argmin(axis=1), nearest)
@@ -61,13 +66,13 @@ def make_rounding_table(activations: Small) -> Small:
     return np.asarray(rounded, np.int16)
 
 
-def round_weights(table: Small, steps: Doubles) -> Small:
+def round_weights(table: Int16s, steps: Doubles) -> Int16s:
     """Round weights by the table. `steps` are in steps of their scales, with any sign, up to 255."""
     indices = np.rint(np.minimum(np.abs(steps), FULL_VALUE) * _STEP_DIVISIONS).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
 
 
-def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Small:
+def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Int16s:
     """Return the activations in steps of `scale`, with ties rounded to even, clipped to 0 or -255 .. 255.
 
     >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
@@ -85,15 +90,17 @@ def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     ... ).tolist() == [[1 / 255] * 2]
     True
     """
-    largest = np.abs(weights.astype(np.float64)).max(axis=2, initial=0.0)
-    layer_largest = float(largest.max(initial=0.0)) or 1.0
-    rows = (
-        np.where(largest > 0, largest, layer_largest) if per_channel else np.full_like(largest, layer_largest)
+    row_maxima = np.abs(weights.astype(np.float64)).max(axis=2, initial=0.0)
+    layer_maximum = float(row_maxima.max(initial=0.0)) or 1.0
+    value_at_255 = (
+        np.where(row_maxima > 0, row_maxima, layer_maximum)
+        if per_channel
+        else np.full_like(row_maxima, layer_maximum)
     )
-    return np.asarray(rows / FULL_VALUE)
+    return np.asarray(value_at_255 / FULL_VALUE)
 
 
-def quantise_weights(weights: Floats, scales: Doubles) -> Small:
+def quantise_weights(weights: Floats, scales: Doubles) -> Int16s:
     """Return the weights in steps of their scales, -255 .. 255, (groups, rows, terms)."""
     return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL_VALUE, FULL_VALUE).astype(np.int16))
 
@@ -104,12 +111,12 @@ def compute_output_scales(input_scale: float, scales: Doubles) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _RangeFit:
     """A layer for one choice of its range, and its errors against the float network on the samples."""
 
-    weights: Small
+    weights: Int16s
     input_scale: float
-    outputs: Floats
+    output_scales: Floats
     mean: Doubles
     """(groups, rows) mean error of sums from `>> 8`, rounding and clipping, in steps of a sum."""
     error: float
@@ -133,10 +140,14 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
         _fit_range(observed, exact, largest, options)
         for largest in find_candidates(observed.magnitudes, options)
     ]
-    fit = fits[find_best([candidate.error for candidate in fits], [candidate.noise for candidate in fits])]
+    fit = fits[
+        find_best_range([candidate.error for candidate in fits], [candidate.noise for candidate in fits])
+    ]
     # Biases in units of sums, (groups, rows).
     own_bias = (
-        np.zeros(fit.outputs.shape) if observed.layer.bias is None else observed.layer.bias / fit.outputs
+        np.zeros(fit.output_scales.shape)
+        if observed.layer.bias is None
+        else observed.layer.bias / fit.output_scales
     )
     bias = own_bias + fit.mean if options.correct_floor else own_bias
     return PhotonicLayer(
@@ -144,30 +155,30 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
         fit.weights,
         np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
-        fit.outputs,
+        fit.output_scales,
         observed.is_signed,
         observed.layer.geometry,
         observed.layer.vectors,
     )
 
 
-def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _Fit:
+def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _RangeFit:
     input_scale = largest / FULL_VALUE
     integers = quantise(observed.vectors, input_scale, signed=observed.is_signed)
-    scales = _choose_scales(observed, input_scale, options)
-    weights = _round(observed.layer.weights, scales, integers, options)
-    outputs = compute_output_scales(input_scale, scales)
+    weight_scales = _choose_scales(observed, input_scale, options)
+    weights = _round_weights(observed.layer.weights, weight_scales, integers, options)
+    output_scales = compute_output_scales(input_scale, weight_scales)
     sums = np.stack([compute_integer_sums(integers[:, group], rows) for group, rows in enumerate(weights)])
-    missing = exact / outputs[:, None] - sums  # (groups, vectors, rows)
-    mean = missing.mean(axis=1)
-    remains = missing - mean[:, None] if options.correct_floor else missing
-    error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
-    noise = _compute_noise(observed, exact, weights, outputs, options)
-    return _Fit(weights, input_scale, outputs, mean, error, noise)
+    deviations = exact / output_scales[:, None] - sums  # (groups, vectors, rows)
+    mean = deviations.mean(axis=1)
+    residuals = deviations - mean[:, None] if options.correct_floor else deviations
+    error = float(((residuals * output_scales[:, None]) ** 2).mean(axis=1).sum())
+    noise = _compute_noise(observed, exact, weights, output_scales, options)
+    return _RangeFit(weights, input_scale, output_scales, mean, error, noise)
 
 
 def _compute_noise(
-    observed: LayerObservation, exact: Floats, weights: Small, outputs: Floats, options: Options
+    observed: LayerObservation, exact: Floats, weights: Int16s, output_scales: Floats, options: Options
 ) -> float:
     """Return the variance of the noise, summed over all outputs, in units of outputs squared.
 
@@ -176,19 +187,21 @@ def _compute_noise(
     """
     readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.is_signed else 1)
     bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
-    passed = (exact + bias > 0).mean(axis=1) if observed.is_rectified else 1.0
-    return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
+    passed_share = (exact + bias > 0).mean(axis=1) if observed.is_rectified else 1.0
+    return float((readouts * passed_share * (options.sigma * output_scales.astype(np.float64)) ** 2).sum())
 
 
 def _choose_scales(observed: LayerObservation, input_scale: float, options: Options) -> Doubles:
-    """Return the scales of weights, larger in rows whose bias would otherwise exceed `_LARGEST_BIAS`."""
-    scales = compute_weight_scales(observed.layer.weights, per_channel=options.per_channel)
+    """Return the scales of weights, larger in rows whose bias would otherwise exceed `_MAX_BIAS`."""
+    weight_scales = compute_weight_scales(observed.layer.weights, per_channel=options.per_channel)
     if observed.layer.bias is None:
-        return scales
-    return np.asarray(np.maximum(scales, np.abs(observed.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
+        return weight_scales
+    return np.asarray(
+        np.maximum(weight_scales, np.abs(observed.layer.bias) / (_MAX_BIAS * 256 * input_scale))
+    )
 
 
-def _round(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:
+def _round_weights(weights: Floats, scales: Doubles, integers: Int16s, options: Options) -> Int16s:
     if options.rounding == "nearest":
         return quantise_weights(weights, scales)
     return round_weights(make_rounding_table(integers), weights / scales[..., None])

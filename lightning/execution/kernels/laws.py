@@ -22,7 +22,7 @@ class NoiseLaw(IntEnum):
     PER_OUTPUT = 3
 
 
-def variance(coefficients: Any, level: Any) -> Any:
+def compute_variance(coefficients: Any, level: Any) -> Any:
     """Return the variance of a readout at this level."""
     return coefficients[0] + coefficients[1] * level + coefficients[2] * level * level
 
@@ -33,6 +33,6 @@ def add_light(light: Any, row: Any, level: Any) -> None:
     light[1, row] += level * level
 
 
-def growth(coefficients: Any, light: Any) -> Any:
+def compute_light_variance(coefficients: Any, light: Any) -> Any:
     """Return the variance that light adds. `light` (powers from 1, ...) holds sums of powers of the levels."""
     return coefficients[1] * light[0] + coefficients[2] * light[1]

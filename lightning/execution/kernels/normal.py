@@ -34,10 +34,10 @@ def _compute_strips() -> tuple[Doubles, Doubles]:
     return right_ends, np.exp(-0.5 * right_ends * right_ends)
 
 
-ENDS, DENSITIES = _compute_strips()
+STRIP_ENDS, STRIP_DENSITIES = _compute_strips()
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_MULTIPLIER, _SECOND_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _U11, _U17, _U19, _U23, _U27, _U30, _U31, _U41, _U45, _U255 = (
     np.uint64(number) for number in (11, 17, 19, 23, 27, 30, 31, 41, 45, 255)
 )
@@ -47,23 +47,23 @@ _HALF = np.int64(2**52)
 
 
 @compile_kernel()
-def mix(word: Any) -> Any:
+def mix_word(word: Any) -> Any:
     """Return SplitMix64's mix of a word: every output bit depends on every input bit."""
-    word = (word ^ (word >> _U30)) * _FIRST
-    word = (word ^ (word >> _U27)) * _SECOND
+    word = (word ^ (word >> _U30)) * _FIRST_MULTIPLIER
+    word = (word ^ (word >> _U27)) * _SECOND_MULTIPLIER
     return word ^ (word >> _U31)
 
 
 @compile_kernel()
 def seed_state(seed: Any, key: Any, stream: Any) -> Any:
     """Return the generator state (four words) for a seed, a key and a stream."""
-    word = mix(seed + _GOLDEN)
-    word = mix((word ^ key) + _GOLDEN)
-    word = mix((word ^ stream) + _GOLDEN)
-    s0 = mix(word + _GOLDEN)
-    s1 = mix(word + _GOLDEN + _GOLDEN)
-    s2 = mix(word + _GOLDEN * np.uint64(3))
-    return s0, s1, s2, mix(word + _GOLDEN * np.uint64(4))
+    word = mix_word(seed + _GOLDEN_GAMMA)
+    word = mix_word((word ^ key) + _GOLDEN_GAMMA)
+    word = mix_word((word ^ stream) + _GOLDEN_GAMMA)
+    s0 = mix_word(word + _GOLDEN_GAMMA)
+    s1 = mix_word(word + _GOLDEN_GAMMA + _GOLDEN_GAMMA)
+    s2 = mix_word(word + _GOLDEN_GAMMA * np.uint64(3))
+    return s0, s1, s2, mix_word(word + _GOLDEN_GAMMA * np.uint64(4))
 
 
 @compile_kernel()
@@ -87,12 +87,12 @@ def _make_uniform(word: Any) -> Any:
 
 
 @compile_kernel()
-def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+def draw_normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return the next normal number, with mean 0 and deviation 1, and the new state."""
     word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
-    position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
-    if abs(position) < ENDS[strip + 1]:  # in 98.8 per cent of draws
+    position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * STRIP_ENDS[strip]
+    if abs(position) < STRIP_ENDS[strip + 1]:  # in 98.8 per cent of draws
         return position, s0, s1, s2, s3
     return _draw_outside(position, strip, s0, s1, s2, s3)
 
@@ -105,13 +105,15 @@ def _draw_outside(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any)
             tail_draw, s0, s1, s2, s3 = _draw_tail(s0, s1, s2, s3)
             return np.copysign(tail_draw, position), s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        height = DENSITIES[strip] + _make_uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
+        height = STRIP_DENSITIES[strip] + _make_uniform(word) * (
+            STRIP_DENSITIES[strip + 1] - STRIP_DENSITIES[strip]
+        )
         if height < np.exp(-0.5 * position * position):
             return position, s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         strip = np.int64(word & _U255)
-        position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
-        if abs(position) < ENDS[strip + 1]:
+        position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * STRIP_ENDS[strip]
+        if abs(position) < STRIP_ENDS[strip + 1]:
             return position, s0, s1, s2, s3
 
 
@@ -127,8 +129,8 @@ def _draw_tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 
 
 @compile_kernel("void(uint64, uint64, uint64, float64[::1])")
-def normals_into(seed: Any, key: Any, stream: Any, out: Doubles) -> None:
+def write_normals(seed: Any, key: Any, stream: Any, out: Doubles) -> None:
     """Write the first normal numbers of one stream."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for index in range(len(out)):
-        out[index], s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+        out[index], s0, s1, s2, s3 = draw_normal(s0, s1, s2, s3)

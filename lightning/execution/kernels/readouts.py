@@ -11,53 +11,53 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.execution.kernels.compiled import compile_kernel
-from lightning.execution.kernels.normal import normal, seed_state
-from lightning.execution.kernels.sums import add_light, variance
+from lightning.execution.kernels.normal import draw_normal, seed_state
+from lightning.execution.kernels.sums import add_light, compute_variance
 
 Array = npt.NDArray[Any]
 
-ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
+ORDER_TYPES = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 
 @compile_kernel()
-def write_pass_magnitudes(activations: Array, turn: Any, magnitudes: Array) -> None:
+def write_pass_magnitudes(activations: Array, pass_index: Any, magnitudes: Array) -> None:
     """Write the magnitudes (terms + 1) of a pass: positive activations in turn 0, negative ones in turn 1."""
     for term in range(len(activations)):
         activation = np.int32(activations[term])
-        magnitudes[term] = max(-activation if turn else activation, np.int32(0))
+        magnitudes[term] = max(-activation if pass_index else activation, np.int32(0))
 
 
 @compile_kernel()
 def write_levels(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
     """Write the light of each readout of a row, and return the number of readouts."""
-    count = 0
-    while count < len(signs) and signs[count] != 0:
-        count += 1
-    for readout in range(count):
+    readout_count = 0
+    while readout_count < len(signs) and signs[readout_count] != 0:
+        readout_count += 1
+    for readout in range(readout_count):
         level = 0
         for lane in range(terms.shape[1]):
             term = terms[readout, lane]
             level += (magnitudes[term] * sizes[term]) >> 8
         levels[readout] = level
-    return count
+    return readout_count
 
 
-@compile_kernel(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, :, ::1])")
+@compile_kernel(f"void(int16[:, :, ::1], {ORDER_TYPES}, int64, float64[:, :, :, ::1])")
 def write_light_powers(
-    vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, light: Array
+    vectors: Array, sizes: Array, order: Array, signs: Array, pass_count: Any, light: Array
 ) -> None:
     """Write to `light` (groups, positions, powers, rows) the sums of the powers of the readouts' light."""
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     light[:] = 0
-    for pass_index in range(passes):
+    for pass_index in range(pass_count):
         for position, group in np.ndindex(vectors.shape[:2]):
             write_pass_magnitudes(vectors[position, group], pass_index, magnitudes)
             for row in range(signs.shape[1]):
-                count = write_levels(
+                readout_count = write_levels(
                     magnitudes, sizes[group, row], order[group, row], signs[group, row], levels
                 )
-                for readout in range(count):
+                for readout in range(readout_count):
                     add_light(light[group, position], row, levels[readout])
 
 
@@ -65,54 +65,56 @@ def write_light_powers(
 def write_deviations(levels: Array, coefficients: Array, deviations: Array) -> None:
     """Write the standard deviations of readouts at these levels."""
     for readout in range(len(levels)):
-        deviations[readout] = np.sqrt(variance(coefficients, levels[readout]))
+        deviations[readout] = np.sqrt(compute_variance(coefficients, levels[readout]))
 
 
 @compile_kernel(
-    f"int64(int16[:, :, ::1], {ORDER}, int64, float64[::1], uint64, uint64, uint64, float32[:, :, ::1])"
+    f"int64(int16[:, :, ::1], {ORDER_TYPES}, int64, float64[::1], uint64, uint64, uint64, float32[:, :, ::1])"
 )
 def write_noisy_sums(
     vectors: Array,
     sizes: Array,
     order: Array,
     signs: Array,
-    passes: Any,
+    pass_count: Any,
     noise: Array,
     seed: Any,
     key: Any,
     stream: Any,
-    out: Array,
+    noisy_sums: Array,
 ) -> Any:
     """Write one image's sums (positions, groups, rows) from noisy readouts; return the number of clipped samples.
 
     `noise` holds the mean, the number of averaged samples, the full scale, and the coefficients of the variance.
     """
     s0, s1, s2, s3 = seed_state(seed, key, stream)
-    mean, averaged, limit, coefficients = noise[0], np.int64(noise[1]), noise[2], noise[3:]
-    varies = coefficients[1:].any()
+    mean, sample_count, full_scale, coefficients = noise[0], np.int64(noise[1]), noise[2], noise[3:]
+    is_varying = coefficients[1:].any()
     levels = np.empty(signs.shape[2])
     deviations = np.full(signs.shape[2], np.sqrt(coefficients[0]))
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
-    clipped = np.int64(0)
-    out[:] = 0
-    for pass_index in range(passes):
-        share = (1.0 - 2.0 * pass_index) / averaged
+    clipped_count = np.int64(0)
+    noisy_sums[:] = 0
+    for pass_index in range(pass_count):
+        weight = (1.0 - 2.0 * pass_index) / sample_count
         for position, group in np.ndindex(vectors.shape[:2]):
             write_pass_magnitudes(vectors[position, group], pass_index, magnitudes)
             for row in range(signs.shape[1]):
                 row_signs = signs[group, row]
-                count = write_levels(magnitudes, sizes[group, row], order[group, row], row_signs, levels)
-                if varies:
-                    write_deviations(levels[:count], coefficients, deviations)
+                readout_count = write_levels(
+                    magnitudes, sizes[group, row], order[group, row], row_signs, levels
+                )
+                if is_varying:
+                    write_deviations(levels[:readout_count], coefficients, deviations)
                 total = 0.0
-                for readout in range(count):
+                for readout in range(readout_count):
                     sample_sum = 0.0
-                    for _ in range(averaged):
-                        draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+                    for _ in range(sample_count):
+                        draw, s0, s1, s2, s3 = draw_normal(s0, s1, s2, s3)
                         sample = levels[readout] + mean + deviations[readout] * draw
-                        limited = min(max(sample, -limit), limit)
-                        clipped += limited != sample
-                        sample_sum += limited
-                    total += row_signs[readout] * share * sample_sum
-                out[position, group, row] += np.float32(total)
-    return clipped
+                        clipped_sample = min(max(sample, -full_scale), full_scale)
+                        clipped_count += clipped_sample != sample
+                        sample_sum += clipped_sample
+                    total += row_signs[readout] * weight * sample_sum
+                noisy_sums[position, group, row] += np.float32(total)
+    return clipped_count

@@ -15,16 +15,16 @@ import numpy.typing as npt
 
 from lightning.execution.kernels import laws
 from lightning.execution.kernels.compiled import compile_kernel
-from lightning.execution.kernels.normal import normal, seed_state
+from lightning.execution.kernels.normal import draw_normal, seed_state
 
 Array = npt.NDArray[Any]
 
-WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
+WEIGHT_TYPES = "int16[::1], int64[::1], uint32[::1]"
 """Types of values, pointers and row_indices in the signatures of kernels."""
 
-variance = compile_kernel()(laws.variance)
+compute_variance = compile_kernel()(laws.compute_variance)
 add_light = compile_kernel()(laws.add_light)
-growth = compile_kernel()(laws.growth)
+compute_light_variance = compile_kernel()(laws.compute_light_variance)
 
 
 @compile_kernel()
@@ -37,18 +37,18 @@ def multiply(activation: Any, weight: Any) -> Any:
 @compile_kernel()
 def add_products(activations: Array, values: Array, pointers: Array, row_indices: Array, sums: Array) -> None:
     """Add the products of one vector to the sums (rows)."""
-    rows = len(sums)
-    lit = np.empty(len(activations), np.uint32)
-    count = 0
+    row_count = len(sums)
+    nonzero_terms = np.empty(len(activations), np.uint32)
+    nonzero_count = 0
     for term in range(len(activations)):  # no branch: a processor cannot predict which activations are 0
-        lit[count] = term
-        count += activations[term] != 0
-    for index in range(count):
-        term = lit[index]
+        nonzero_terms[nonzero_count] = term
+        nonzero_count += activations[term] != 0
+    for index in range(nonzero_count):
+        term = nonzero_terms[index]
         activation = np.int32(activations[term])
         if len(pointers) == 0:
-            block = values[term * rows : (term + 1) * rows]
-            for row in range(rows):
+            block = values[term * row_count : (term + 1) * row_count]
+            for row in range(row_count):
                 sums[row] += multiply(activation, np.int32(block[row]))
         else:
             for weight_index in range(pointers[term], pointers[term + 1]):
@@ -58,14 +58,14 @@ def add_products(activations: Array, values: Array, pointers: Array, row_indices
 @compile_kernel()
 def add_levels(activations: Array, values: Array, pointers: Array, row_indices: Array, light: Array) -> None:
     """Add the powers of the products' magnitudes to `light` (powers, rows), for one product per readout."""
-    rows = light.shape[1]
+    row_count = light.shape[1]
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         if activation == 0:
             continue
         if len(pointers) == 0:
-            for row in range(rows):
-                level = np.float64(abs(multiply(activation, np.int32(values[term * rows + row]))))
+            for row in range(row_count):
+                level = np.float64(abs(multiply(activation, np.int32(values[term * row_count + row]))))
                 add_light(light, row, level)
         else:
             for weight_index in range(pointers[term], pointers[term + 1]):
@@ -73,16 +73,18 @@ def add_levels(activations: Array, values: Array, pointers: Array, row_indices: 
                 add_light(light, row_indices[weight_index], level)
 
 
-@compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
-def sums_into(vectors: Array, values: Array, pointers: Array, row_indices: Array, sums: Array) -> None:
+@compile_kernel(f"void(int16[:, ::1], {WEIGHT_TYPES}, int32[:, ::1])")
+def write_sums(vectors: Array, values: Array, pointers: Array, row_indices: Array, sums: Array) -> None:
     """Write the sums (vectors, rows) of vectors (vectors, terms)."""
     sums[:] = 0
     for vector in range(len(vectors)):
         add_products(vectors[vector], values, pointers, row_indices, sums[vector])
 
 
-@compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, float64[:, :, ::1])")
-def levels_into(vectors: Array, values: Array, pointers: Array, row_indices: Array, light: Array) -> None:
+@compile_kernel(f"void(int16[:, ::1], {WEIGHT_TYPES}, float64[:, :, ::1])")
+def write_level_powers(
+    vectors: Array, values: Array, pointers: Array, row_indices: Array, light: Array
+) -> None:
     """Write the sums of levels and their powers, (vectors, powers, rows), for vectors (vectors, terms)."""
     light[:] = 0
     for vector in range(len(vectors)):
@@ -97,7 +99,7 @@ def add_constant_noise(
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = draw_normal(s0, s1, s2, s3)
             out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * draw)
 
 
@@ -118,7 +120,7 @@ def add_varying_noise(
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = draw_normal(s0, s1, s2, s3)
             deviation = np.sqrt(variances[row] + light_variances[vector, row])
             out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * draw)
 
@@ -135,10 +137,10 @@ def add_output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any
     step = np.abs(sums).max() / 255.0
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = draw_normal(s0, s1, s2, s3)
             if sums[vector, row] == 0:
                 out[vector, row] = np.float32(0.0)
                 continue
             level = abs(sums[vector, row]) / step
-            noisy = abs(level + mean + np.sqrt(variance(coefficients, level)) * draw) * step
-            out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))
+            noisy_magnitude = abs(level + mean + np.sqrt(compute_variance(coefficients, level)) * draw) * step
+            out[vector, row] = np.float32(np.copysign(noisy_magnitude, np.float64(sums[vector, row])))

@@ -25,16 +25,16 @@ from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
 
-Whole = npt.NDArray[np.int64]
-Light = Callable[[Whole, Whole], Whole]
+Integers64 = npt.NDArray[np.int64]
+LightModel = Callable[[Integers64, Integers64], Integers64]
 """Returns the detector values (beats, lanes), 0 .. 255, for activations and magnitudes of weights."""
 
 MAX_BEATS = 1 << 15
 """Maximum number of beats in one run of the driver, because it holds them in memory as Python integers."""
-_SIMULATORS = ("fastsim", "verilator")
+_SIMULATOR_SCHEMES = ("fastsim", "verilator")
 
 
-def multiply_losslessly(activations: Whole, magnitudes: Whole) -> Whole:
+def multiply_losslessly(activations: Integers64, magnitudes: Integers64) -> Integers64:
     """Return the detector values without noise and loss, as in the published core: `(a * b) >> 8`."""
     return activations * magnitudes >> 8
 
@@ -56,11 +56,11 @@ class DatapathMultiplier:
         model: CompiledModel,
         address: str | RegisterBus = "fastsim://",
         *,
-        light: Light = multiply_losslessly,
+        light: LightModel = multiply_losslessly,
     ) -> None:
         program = make_program(model)
         self._light = light
-        self._unfinished = False
+        self._is_unfinished = False
         """True after an error inside a layer. The hardware may then hold a partial sum and needs a reset."""
         self._entries_by_pass = _group_by_pass(list_entries(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
@@ -68,38 +68,41 @@ class DatapathMultiplier:
         with _translate_errors(str(address)):
             bus = _open_bus(address, program.datapath) if isinstance(address, str) else address
             self._driver = fpga.Datapath(bus)
-            self._load(program, opened_here=isinstance(address, str))
+            self._load(program, is_opened_here=isinstance(address, str))
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
         `keys` are ignored. Raise `DeviceGone` if the bus fails, `DeviceStuck` if beats are refused or lost.
         """
-        images, positions = activations.shape[:2]
+        image_count, position_count = activations.shape[:2]
         with _translate_errors(self.identity):
-            if self._unfinished:
+            if self._is_unfinished:
                 self._driver.reset()
-            self._unfinished = True
-            result = [
-                self._sum_image(layer, image.reshape(positions, -1).astype(np.int64)) for image in activations
+            self._is_unfinished = True
+            image_sums = [
+                self._sum_image(layer, image.reshape(position_count, -1).astype(np.int64))
+                for image in activations
             ]
-            self._unfinished = False
+            self._is_unfinished = False
         return (
-            np.array(result, np.int64).reshape(images, positions, *layer.weights.shape[:2]).astype(np.int32)
+            np.array(image_sums, np.int64)
+            .reshape(image_count, position_count, *layer.weights.shape[:2])
+            .astype(np.int32)
         )
 
-    def counts(self) -> dict[str, int]:
+    def read_counts(self) -> dict[str, int]:
         """Return the counts of finished `layers` and `inferences` since the datapath was loaded."""
         with _translate_errors(self.identity):
             outputs = self._driver.outputs()
         return {"layers": outputs["layers.next"], "inferences": outputs["layers.finished"]}
 
-    def _load(self, program: fpga.Program, *, opened_here: bool) -> None:
+    def _load(self, program: fpga.Program, *, is_opened_here: bool) -> None:
         """Load the program; if that fails, close a bus that was opened here."""
         try:
             self._driver.load(program)
         except BaseException:
-            if opened_here:
+            if is_opened_here:
                 self._driver.close()
             raise
 
@@ -107,24 +110,24 @@ class DatapathMultiplier:
         """Release the bus."""
         self._driver.close()
 
-    def _sum_image(self, layer: PhotonicLayer, values: Whole) -> Whole:
+    def _sum_image(self, layer: PhotonicLayer, values: Integers64) -> Integers64:
         """Return the sums of an image, (positions, groups * rows). Negative activations take a second pass."""
         sums = self._sum_pass(layer, 0, np.maximum(values, 0))
         return sums - self._sum_pass(layer, 1, np.maximum(-values, 0)) if count_passes(layer) == 2 else sums
 
-    def _sum_pass(self, layer: PhotonicLayer, pass_number: int, magnitudes: Whole) -> Whole:
-        result = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
+    def _sum_pass(self, layer: PhotonicLayer, pass_number: int, magnitudes: Integers64) -> Integers64:
+        sums = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # Dark lanes read the last column, which is 0.
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
         for index, segment in self._entries_by_pass.get((layer.name, pass_number), ()):
             self._driver.use(index)
-            step = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
-            for start in range(0, len(padded), step):
-                part = slice(start, start + step)
-                result[part, segment.rows] = self._multiply_segment(segment, padded[part])
-        return result
+            vectors_per_run = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
+            for start in range(0, len(padded), vectors_per_run):
+                chunk = slice(start, start + vectors_per_run)
+                sums[chunk, segment.rows] = self._multiply_segment(segment, padded[chunk])
+        return sums
 
-    def _multiply_segment(self, segment: Segment, padded: Whole) -> Whole:
+    def _multiply_segment(self, segment: Segment, padded: Integers64) -> Integers64:
         """Send operands, then detector values; return the dot products (positions, rows of the segment)."""
         activations = padded[:, segment.terms]
         weights = np.broadcast_to(segment.weights, activations.shape)
@@ -133,30 +136,32 @@ class DatapathMultiplier:
             operands.shape
         )
         outputs = self._light(detected[:, 0], detected[:, 1])
-        signed = np.where(weights.reshape(-1, LANES) < 0, -outputs, outputs)
-        dots = self._run_beats({"product": signed}, "adder.dot", len(operands) // segment.beats)
-        return dots.reshape(len(padded), -1)
+        signed_outputs = np.where(weights.reshape(-1, LANES) < 0, -outputs, outputs)
+        dot_products = self._run_beats(
+            {"product": signed_outputs}, "adder.dot", len(operands) // segment.beats
+        )
+        return dot_products.reshape(len(padded), -1)
 
-    def _run_beats(self, beats: dict[str, Any], output: str, expected: int) -> Whole:
-        result = self._driver.run(beats)[output]
-        if len(result) != expected:
-            raise DatapathError(f"{len(result)} beats came out of {output} instead of {expected}")
-        return result
+    def _run_beats(self, beats: dict[str, Any], output: str, expected_count: int) -> Integers64:
+        output_beats = self._driver.run(beats)[output]
+        if len(output_beats) != expected_count:
+            raise DatapathError(f"{len(output_beats)} beats came out of {output} instead of {expected_count}")
+        return output_beats
 
 
 def _group_by_pass(entries: Iterable[ProgramEntry]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
     """Return the segments by layer and pass, each with its place in the program."""
-    result: dict[tuple[str, int], list[tuple[int, Segment]]] = {}
+    segments_by_pass: dict[tuple[str, int], list[tuple[int, Segment]]] = {}
     for index, entry in enumerate(entries):
-        result.setdefault((entry.layer.name, entry.pass_number), []).append((index, entry.segment))
-    return result
+        segments_by_pass.setdefault((entry.layer.name, entry.pass_number), []).append((index, entry.segment))
+    return segments_by_pass
 
 
 def _open_bus(address: str, datapath: Datapath) -> RegisterBus:
     """Return the bus at an address. A simulator without a file simulates this datapath. Raise `AddressError`."""
     parts = urlsplit(address)
     try:
-        if parts.scheme not in _SIMULATORS or parts.netloc or parts.path:
+        if parts.scheme not in _SIMULATOR_SCHEMES or parts.netloc or parts.path:
             return fpga.open_bus(address)
         if parts.scheme == "verilator":
             return make_verilated_bus(datapath)

@@ -48,8 +48,8 @@ MAX_PRODUCTS = 1 << 20
 Doubles = npt.NDArray[np.float64]
 FULL_STEPS = FULL_VALUE * FULL_VALUE / 256
 """Steps of a product of 255 and 255, before `>> 8` rounds it down."""
-FIT_SYMBOLS = 128
-FIT_SHOTS = 65
+FIT_SYMBOL_COUNT = 128
+FIT_SHOT_COUNT = 65
 """Shots of each tile, to estimate its variance."""
 
 
@@ -84,15 +84,15 @@ class DeviceMultiplier:
         They are not rounded. All images and positions share few programs. Raise `DeviceGone` or `DeviceStuck` if the
         device fails. Warn with `DarkWarning` if light was expected and none arrived.
         """
-        images, positions, groups, terms = activations.shape
-        vectors = activations.reshape(images * positions, groups, terms)
-        result = np.empty((len(vectors), groups, layer.weights.shape[1]), np.float32)
-        step = max(1, MAX_PRODUCTS // max(1, layer.weights[0].size))
-        for group in range(groups):
-            for start in range(0, len(vectors), step):
-                part = slice(start, start + step)
-                result[part, group] = self._sum_group(layer, group, vectors[part, group])
-        return result.reshape(images, positions, groups, -1)
+        image_count, position_count, group_count, term_count = activations.shape
+        vectors = activations.reshape(image_count * position_count, group_count, term_count)
+        sums = np.empty((len(vectors), group_count, layer.weights.shape[1]), np.float32)
+        vectors_per_call = max(1, MAX_PRODUCTS // max(1, layer.weights[0].size))
+        for group in range(group_count):
+            for start in range(0, len(vectors), vectors_per_call):
+                chunk = slice(start, start + vectors_per_call)
+                sums[chunk, group] = self._sum_group(layer, group, vectors[chunk, group])
+        return sums.reshape(image_count, position_count, group_count, -1)
 
     def close(self) -> None:
         """Do nothing: QICK releases a device with its object."""
@@ -100,10 +100,10 @@ class DeviceMultiplier:
     def _sum_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
         """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
-        light = self.core.analogue_dot(weights[None], vectors[:, None, :], shots=self._average)
+        light_sums = self.core.analogue_dot(weights[None], vectors[:, None, :], shots=self._average)
         mean_losses = np.sign(weights) * compute_mean_loss()[np.abs(weights)]
         sums: npt.NDArray[np.float64] = (
-            light * (FULL_VALUE / 256) - np.sign(vectors).astype(np.float32) @ mean_losses.T
+            light_sums * (FULL_VALUE / 256) - np.sign(vectors).astype(np.float32) @ mean_losses.T
         )
         return sums
 
@@ -172,9 +172,9 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     for shorter tiles. It excludes the small common error of the dark tiles that are subtracted in each run.
     """
     tuning, rng = core.tuning, np.random.default_rng(seed)
-    values = draw_training_values(rng, min(FIT_SYMBOLS, core.tile_reader.count_max_symbols(core.symbol)))
+    values = draw_training_values(rng, min(FIT_SYMBOL_COUNT, core.tile_reader.count_max_symbols(core.symbol)))
     words = tuning.coding.words(values)
-    played = measure_tiles(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
+    played = measure_tiles(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOT_COUNT)
     steps = FULL_STEPS / tuning.decoder.unit
     result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))
     return Noise(

@@ -12,7 +12,7 @@ from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
-SPARSE_DENSITY = 0.03
+MAX_SPARSE_DENSITY = 0.03
 """Below this share of nonzero weights, the sparse form is faster. Above it, the dense form is, because a processor
 multiplies eight to thirty-two neighbours at a time."""
 
@@ -34,17 +34,17 @@ class KernelWeights:
 
 
 def arrange_weights(weights: npt.NDArray[np.int16]) -> KernelWeights:
-    """Return the weights (rows, terms) in the form of `kernels.sums`: dense, or sparse below `SPARSE_DENSITY`.
+    """Return the weights (rows, terms) in the form of `kernels.sums`: dense, or sparse below `MAX_SPARSE_DENSITY`.
 
     >>> arrange_weights(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
     [0, 0, 1, 1]
     """
-    by_term = np.ascontiguousarray(weights.T)
-    if np.count_nonzero(by_term) >= SPARSE_DENSITY * by_term.size:
-        return KernelWeights(by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.uint32))
-    terms, rows = np.nonzero(by_term)
-    pointers = np.concatenate([[0], np.bincount(terms, minlength=len(by_term)).cumsum()])
-    return KernelWeights(by_term[terms, rows], pointers.astype(np.int64), rows.astype(np.uint32))
+    weights_by_term = np.ascontiguousarray(weights.T)
+    if np.count_nonzero(weights_by_term) >= MAX_SPARSE_DENSITY * weights_by_term.size:
+        return KernelWeights(weights_by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.uint32))
+    terms, rows = np.nonzero(weights_by_term)
+    pointers = np.concatenate([[0], np.bincount(terms, minlength=len(weights_by_term)).cumsum()])
+    return KernelWeights(weights_by_term[terms, rows], pointers.astype(np.int64), rows.astype(np.uint32))
 
 
 def arrange_groups(layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
@@ -62,37 +62,37 @@ class ExactMultiplier:
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return the exact sums, int32; `keys` are ignored."""
-        images, positions, _, terms = activations.shape
+        image_count, position_count, _, term_count = activations.shape
         sums = [
-            compute_integer_sums(activations[:, :, group].reshape(-1, terms), rows)
+            compute_integer_sums(activations[:, :, group].reshape(-1, term_count), rows)
             for group, rows in enumerate(layer.weights)
         ]
-        return np.stack(sums, axis=1).reshape(images, positions, *layer.weights.shape[:2])
+        return np.stack(sums, axis=1).reshape(image_count, position_count, *layer.weights.shape[:2])
 
 
 class CompiledMultiplier:
     """`Multiplier` without noise in machine code."""
 
     def __init__(self) -> None:
-        self._arranged: dict[str, tuple[PhotonicLayer, tuple[KernelWeights, ...]]] = {}
+        self._weights_by_layer: dict[str, tuple[PhotonicLayer, tuple[KernelWeights, ...]]] = {}
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return the same sums as `ExactMultiplier`."""
-        from lightning.execution.kernels.sums import sums_into
+        from lightning.execution.kernels.sums import write_sums
 
-        images, positions, groups, terms = activations.shape
-        rows = layer.weights.shape[1]
-        all_sums = np.empty((images, positions, groups, rows), np.int32)
+        image_count, position_count, group_count, term_count = activations.shape
+        row_count = layer.weights.shape[1]
+        all_sums = np.empty((image_count, position_count, group_count, row_count), np.int32)
         for group, weights in enumerate(self.arrange(layer)):
-            vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, terms)
-            sums = np.empty((len(vectors), rows), np.int32)
-            sums_into(vectors, *weights.arrays, sums)
-            all_sums[:, :, group] = sums.reshape(images, positions, rows)
+            vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, term_count)
+            sums = np.empty((len(vectors), row_count), np.int32)
+            write_sums(vectors, *weights.arrays, sums)
+            all_sums[:, :, group] = sums.reshape(image_count, position_count, row_count)
         return all_sums
 
     def arrange(self, layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
         """Return `arrange_groups(layer)` from a cache."""
-        cached = self._arranged.get(layer.name)
+        cached = self._weights_by_layer.get(layer.name)
         if cached is None or cached[0] is not layer:  # a layer of another model may have this name
-            cached = self._arranged[layer.name] = layer, arrange_groups(layer)
+            cached = self._weights_by_layer[layer.name] = layer, arrange_groups(layer)
         return cached[1]

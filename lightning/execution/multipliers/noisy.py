@@ -33,14 +33,14 @@ from lightning.compiler.datapath.schedule import (
 from lightning.compiler.model import CompiledModel, Floats, Hardware, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
-from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw, growth
+from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw, compute_light_variance
 from lightning.execution.multipliers.exact import CompiledMultiplier
 from lightning.execution.noise import Noise, check_noise
 
 Doubles = npt.NDArray[np.float64]
 
 LARGEST_PRODUCT = 254
-MAX_DEVIATIONS = 6.5
+MAX_READOUT_DEVIATIONS = 6.5
 """A readout exceeds this number of deviations once in 10^10 draws."""
 
 
@@ -55,9 +55,9 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
     """Return whether a readout could exceed the converter's full scale more often than once in 10^10."""
     if not noise.place_properties.per_readout:
         return False
-    brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
-    reach = brightest + abs(noise.mean) + MAX_DEVIATIONS * noise.variance(brightest) ** 0.5
-    return bool(reach > noise.full_scale * hardware.wavelengths)
+    max_level = float(LARGEST_PRODUCT * hardware.wavelengths)
+    max_readout = max_level + abs(noise.mean) + MAX_READOUT_DEVIATIONS * noise.variance(max_level) ** 0.5
+    return bool(max_readout > noise.full_scale * hardware.wavelengths)
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class RowNoise:
 def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
     readouts = count_layer_readouts(layer, hardware, dense=noise.place_properties.dense)
-    net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
-    counts = readouts.count.reshape(-1) * count_passes(layer)
-    variances = counts * (noise.coefficients[0] / noise.average)
-    return RowNoise(net.astype(np.float64), variances.astype(np.float64))
+    means = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
+    readout_counts = readouts.count.reshape(-1) * count_passes(layer)
+    variances = readout_counts * (noise.coefficients[0] / noise.average)
+    return RowNoise(means.astype(np.float64), variances.astype(np.float64))
 
 
 class NoisyMultiplier:
@@ -84,22 +84,22 @@ class NoisyMultiplier:
         self.noise = check_noise(noise)
         self._hardware = model.hardware
         self._seed = np.uint64(check_seed(seed))
-        self._streams = number_streams(model)
-        self._exact = CompiledMultiplier()
-        self._rows: dict[str, RowNoise] = {}
-        self._readouts: dict[str, OrderedReadouts] = {}
+        self._stream_by_layer = assign_streams(model)
+        self._exact_multiplier = CompiledMultiplier()
+        self._noise_by_layer: dict[str, RowNoise] = {}
+        self._readouts_by_layer: dict[str, OrderedReadouts] = {}
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """Return the sums as `Multiplier.compute_sums` does, float32 and not rounded."""
-        exact = self._exact.compute_sums(layer, activations, keys)
-        images, positions, groups, rows = exact.shape
-        flat = exact.reshape(images, positions, groups * rows)
-        stream = self._streams[layer.name]
-        out = np.empty(flat.shape, np.float32)
-        draw, numbers = self._select_kernel(layer, activations)
+        exact_sums = self._exact_multiplier.compute_sums(layer, activations, keys)
+        images, positions, groups, rows = exact_sums.shape
+        flat_sums = exact_sums.reshape(images, positions, groups * rows)
+        stream = self._stream_by_layer[layer.name]
+        noisy_sums = np.empty(flat_sums.shape, np.float32)
+        kernel, noise_arguments = self._select_kernel(layer, activations)
         for image, key in enumerate(keys):
-            draw(flat[image], *numbers[image], self._seed, key, stream, out[image])
-        return out.reshape(exact.shape)
+            kernel(flat_sums[image], *noise_arguments[image], self._seed, key, stream, noisy_sums[image])
+        return noisy_sums.reshape(exact_sums.shape)
 
     def _select_kernel(
         self, layer: PhotonicLayer, activations: Activations
@@ -107,19 +107,21 @@ class NoisyMultiplier:
         """Return the kernel for the noise's law, and its noise arguments for each image."""
         from lightning.execution.kernels.sums import add_constant_noise, add_output_noise, add_varying_noise
 
-        images = len(activations)
+        image_count = len(activations)
         if self.noise.law == NoiseLaw.PER_OUTPUT:
-            return add_output_noise, [(pack_output_noise(self.noise),)] * images
-        rows = self._find_row_noise(layer)
+            return add_output_noise, [(pack_output_noise(self.noise),)] * image_count
+        row_noise = self._find_row_noise(layer)
         if self.noise.law == NoiseLaw.CONSTANT:
-            return add_constant_noise, [(rows.means, np.sqrt(rows.variances))] * images
+            return add_constant_noise, [(row_noise.means, np.sqrt(row_noise.variances))] * image_count
         light_variances = self._compute_light_variances(layer, activations)
-        return add_varying_noise, [(variances, rows.means, rows.variances) for variances in light_variances]
+        return add_varying_noise, [
+            (variances, row_noise.means, row_noise.variances) for variances in light_variances
+        ]
 
     def _find_row_noise(self, layer: PhotonicLayer) -> RowNoise:
-        if layer.name not in self._rows:
-            self._rows[layer.name] = compute_row_noise(layer, self.noise, self._hardware)
-        return self._rows[layer.name]
+        if layer.name not in self._noise_by_layer:
+            self._noise_by_layer[layer.name] = compute_row_noise(layer, self.noise, self._hardware)
+        return self._noise_by_layer[layer.name]
 
     def _compute_light_variances(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
         """Return the variance that depends on light, (images, positions, groups * rows)."""
@@ -130,29 +132,33 @@ class NoisyMultiplier:
             self._add_products(layer, vectors, light)
         else:
             self._add_readouts(layer, vectors, light)
-        variances = growth(self.noise.coefficients, light.transpose(2, 1, 0, 3)) / self.noise.average
+        variances = (
+            compute_light_variance(self.noise.coefficients, light.transpose(2, 1, 0, 3)) / self.noise.average
+        )
         return cast("Doubles", variances.reshape(images, positions, -1))
 
     def _add_products(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
         """Write the sums of powers of light, (groups, vectors, powers, rows), if each product has its own readout."""
-        from lightning.execution.kernels.sums import levels_into
+        from lightning.execution.kernels.sums import write_level_powers
 
-        for group, weights in enumerate(self._exact.arrange(layer)):
-            levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
+        for group, weights in enumerate(self._exact_multiplier.arrange(layer)):
+            write_level_powers(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
 
     def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
         """Write the sums of powers of light, (groups, vectors, powers, rows), if products share readouts."""
         from lightning.execution.kernels.readouts import write_light_powers
 
-        if layer.name not in self._readouts:
-            self._readouts[layer.name] = order_readouts(
+        if layer.name not in self._readouts_by_layer:
+            self._readouts_by_layer[layer.name] = order_readouts(
                 layer, self._hardware, dense=self.noise.place_properties.dense
             )
-        ready = self._readouts[layer.name]
-        write_light_powers(vectors, ready.sizes, ready.order, ready.signs, count_passes(layer), light)
+        readouts = self._readouts_by_layer[layer.name]
+        write_light_powers(
+            vectors, readouts.sizes, readouts.order, readouts.signs, count_passes(layer), light
+        )
 
 
-def number_streams(model: CompiledModel) -> dict[str, np.uint64]:
+def assign_streams(model: CompiledModel) -> dict[str, np.uint64]:
     """Return the number of each photonic layer, in the order of the network. It is the stream of the layer's noise."""
     photonic = (node.name for node in model.network.nodes if node.name in model.layers)
     return {name: np.uint64(number) for number, name in enumerate(photonic)}
@@ -178,23 +184,23 @@ class OrderedReadouts:
 def order_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
     """Return the readouts of one pass in order. `dense` includes products whose weight is 0."""
     schedules = schedule_layer(layer, hardware, dense=dense)
-    longest = max(schedule.signs.shape[1] for schedule in schedules)
-    terms = layer.weights.shape[2]
+    max_readouts = max(schedule.signs.shape[1] for schedule in schedules)
+    term_count = layer.weights.shape[2]
     return OrderedReadouts(
         np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
-        np.stack([_pad_order(schedule, longest, terms) for schedule in schedules]),
+        np.stack([_pad_order(schedule, max_readouts, term_count) for schedule in schedules]),
         np.stack(
             [
-                np.pad(schedule.signs, ((0, 0), (0, longest - schedule.signs.shape[1])))
+                np.pad(schedule.signs, ((0, 0), (0, max_readouts - schedule.signs.shape[1])))
                 for schedule in schedules
             ]
         ),
     )
 
 
-def _pad_order(schedule: GroupSchedule, longest: int, dark: int) -> npt.NDArray[np.uint32]:
-    terms = np.where(schedule.order < 0, dark, schedule.order).astype(np.uint32)
-    return np.pad(terms, ((0, 0), (0, longest - terms.shape[1]), (0, 0)), constant_values=dark)
+def _pad_order(schedule: GroupSchedule, max_readouts: int, dark_term: int) -> npt.NDArray[np.uint32]:
+    terms = np.where(schedule.order < 0, dark_term, schedule.order).astype(np.uint32)
+    return np.pad(terms, ((0, 0), (0, max_readouts - terms.shape[1]), (0, 0)), constant_values=dark_term)
 
 
 class PerReadoutMultiplier:
@@ -207,39 +213,43 @@ class PerReadoutMultiplier:
         self.clipped = 0
         self._hardware = model.hardware
         self._seed = np.uint64(seed)
-        self._streams = number_streams(model)
-        self._readouts: dict[str, OrderedReadouts] = {}
+        self._stream_by_layer = assign_streams(model)
+        self._readouts_by_layer: dict[str, OrderedReadouts] = {}
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """Return the sums as `Multiplier.compute_sums` does, float32 and not rounded."""
         from lightning.execution.kernels.readouts import write_noisy_sums
 
-        ready, numbers, stream = self._find_readouts(layer), self._pack_noise(), self._streams[layer.name]
-        out = np.empty((*activations.shape[:3], layer.weights.shape[1]), np.float32)
+        readouts, noise_arguments, stream = (
+            self._find_readouts(layer),
+            self._pack_noise(),
+            self._stream_by_layer[layer.name],
+        )
+        noisy_sums = np.empty((*activations.shape[:3], layer.weights.shape[1]), np.float32)
         for image, key in enumerate(keys):
             self.clipped += write_noisy_sums(
                 activations[image],
-                ready.sizes,
-                ready.order,
-                ready.signs,
+                readouts.sizes,
+                readouts.order,
+                readouts.signs,
                 count_passes(layer),
-                numbers,
+                noise_arguments,
                 self._seed,
                 key,
                 stream,
-                out[image],
+                noisy_sums[image],
             )
-        return out
+        return noisy_sums
 
     def _pack_noise(self) -> npt.NDArray[np.float64]:
         """Return the noise arguments of the kernel."""
         noise = self.noise
-        limit = noise.full_scale * self._hardware.wavelengths
-        return np.array([noise.mean, noise.average, limit, *noise.coefficients])
+        full_scale = noise.full_scale * self._hardware.wavelengths
+        return np.array([noise.mean, noise.average, full_scale, *noise.coefficients])
 
     def _find_readouts(self, layer: PhotonicLayer) -> OrderedReadouts:
-        if layer.name not in self._readouts:
-            self._readouts[layer.name] = order_readouts(
+        if layer.name not in self._readouts_by_layer:
+            self._readouts_by_layer[layer.name] = order_readouts(
                 layer, self._hardware, dense=self.noise.place_properties.dense
             )
-        return self._readouts[layer.name]
+        return self._readouts_by_layer[layer.name]

@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.settings import TOP_VALUE
+from lightning.kit.settings import MAX_VALUE
 
-FULL_VALUE = TOP_VALUE
+FULL_VALUE = MAX_VALUE
 """The greatest operand value, and the result of one full product."""
 
 
@@ -86,10 +86,12 @@ class Decoder:
         a row with two by `shared`.
         """
         y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _as_rows(operands)
-        straight = y + self.curvature * y**2
-        first_lit, second_lit = np.atleast_2d(np.asarray(lit, dtype=bool)).T
-        unit = np.where(first_lit & second_lit, self.shared, np.where(second_lit, self.gain[1], self.gain[0]))
-        analogue: Floats = FULL_VALUE * (straight - self.offset - v @ np.array(self.leak)) / unit
+        linear_levels = y + self.curvature * y**2
+        is_first_lit, is_second_lit = np.atleast_2d(np.asarray(lit, dtype=bool)).T
+        unit = np.where(
+            is_first_lit & is_second_lit, self.shared, np.where(is_second_lit, self.gain[1], self.gain[0])
+        )
+        analogue: Floats = FULL_VALUE * (linear_levels - self.offset - v @ np.array(self.leak)) / unit
         return analogue
 
 
@@ -109,26 +111,26 @@ def fit_decoder(
     if rank < design.shape[1]:
         raise ValueError("the measured rows do not separate leakage from products; vary all four operands")
     rms = float(np.sqrt(np.sum((y - design @ weights) ** 2) / max(1, y.size - rank)))
-    w = [float(weight) for weight in weights]
+    coefficients = [float(weight) for weight in weights]
     return Decoder(
-        offset=w[0],
-        leak=(w[1], w[2], w[3], w[4]),
-        gain=(w[5], w[6]),
-        curvature=w[7] / scale,
+        offset=coefficients[0],
+        leak=(coefficients[1], coefficients[2], coefficients[3], coefficients[4]),
+        gain=(coefficients[5], coefficients[6]),
+        curvature=coefficients[7] / scale,
         shared=shared,
         full_scale=full_scale,
-        residual_rms=FULL_VALUE * rms / max(abs(w[5]), 1e-12),
+        residual_rms=FULL_VALUE * rms / max(abs(coefficients[5]), 1e-12),
     )
 
 
-def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray[np.int64]:
-    """Return each result rounded to an integer and clipped to 0..255 times `products`.
+def round_products(analogue: npt.ArrayLike, *, product_count: int = 1) -> npt.NDArray[np.int64]:
+    """Return each result rounded to an integer and clipped to 0..255 times `product_count`.
 
     >>> round_products([-0.7, 19.6, 255.9]).tolist()
     [0, 20, 255]
     """
     integers = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
-    rounded: npt.NDArray[np.int64] = np.clip(integers, 0, FULL_VALUE * products)
+    rounded: npt.NDArray[np.int64] = np.clip(integers, 0, FULL_VALUE * product_count)
     return rounded
 
 
@@ -142,25 +144,25 @@ def _multiply_pairs(v: Floats) -> Floats:
     return products
 
 
-def accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+def compute_accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return the accuracy of results (0..255) against the products of values a and b, in per cent.
 
-    >>> accuracy([255, 0], [255, 0], [255, 9])
+    >>> compute_accuracy([255, 0], [255, 0], [255, 9])
     100.0
     """
-    return 100.0 - 100.0 * rms_error(results, a, b) / FULL_VALUE
+    return 100.0 - 100.0 * compute_rms_error(results, a, b) / FULL_VALUE
 
 
-def rms_error(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+def compute_rms_error(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return the root mean square error of results (0..255) against the products of a and b, in units of 1/255."""
-    error = np.asarray(results, dtype=float) - true_product(a, b)
+    error = np.asarray(results, dtype=float) - compute_true_product(a, b)
     return float(np.sqrt(np.mean(error**2)))
 
 
-def true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+def compute_true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """Return a*b/255 before rounding.
 
-    >>> true_product(100, 51).item()
+    >>> compute_true_product(100, 51).item()
     20.0
     """
     product: Floats = np.asarray(a, dtype=float) * np.asarray(b, dtype=float) / FULL_VALUE

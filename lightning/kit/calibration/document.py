@@ -20,7 +20,7 @@ from lightning.kit.calibration.decoder import FULL_VALUE, DecodedLevel, Decoder,
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.noise import NoiseModel
-from lightning.kit.settings import MODULATORS, Settings
+from lightning.kit.settings import MODULATOR_COUNT, Settings
 
 MAX_AGE = timedelta(hours=24)
 """A bias drifts by a fraction of V_pi in hours, so a calibration older than a day is not valid."""
@@ -33,7 +33,7 @@ WELL_LIT, UNLIT = 16.0, 1.0
 a tenth of the difference."""
 CLIPPING_SHARE = 0.999
 """A plateau of at least this share of the converter's full scale counts as clipped."""
-HINT = "run `lightning calibrate` with this device"
+CALIBRATE_HINT = "run `lightning calibrate` with this device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +109,15 @@ class Calibration:
 
         Raise `OutOfRange` for a value outside 0..255, or for a generator that drives no modulator.
         """
-        words = self.word_table(self._make_row(values))[0]
-        return {m.channel: int(word) for m, word in zip(self.modulators, words, strict=True)}
+        words = self.look_up_words(self._make_row(values))[0]
+        return {modulator.channel: int(word) for modulator, word in zip(self.modulators, words, strict=True)}
 
-    def word_table(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def look_up_words(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
         return self._look_up(values, lambda encoder: encoder.words)
 
     def operands(self, values: npt.ArrayLike) -> Floats:
-        """Return the operands (0..1) that the rounded words of `word_table` produce, (n, 4)."""
+        """Return the operands (0..1) that the rounded words of `look_up_words` produce, (n, 4)."""
         return self._look_up(values, lambda encoder: encoder.operands)
 
     def _look_up(
@@ -127,8 +127,8 @@ class Calibration:
         rows = _check_values(values)
         is_both_lit = _find_lit_pairs(rows).all(axis=1)
         columns = [
-            np.where(is_both_lit, column(m.shared)[rows[:, i]], column(m.encoder)[rows[:, i]])
-            for i, m in enumerate(self.modulators)
+            np.where(is_both_lit, column(modulator.shared)[rows[:, i]], column(modulator.encoder)[rows[:, i]])
+            for i, modulator in enumerate(self.modulators)
         ]
         return np.stack(columns, axis=1)
 
@@ -146,10 +146,10 @@ class Calibration:
         analogue = float(self.decode_table([level], row)[0])
         is_both_lit = bool(_find_lit_pairs(row).all())
         return DecodedLevel(
-            value=int(round_products(analogue, products=2 if is_both_lit else 1)),
+            value=int(round_products(analogue, product_count=2 if is_both_lit else 1)),
             analogue=analogue,
             saturated=bool(self.find_saturated([level if peak is None else peak], [analogue], row)[0]),
-            dark=bool(self.dark([analogue], row)[0]),
+            dark=bool(self.find_dark([analogue], row)[0]),
         )
 
     def find_saturated(
@@ -161,12 +161,12 @@ class Calibration:
         `values` (n, 4) the values sent.
         """
         is_clipped = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
-        products = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
-        is_beyond = np.asarray(analogue, dtype=float) > products * FULL_VALUE + RANGE_MARGIN
-        too_bright: npt.NDArray[np.bool_] = is_clipped | is_beyond
-        return too_bright
+        product_counts = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
+        is_beyond = np.asarray(analogue, dtype=float) > product_counts * FULL_VALUE + RANGE_MARGIN
+        is_saturated: npt.NDArray[np.bool_] = is_clipped | is_beyond
+        return is_saturated
 
-    def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    def find_dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask (n,) of the rows without light: the result is about 0, but the products are well above 0."""
         v = _check_values(values)
         expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
@@ -183,7 +183,7 @@ class Calibration:
             raise errors.ForeignCalibration(
                 f"this calibration is for {self.device}; it is not valid for another device",
                 device=device,
-                hint=HINT,
+                hint=CALIBRATE_HINT,
             )
         if max_age is not None:
             self._check_time(now, max_age)
@@ -197,7 +197,7 @@ class Calibration:
                     "age is unknown"
                 ),
                 device=self.device,
-                hint=f"set this machine's clock, or {HINT}",
+                hint=f"set this machine's clock, or {CALIBRATE_HINT}",
             )
         if age > max_age:
             raise errors.StaleCalibration(
@@ -206,7 +206,7 @@ class Calibration:
                     f"{max_age / timedelta(hours=1):.1f} h, before the biases drift"
                 ),
                 device=self.device,
-                hint=HINT,
+                hint=CALIBRATE_HINT,
             )
 
     @property
@@ -221,7 +221,7 @@ class Calibration:
 
     def _make_row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
         """Return the values per generator as a row in the order of the modulators, (1, 4)."""
-        row = np.zeros((1, MODULATORS))
+        row = np.zeros((1, MODULATOR_COUNT))
         for channel, value in values.items():
             row[0, self._find_modulator(channel)] = value
         return _check_values(row)
@@ -230,7 +230,7 @@ class Calibration:
         for index, modulator in enumerate(self.modulators):
             if modulator.channel == channel:
                 return index
-        known_channels = ", ".join(str(m.channel) for m in self.modulators)
+        known_channels = ", ".join(str(modulator.channel) for modulator in self.modulators)
         raise errors.OutOfRange(
             f"generator {channel} drives no modulator; those that do are {known_channels}"
         )
@@ -240,8 +240,8 @@ def _check_values(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return the values as integers, (n, 4). Raise `OutOfRange` for another shape, or values outside 0..255."""
     table = np.atleast_2d(np.asarray(values))
     integers = table.astype(np.int64)
-    if table.shape[1:] != (MODULATORS,):
-        raise errors.OutOfRange(f"values must be rows of {MODULATORS}, not of shape {table.shape}")
+    if table.shape[1:] != (MODULATOR_COUNT,):
+        raise errors.OutOfRange(f"values must be rows of {MODULATOR_COUNT}, not of shape {table.shape}")
     if (integers != table).any() or integers.min(initial=0) < 0 or integers.max(initial=0) > 255:
         raise errors.OutOfRange("values must be integers from 0 to 255; scale or round them first")
     return integers
@@ -266,7 +266,7 @@ def check_is_calibration(value: Any) -> None:
 
 def check_calibrated_channels(calibration: Calibration, settings: Settings) -> None:
     """Raise `WrongChannel` if a modulator with a value has another generator than during calibration."""
-    for index, channel in settings.driven.items():
+    for index, channel in settings.channel_by_modulator.items():
         measured = calibration.modulators[index].channel
         if settings.values[index] is not None and channel != measured:
             raise WrongChannel(

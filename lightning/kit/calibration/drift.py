@@ -16,9 +16,9 @@ import numpy as np
 
 from lightning import errors
 from lightning.kit.calibration.decoder import Decoder
-from lightning.kit.calibration.document import HINT, Calibration, Modulator
-from lightning.kit.calibration.encoder import dim, make_encoder
-from lightning.kit.calibration.measurement.pairs import sum_truth
+from lightning.kit.calibration.document import CALIBRATE_HINT, Calibration, Modulator
+from lightning.kit.calibration.encoder import dim_encoder, make_encoder
+from lightning.kit.calibration.measurement.pairs import compute_true_sums
 from lightning.kit.calibration.measurement.transfer import (
     MAX_RESIDUAL,
     PARTNERS,
@@ -28,12 +28,12 @@ from lightning.kit.calibration.measurement.transfer import (
     sweep_all,
 )
 
-NOISE_LIMIT = 1.3
+MAX_RMS_ERROR = 1.3
 """Limit of the rms error of the decoded references, in units of 1/255: an accuracy of 99.5 per cent."""
 INTERVAL_S = 600.0
 SHOT_COUNT = 16
 _REFERENCE_VALUES = (0, 64, 128, 192, 255)
-REFERENCES = np.array(
+REFERENCE_ROWS = np.array(
     [[a, b, 0, 0] for a in _REFERENCE_VALUES for b in _REFERENCE_VALUES]
     + [[0, 0, a, b] for a in _REFERENCE_VALUES for b in _REFERENCE_VALUES]
 )
@@ -56,23 +56,27 @@ class Drift:
     """The limit of `rms`."""
 
     @property
-    def recalibrate(self) -> bool:
+    def needs_recalibration(self) -> bool:
         """True if the device needs a new calibration."""
         return self.rms > self.limit
 
     def __str__(self) -> str:
         """Return one line for a person."""
-        verdict = f"above the limit of {self.limit:.2f}: {HINT}" if self.recalibrate else "within the limit"
+        verdict = (
+            f"above the limit of {self.limit:.2f}: {CALIBRATE_HINT}"
+            if self.needs_recalibration
+            else "within the limit"
+        )
         return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
 
 
 def measure_drift(
-    rows: Rows, calibration: Calibration, *, limit: float = NOISE_LIMIT, shots: int = SHOT_COUNT
+    rows: Rows, calibration: Calibration, *, limit: float = MAX_RMS_ERROR, shots: int = SHOT_COUNT
 ) -> Drift:
     """Measure the reference products with this calibration, and return their errors."""
-    words = calibration.word_table(REFERENCES)
+    words = calibration.look_up_words(REFERENCE_ROWS)
     readings = rows.read(words, shots=shots)
-    deviations = calibration.decode_table(readings.levels, REFERENCES) - sum_truth(REFERENCES)
+    deviations = calibration.decode_table(readings.levels, REFERENCE_ROWS) - compute_true_sums(REFERENCE_ROWS)
     return Drift(
         float(np.sqrt(np.mean(deviations**2))),
         float(deviations.mean()),
@@ -94,7 +98,7 @@ class Monitor:
         calibration: Calibration,
         *,
         interval_s: float = INTERVAL_S,
-        limit: float = NOISE_LIMIT,
+        limit: float = MAX_RMS_ERROR,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rows = rows
@@ -103,25 +107,25 @@ class Monitor:
         self.limit = limit
         self.last: Drift | None = None
         self._clock = clock
-        self._due = clock()
+        self._next_check_s = clock()
 
     def inspect(self) -> Drift | None:
         """Measure if it is time, and return the newest result. Raise `StaleCalibration` if the device has drifted."""
-        if self._clock() >= self._due:
+        if self._clock() >= self._next_check_s:
             self.last = measure_drift(self.rows, self.calibration, limit=self.limit)
-            self._due = self._clock() + self.interval_s
-        if self.last is not None and self.last.recalibrate:
+            self._next_check_s = self._clock() + self.interval_s
+        if self.last is not None and self.last.needs_recalibration:
             raise errors.StaleCalibration(
                 f"the device has drifted: known products come out wrong by {self.last.rms:.2f} of 255"
                 f" (limit {self.limit:.2f})",
                 device=self.calibration.device,
-                hint=f"{HINT}; if only the biases moved, `recalibrate` needs one sweep per modulator",
+                hint=f"{CALIBRATE_HINT}; if only the biases moved, `recalibrate` needs one sweep per modulator",
             )
         return self.last
 
 
 def recalibrate(
-    rows: Rows, calibration: Calibration, *, points: int = POINT_COUNT, shots: int = 4
+    rows: Rows, calibration: Calibration, *, point_count: int = POINT_COUNT, shots: int = 4
 ) -> Calibration:
     """Sweep each modulator once, and return the calibration with new curves, words and gains.
 
@@ -130,7 +134,7 @@ def recalibrate(
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
-        sweeps = sweep_all(rows, curves, points=points, shots=shots)
+        sweeps = sweep_all(rows, curves, point_count=point_count, shots=shots)
         if dark := [index for index, sweep in sweeps.items() if not sweep.is_visible]:
             raise ValueError(f"no light responds to modulators {dark}")
         if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > MAX_RESIDUAL:
@@ -138,45 +142,50 @@ def recalibrate(
                 f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {MAX_RESIDUAL:.1%}"
             )
         modulator_0, modulator_1, modulator_2, modulator_3 = (
-            _refresh(m, sweeps, i) for i, m in enumerate(calibration.modulators)
+            _refresh_modulator(modulator, sweeps, i) for i, modulator in enumerate(calibration.modulators)
         )
     except ValueError as error:
         raise errors.CalibrationError(
-            f"the sweeps show no clean fringe ({error})", device=calibration.device, hint=HINT
+            f"the sweeps show no clean fringe ({error})", device=calibration.device, hint=CALIBRATE_HINT
         ) from error
     modulators = (modulator_0, modulator_1, modulator_2, modulator_3)
-    decoder = _rescale(calibration, modulators)
-    fresh = replace(
+    decoder = _rescale_decoder(calibration, modulators)
+    new_calibration = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
     # A reference lights only one pair. The brightest sum, with both pairs lit, shows whether two full products clip.
-    deviation = measure_drift(rows, fresh)
-    brightest = rows.read(fresh.word_table(BRIGHTEST_ROW), shots=SHOT_COUNT)
-    missing = float(sum_truth(BRIGHTEST_ROW)[0] - fresh.decode_table(brightest.levels, BRIGHTEST_ROW)[0])
-    if deviation.recalibrate or abs(missing) > 2 * deviation.limit:
+    drift = measure_drift(rows, new_calibration)
+    brightest_readings = rows.read(new_calibration.look_up_words(BRIGHTEST_ROW), shots=SHOT_COUNT)
+    missing_light = float(
+        compute_true_sums(BRIGHTEST_ROW)[0]
+        - new_calibration.decode_table(brightest_readings.levels, BRIGHTEST_ROW)[0]
+    )
+    if drift.needs_recalibration or abs(missing_light) > 2 * drift.limit:
         raise errors.CalibrationError(
             (
-                f"after new sweeps, known products are still off by {deviation.rms:.2f} of 255 rms (limit "
-                f"{deviation.limit:.2f}), and the brightest sum lacks {missing:.1f} (limit "
-                f"{2 * deviation.limit:.1f})"
+                f"after new sweeps, known products are still off by {drift.rms:.2f} of 255 rms (limit "
+                f"{drift.limit:.2f}), and the brightest sum lacks {missing_light:.1f} (limit "
+                f"{2 * drift.limit:.1f})"
             ),
-            device=fresh.device,
-            hint=HINT,
+            device=new_calibration.device,
+            hint=CALIBRATE_HINT,
         )
-    return fresh
+    return new_calibration
 
 
-def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
+def _refresh_modulator(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
     """Return the modulator with the new curve. In sums it opens to the same share of its range as before."""
     sweep, partner = sweeps[index], sweeps[PARTNERS[index]]
-    full = make_encoder(sweep.curve)
+    full_encoder = make_encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
-    shared = full if factor > 1 - 1e-9 else dim(sweep.curve, full, factor)
-    opened = float(partner.curve.share(sweep.partner_word))
-    return replace(old, curve=sweep.curve, encoder=full, shared=shared, partner_share=opened)
+    shared_encoder = full_encoder if factor > 1 - 1e-9 else dim_encoder(sweep.curve, full_encoder, factor)
+    partner_share = float(partner.curve.share(sweep.partner_word))
+    return replace(
+        old, curve=sweep.curve, encoder=full_encoder, shared=shared_encoder, partner_share=partner_share
+    )
 
 
-def _rescale(calibration: Calibration, new_modulators: tuple[Modulator, ...]) -> Decoder:
+def _rescale_decoder(calibration: Calibration, new_modulators: tuple[Modulator, ...]) -> Decoder:
     """Return the decoder with gains and leaks scaled to the brightness of the new sweeps."""
     old_modulators, decoder = calibration.modulators, calibration.decoder
     ratios = []

@@ -34,7 +34,7 @@ class Encoder:
     words: Words
     """(256,) gain words."""
     operands: Floats
-    """(256,) operand that each word produces: about value/255, scaled by the factor of `dim`."""
+    """(256,) operand that each word produces: about value/255, scaled by the factor of `dim_encoder`."""
     floor: float
     """Share of the transmission (between null and peak of the modulator) at value 0."""
     top: float
@@ -47,19 +47,19 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
     Raise `ValueError` if words up to `limit` open the modulator by less than a tenth of its range.
     """
     low, high = max(-limit, curve.null), min(limit, curve.peak)
-    floor, reach = (float(share) for share in curve.share([low, high]))
-    top = min(top, reach)
+    floor, max_share = (float(share) for share in curve.share([low, high]))
+    top = min(top, max_share)
     if high <= low or top - floor < MIN_RANGE:
         raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
     targets = floor + (top - floor) * np.arange(LEVEL_COUNT) / (LEVEL_COUNT - 1)
     # The phase grows over [low, high], so a table of all words inverts the curve.
-    table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
+    all_words = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
     angles = np.arcsin(np.sqrt(np.clip(targets, 0.0, 1.0)))
-    words = np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)
+    words = np.rint(np.interp(angles, curve.angle(all_words), all_words)).astype(np.int64)
     return Encoder(words, (curve.share(words) - floor) / (top - floor), floor, top)
 
 
-def dim(curve: Fringe, full: Encoder, factor: float) -> Encoder:
+def dim_encoder(curve: Fringe, full: Encoder, factor: float) -> Encoder:
     """Return the encoder of a modulator that opens `factor` (0..1) times as far. Operands keep the unit of `full`.
 
     Raise `ValueError` if that leaves less than a tenth of its range.

@@ -20,7 +20,7 @@ import numpy as np
 
 from lightning import errors
 from lightning.kit.calibration.decoder import Decoder
-from lightning.kit.calibration.document import HINT, Calibration, Modulator, Outcome, Timing
+from lightning.kit.calibration.document import CALIBRATE_HINT, Calibration, Modulator, Outcome, Timing
 from lightning.kit.calibration.encoder import WORD_LIMIT, Encoder
 from lightning.kit.calibration.fringe import Fringe
 from lightning.kit.calibration.noise import NoiseModel
@@ -28,7 +28,7 @@ from lightning.kit.calibration.noise import NoiseModel
 FORMAT = "lightbed.calibration"
 VERSION = 1
 
-ORIGINS = ("measured", "factory")
+KNOWN_ORIGINS = ("measured", "factory")
 CHANNEL_COUNT = 16
 """Greatest number of generators, and of readouts, of one QICK processor."""
 LATEST_TICKS = 8_192
@@ -53,8 +53,8 @@ def to_json(calibration: Calibration) -> dict[str, Any]:
 def to_text(calibration: Calibration) -> str:
     """Return the text of the document file, with each list of numbers on one line."""
     indented = json.dumps(to_json(calibration), indent=1)
-    flat = re.sub(r"\[\n[^\[\]{}]*\]", lambda match: re.sub(r"\n\s*", " ", match.group()), indented)
-    return flat + "\n"
+    compact = re.sub(r"\[\n[^\[\]{}]*\]", lambda match: re.sub(r"\n\s*", " ", match.group()), indented)
+    return compact + "\n"
 
 
 def from_json(document: Any, *, source: str = "this document") -> Calibration:
@@ -65,17 +65,17 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise errors.UnknownVersion(
-            f"{source} is not a valid calibration (format {FORMAT!r} is missing)", hint=HINT
+            f"{source} is not a valid calibration (format {FORMAT!r} is missing)", hint=CALIBRATE_HINT
         )
     if document.get("version") != VERSION:
         raise errors.UnknownVersion(
             f"{source} has version {document.get('version')!r}; this library reads version {VERSION}",
-            hint=f"install the library that wrote it, or {HINT}",
+            hint=f"install the library that wrote it, or {CALIBRATE_HINT}",
         )
     try:
         return validate(_read_calibration(document))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=HINT) from error
+        raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=CALIBRATE_HINT) from error
 
 
 def _make_plain(value: Any) -> Any:
@@ -166,8 +166,8 @@ def validate(calibration: Calibration) -> Calibration:
     """Return the calibration unchanged. Raise `ValueError` or `TypeError` that names the first invalid field."""
     if not calibration.device:
         raise ValueError("the device has no name")
-    if calibration.origin not in ORIGINS:
-        raise ValueError(f"origin is {calibration.origin!r}, not one of {', '.join(ORIGINS)}")
+    if calibration.origin not in KNOWN_ORIGINS:
+        raise ValueError(f"origin is {calibration.origin!r}, not one of {', '.join(KNOWN_ORIGINS)}")
     _check_raw_name(calibration.raw)
     _check_channels(calibration)
     for index, modulator in enumerate(calibration.modulators):

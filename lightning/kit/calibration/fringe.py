@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-GRID_POINTS = 240
+GRID_POINT_COUNT = 240
 """Number of periods tried to start a fit."""
 MIN_HALF_WAVE, MAX_HALF_WAVE = 0.25, 4.0
 """Range of half-wave settings that the fit searches, as shares of the swept range."""
-BEND_THRESHOLD = 10.0
+MIN_F_STATISTIC = 10.0
 """The cubic is preferred if the F statistic exceeds this. By chance that happens once in about 15,000 fits."""
 
 
@@ -88,7 +88,7 @@ class Fringe:
         return float(self.centre + self.scale * unit)
 
 
-def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
+def fit_fringe(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     """Return the fringe fitted to a sweep of one setting, with a cubic phase if the data need it.
 
     phi is 0 at the null nearest to setting 0. Raise `ValueError` for fewer than 16 points, or for levels that are not
@@ -99,9 +99,11 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
         raise ValueError(f"a fringe needs at least 16 finite points, not {int(np.isfinite(y).sum())}")
     centre, scale = float((x.max() + x.min()) / 2), float(np.ptp(x) / 2)
     unit = (x - centre) / scale
-    straight = _refine(unit, y, _find_start(unit, y))
-    bent = _refine(unit, y, np.concatenate([straight, [0.0, 0.0]]))
-    parameters = bent if _needs_cubic(unit, y, straight, bent) else straight
+    linear_parameters = _refine(unit, y, _find_start(unit, y))
+    cubic_parameters = _refine(unit, y, np.concatenate([linear_parameters, [0.0, 0.0]]))
+    parameters = (
+        cubic_parameters if _needs_cubic(unit, y, linear_parameters, cubic_parameters) else linear_parameters
+    )
     rms = float(np.sqrt(_sum_squares(unit, y, parameters) / max(1, unit.size - parameters.size)))
     return _normalise(
         Fringe(
@@ -121,9 +123,9 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
     For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
     """
     best_fit = (np.inf, np.zeros(4))
-    for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID_POINTS):
+    for half_period in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID_POINT_COUNT):
         design = np.column_stack(
-            [np.ones_like(unit), np.cos(np.pi / half * unit), np.sin(np.pi / half * unit)]
+            [np.ones_like(unit), np.cos(np.pi / half_period * unit), np.sin(np.pi / half_period * unit)]
         )
         weights, *_ = np.linalg.lstsq(design, y, rcond=None)
         rss = float(np.sum((design @ weights - y) ** 2))
@@ -133,53 +135,66 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
             swing = float(np.hypot(cosine, sine))
             best_fit = (
                 rss,
-                np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2]),
+                np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half_period / 2]),
             )
     return best_fit[1]
 
 
-def _evaluate(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
+def _evaluate(unit: Floats, parameters: Floats) -> tuple[Floats, Floats]:
     """Return the levels and their derivatives by the parameters (baseline, amplitude, phase coefficients)."""
-    angle = np.polynomial.polynomial.polyval(unit, p[2:])
-    share, slope = np.sin(angle) ** 2, p[1] * np.sin(2 * angle)
-    powers = np.vander(unit, p.size - 2, increasing=True)
-    return p[0] + p[1] * share, np.column_stack([np.ones_like(unit), share, slope[:, None] * powers])
+    angle = np.polynomial.polynomial.polyval(unit, parameters[2:])
+    share, slope = np.sin(angle) ** 2, parameters[1] * np.sin(2 * angle)
+    powers = np.vander(unit, parameters.size - 2, increasing=True)
+    return parameters[0] + parameters[1] * share, np.column_stack(
+        [np.ones_like(unit), share, slope[:, None] * powers]
+    )
 
 
-def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
+def _refine(unit: Floats, y: Floats, parameters: Floats) -> Floats:
     """Return the least-squares parameters by the Levenberg-Marquardt method, which numpy lacks."""
     damping = 1e-3
-    values, jacobian = _evaluate(unit, p)
+    values, jacobian = _evaluate(unit, parameters)
     rss = float(np.sum((y - values) ** 2))
     for _ in range(200):
-        normal = jacobian.T @ jacobian
-        lift = damping * np.diag(np.diag(normal) + 1e-12 * np.trace(normal))
-        step = np.linalg.solve(normal + lift, jacobian.T @ (y - values))
-        trial_values, trial_jacobian = _evaluate(unit, p + step)
-        trial = float(np.sum((y - trial_values) ** 2))
-        if trial >= rss:
+        normal_matrix = jacobian.T @ jacobian
+        damping_matrix = damping * np.diag(np.diag(normal_matrix) + 1e-12 * np.trace(normal_matrix))
+        step = np.linalg.solve(normal_matrix + damping_matrix, jacobian.T @ (y - values))
+        trial_values, trial_jacobian = _evaluate(unit, parameters + step)
+        trial_rss = float(np.sum((y - trial_values) ** 2))
+        if trial_rss >= rss:
             damping *= 10
             if damping > 1e12:
                 break
             continue
-        is_converged = rss - trial <= 1e-14 * rss
-        p, values, jacobian, rss, damping = p + step, trial_values, trial_jacobian, trial, damping / 10
+        is_converged = rss - trial_rss <= 1e-14 * rss
+        parameters, values, jacobian, rss, damping = (
+            parameters + step,
+            trial_values,
+            trial_jacobian,
+            trial_rss,
+            damping / 10,
+        )
         if is_converged:
             break
-    return p
+    return parameters
 
 
-def _sum_squares(unit: Floats, y: Floats, p: Floats) -> float:
-    return float(np.sum((y - _evaluate(unit, p)[0]) ** 2))
+def _sum_squares(unit: Floats, y: Floats, parameters: Floats) -> float:
+    return float(np.sum((y - _evaluate(unit, parameters)[0]) ** 2))
 
 
-def _needs_cubic(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
+def _needs_cubic(unit: Floats, y: Floats, linear_parameters: Floats, cubic_parameters: Floats) -> bool:
     """Return whether the cubic terms pass an F test and leave a phase that grows over the whole sweep."""
-    growing = bool(np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), bent[2:])) > 0))
-    straight_error, bent_error = _sum_squares(unit, y, straight), _sum_squares(unit, y, bent)
+    is_growing = bool(
+        np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), cubic_parameters[2:])) > 0)
+    )
+    linear_error, cubic_error = (
+        _sum_squares(unit, y, linear_parameters),
+        _sum_squares(unit, y, cubic_parameters),
+    )
     floor = 1e-24 * float(np.sum(y**2)) + 1e-300
-    return growing and (straight_error - bent_error) / 2 > BEND_THRESHOLD * (bent_error + floor) / (
-        unit.size - bent.size
+    return is_growing and (linear_error - cubic_error) / 2 > MIN_F_STATISTIC * (cubic_error + floor) / (
+        unit.size - cubic_parameters.size
     )
 
 

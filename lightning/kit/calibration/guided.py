@@ -13,7 +13,7 @@ from lightning import errors
 from lightning.kit.calibration.document import Calibration, Modulator, Outcome, Timing
 from lightning.kit.calibration.measurement.batch import Window
 from lightning.kit.calibration.measurement.bench import Bench
-from lightning.kit.calibration.measurement.steps import NEEDED, STEPS
+from lightning.kit.calibration.measurement.steps import REQUIRED_STEPS, STEPS
 from lightning.kit.calibration.measurement.transfer import PARTNERS
 from lightning.kit.calibration.store import Raw
 from lightning.kit.devices.identity import read_identity
@@ -61,7 +61,7 @@ def run_guided(
         outcomes.append(_execute(name, step, bench))
         if report is not None:
             report(outcomes[-1])
-        if name in NEEDED and not outcomes[-1].passed and _lacks_result(bench, name):
+        if name in REQUIRED_STEPS and not outcomes[-1].passed and _lacks_result(bench, name):
             return GuidedRun(tuple(outcomes), None, bench.raw)
     calibration = _make_calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
     return GuidedRun(tuple(outcomes), calibration, bench.raw)
@@ -102,7 +102,7 @@ def _lacks_result(bench: Bench, name: str) -> bool:
         "delay": bool(bench.arrivals),
         "light": False,
         "transfer": bool(bench.sweeps),
-        "gain": bench.coded is not None,
+        "gain": bench.encoders is not None,
         "decoder": bench.decoder is not None,
     }
     return not results[name]
@@ -111,7 +111,7 @@ def _lacks_result(bench: Bench, name: str) -> bool:
 def _make_calibration(
     bench: Bench, outcomes: tuple[Outcome, ...], made: datetime, origin: Literal["measured", "factory"]
 ) -> Calibration | None:
-    if bench.coded is None or bench.decoder is None or bench.noise is None:
+    if bench.encoders is None or bench.decoder is None or bench.noise is None:
         return None
     modulator_0, modulator_1, modulator_2, modulator_3 = (_make_modulator(bench, index) for index in range(4))
     device = read_identity(bench.soc)
@@ -132,12 +132,12 @@ def _make_calibration(
 
 
 def _make_modulator(bench: Bench, index: int) -> Modulator:
-    assert bench.coded is not None
+    assert bench.encoders is not None
     sweep, partner = bench.sweeps[index], bench.sweeps[PARTNERS[index]]
     return Modulator(
         channel=bench.channels[index],
         curve=sweep.curve,
-        encoder=bench.coded.full[index],
-        shared=bench.coded.shared[index],
+        encoder=bench.encoders.full[index],
+        shared=bench.encoders.shared[index],
         partner_share=float(partner.curve.share(sweep.partner_word)),
     )

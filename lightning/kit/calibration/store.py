@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from lightbed.output_file import replace_file
 from lightning import errors
-from lightning.kit.calibration.document import HINT, MAX_AGE, Calibration
+from lightning.kit.calibration.document import CALIBRATE_HINT, MAX_AGE, Calibration
 from lightning.kit.calibration.form import from_json, to_json, to_text
 from lightning.kit.devices.identity import read_identity
 
@@ -50,10 +50,10 @@ def find_path(device: str, chosen_folder: str | os.PathLike[str] | None = None) 
     >>> find_path("ZCU111/lab 3", "/x").name
     'ZCU111-lab-3-653165d3.json'
     """
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip("-.") or "device"
-    if safe != device:
-        safe += "-" + hashlib.sha256(device.encode()).hexdigest()[:8]
-    return folder(chosen_folder) / f"{safe}.json"
+    safe_name = re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip("-.") or "device"
+    if safe_name != device:
+        safe_name += "-" + hashlib.sha256(device.encode()).hexdigest()[:8]
+    return folder(chosen_folder) / f"{safe_name}.json"
 
 
 def save(
@@ -83,9 +83,13 @@ def load(path: str | os.PathLike[str]) -> Calibration:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise errors.CalibrationError(f"{path} cannot be read ({error.strerror})", hint=HINT) from error
+        raise errors.CalibrationError(
+            f"{path} cannot be read ({error.strerror})", hint=CALIBRATE_HINT
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise errors.UnknownVersion(f"{path} is not a JSON document ({error})", hint=HINT) from error
+        raise errors.UnknownVersion(
+            f"{path} is not a JSON document ({error})", hint=CALIBRATE_HINT
+        ) from error
     return from_json(document, source=str(path))
 
 
@@ -110,7 +114,7 @@ def find(
     A measured calibration takes precedence over the factory calibration of a twin. Raise `ForeignCalibration`,
     `StaleCalibration` or another `CalibrationError` for a calibration that is not valid for the device.
     """
-    path = find_path(identity(device), folder)
+    path = find_path(get_identity(device), folder)
     calibration = load(path) if path.exists() else _load_factory_calibration(device)
     if calibration is not None:
         check(calibration, device, max_age=max_age, now=now)
@@ -127,17 +131,19 @@ def check(
     firmware build, so it is stale for other firmware. Raise `CalibrationError` for a date in the future, and for
     generators or a readout that the device lacks.
     """
-    limit = _read_max_age() if max_age is None else max_age
+    age_limit = _read_max_age() if max_age is None else max_age
     is_ageless = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
-    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if is_ageless else limit)
+    calibration.check(
+        get_identity(device), now=now or datetime.now(UTC), max_age=None if is_ageless else age_limit
+    )
     if _has_other_firmware(calibration, device):
         raise errors.StaleCalibration(
             (
                 f"this calibration was measured with firmware {calibration.conditions['firmware']}, but "
                 f"firmware {read_identity(device).firmware} is loaded"
             ),
-            device=identity(device),
-            hint=HINT,
+            device=get_identity(device),
+            hint=CALIBRATE_HINT,
         )
 
     used_entries = {
@@ -149,8 +155,8 @@ def check(
         if count is not None and highest >= count:
             raise errors.CalibrationError(
                 f"this calibration uses {name} {highest}, but the firmware has 0 to {count - 1}",
-                device=identity(device),
-                hint=HINT,
+                device=get_identity(device),
+                hint=CALIBRATE_HINT,
             )
 
 
@@ -166,8 +172,8 @@ def require(
     if calibration is None:
         raise errors.NotCalibrated(
             "it has no calibration, so light cannot be converted to values",
-            device=identity(device),
-            hint=HINT,
+            device=get_identity(device),
+            hint=CALIBRATE_HINT,
         )
     return calibration
 
@@ -177,20 +183,20 @@ def choose_calibration(device: Any, calibration: Calibration | None = None) -> C
 
     For a recording, the age counts up to the date of the recording. Raise the errors of `check` and `require`.
     """
-    recorded_at = recording_date(device)
+    recorded_at = get_recording_date(device)
     if calibration is None:
         return require(device, now=recorded_at)
     check(calibration, device, now=recorded_at)
     return calibration
 
 
-def recording_date(device: Any) -> datetime | None:
+def get_recording_date(device: Any) -> datetime | None:
     """Return the date of a recording; None for a live device."""
     date = getattr(device, "made", None)
     return date if isinstance(date, datetime) else None
 
 
-def identity(device: Any) -> str:
+def get_identity(device: Any) -> str:
     """Return the stable name of a device (a soc, or its name)."""
     return device if isinstance(device, str) else read_identity(device).name
 
@@ -231,12 +237,12 @@ def _read_max_age() -> timedelta:
     if not hours:
         return MAX_AGE
     try:
-        limit = timedelta(hours=float(hours))
-        if limit <= timedelta(0):
+        max_age = timedelta(hours=float(hours))
+        if max_age <= timedelta(0):
             raise ValueError("not above 0")
     except (ValueError, OverflowError) as error:
         raise errors.OutOfRange(
             f"{AGE_VARIABLE}={hours!r} is not a valid number of hours",
             hint="set it to a number above 0, as in 24",
         ) from error
-    return limit
+    return max_age

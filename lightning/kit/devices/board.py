@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning.errors import AddressError, DeviceGone
-from lightning.kit.devices.deadline import COMPUTING, SIMULATED_PATIENCE, Patience
-from lightning.kit.devices.identity import board_name
+from lightning.kit.devices.deadline import COMPUTING_CALLS, SIMULATED_PATIENCE, Patience
+from lightning.kit.devices.identity import format_board_name
 from lightning.optional import require
 
 DEFAULT_PORT = 8888
@@ -30,8 +30,10 @@ CONNECT_S = 10.0
 _ADDRESS = re.compile(
     r"qick://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]*)(?::(?P<port>\d{1,5}))?(?:/(?P<name>[^/]*))?"
 )
-_WARNING = "warning: qick://{host} uses Pyro4, which has no authentication and runs whatever it receives: \
+_PYRO_WARNING = (
+    "warning: qick://{host} uses Pyro4, which has no authentication and runs whatever it receives: \
 keep the board's port in an isolated network\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
     from lightning.kit.devices.guard import GuardedSoc
 
     if not address.is_loopback:
-        sys.stderr.write(_WARNING.format(host=address.host))
+        sys.stderr.write(_PYRO_WARNING.format(host=address.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:
         with _use_timeout(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
@@ -151,7 +153,7 @@ class _RemoteSoc:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._proxy, name)
-        return self._add_timeout(name, attribute) if name in COMPUTING else attribute
+        return self._add_timeout(name, attribute) if name in COMPUTING_CALLS else attribute
 
     def _add_timeout(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the call with its own timeout. A proxy has one timeout for all calls, so set and restore it."""
@@ -171,7 +173,7 @@ def _choose_name(soc: Any, soccfg: Any, address: BoardAddress) -> str:
     if "identity" in soc._pyroAttrs:  # noqa: SLF001  what the server offers
         return str(soc.identity)
     config = soccfg.get_cfg()
-    return board_name(str(config.get("board", "")), str(config.get("fw_timestamp", "")), address.host)
+    return format_board_name(str(config.get("board", "")), str(config.get("fw_timestamp", "")), address.host)
 
 
 @contextlib.contextmanager

@@ -33,10 +33,10 @@ class Patience:
         ... )
         (60.0, 10.0)
         """
-        return max(self.call_s, self.computing_s) if name in COMPUTING else self.call_s
+        return max(self.call_s, self.computing_s) if name in COMPUTING_CALLS else self.call_s
 
 
-COMPUTING = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
+COMPUTING_CALLS = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
 """Calls in which a twin simulates light and samples. All others return at once."""
 
 SIMULATED_PATIENCE = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
@@ -71,15 +71,15 @@ class Progress:
         self._runs += 1
         self._count = 0
         self._start_s = self._count_changed_s = self._clock()
-        slack = self.patience.progress_s + self.patience.computing_s
-        self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
+        slack_s = self.patience.progress_s + self.patience.computing_s
+        self._limit_s = None if expected_s is None else slack_s + self.patience.slowness * expected_s
 
     def note_count(self, count: int) -> None:
         """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count stays too long."""
         if count != self._count:
-            first_from_outside = self.is_external and self._count == 0
+            is_first_external_count = self.is_external and self._count == 0
             self._count, self._count_changed_s = count, self._clock()
-            self._start_s = self._count_changed_s if first_from_outside else self._start_s
+            self._start_s = self._count_changed_s if is_first_external_count else self._start_s
             elapsed_s = self._count_changed_s - self._start_s
             if self._limit_s is not None and elapsed_s > self._limit_s:
                 raise self._make_stuck_error(
@@ -91,10 +91,10 @@ class Progress:
             raise self._make_stuck_error(f"its shot counter has not moved for {silent_s:.1f} s")
 
     def _make_stuck_error(self, problem: str) -> DeviceStuck:
-        waiting = self.is_external and self._count == 0
+        is_waiting = self.is_external and self._count == 0
         hint = (
             'Send the external trigger that start_src("external") waits for'
-            if waiting
+            if is_waiting
             else "Load its firmware again (or restart the server of the board), then try again; no data was kept. If"
             " one shot takes that long, connect with patience=Patience(progress_s=...)"
         )

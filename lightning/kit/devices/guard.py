@@ -25,7 +25,7 @@ from lightning.errors import DeviceGone, ReadoutOverrun
 from lightning.kit.checks import check_running_clocks
 from lightning.kit.devices.deadline import SIMULATED_PATIENCE, Clock, Patience, Progress
 from lightning.kit.devices.identity import read_identity
-from lightning.kit.programs import ticks
+from lightning.kit.programs import count_ticks
 
 Job = Callable[[], None]
 
@@ -63,11 +63,11 @@ class Worker:
     def _wait(self, job: Job, outcome: queue.SimpleQueue[tuple[bool, Any]], limit_s: float) -> Any:
         self._get_queue().put(job)
         try:
-            returned, value = outcome.get(timeout=limit_s)
+            has_returned, value = outcome.get(timeout=limit_s)
         except queue.Empty:
             self._jobs = None
             raise TimeoutError(f"the call did not return within {limit_s:g} s") from None
-        if not returned:
+        if not has_returned:
             raise value
         return value
 
@@ -143,7 +143,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         }
 
     def expect(self, seconds: float | None) -> None:
-        """Set the length of one run of the next program, for programs whose length `ticks` cannot compute."""
+        """Set the length of one run of the next program, for programs whose length `count_ticks` cannot compute."""
         self._next_expected_s = seconds
 
     def start_src(self, src: str) -> None:
@@ -162,7 +162,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             check_running_clocks(self)
         self._expected_s, self._next_expected_s = self._next_expected_s, None
         if isinstance(binprog, list):
-            length = ticks(binprog, per_instruction=INSTRUCTION_TICKS)
+            length = count_ticks(binprog, ticks_per_instruction=INSTRUCTION_TICKS)
             f_time_hz = float(self["tprocs"][0]["f_time"]) * 1e6
             self._expected_s = None if length is None else length / f_time_hz
         self._progress.note_load()

@@ -40,14 +40,14 @@ def read_identity(soc: Any) -> DeviceIdentity:
     """
     board, firmware = _read_entry(soc, "board"), _read_entry(soc, "fw_timestamp")
     own_name = getattr(soc, "identity", None)
-    name = own_name if isinstance(own_name, str) and own_name else board_name(board, firmware)
+    name = own_name if isinstance(own_name, str) and own_name else format_board_name(board, firmware)
     return DeviceIdentity(name, board, firmware, bool(getattr(soc, "simulated", False)))
 
 
-def board_name(board: str, firmware: str, host: str = "") -> str:
+def format_board_name(board: str, firmware: str, host: str = "") -> str:
     """Return the stable name of a board.
 
-    >>> board_name("ZCU111", "Oct 7 2022", "10.0.0.7")
+    >>> format_board_name("ZCU111", "Oct 7 2022", "10.0.0.7")
     'ZCU111-Oct 7 2022 at 10.0.0.7'
     """
     return f"{board or 'board'}-{firmware or 'unknown'}" + (f" at {host}" if host else "")

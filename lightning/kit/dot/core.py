@@ -15,7 +15,7 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.dot.packing import Integers, PackedRows, check_operands, pack
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import Symbol
-from lightning.kit.dot.tuning import WORST_RESIDUAL, TileMeter, Tuning, measure_tiles, tune
+from lightning.kit.dot.tuning import MAX_TILE_RESIDUAL, TileMeter, Tuning, measure_tiles, tune
 
 SHOT_COUNT = 4
 LENGTH_STEP = 4
@@ -110,14 +110,16 @@ class VectorCore:
             self.tile_reader, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
         sums = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
-        if (unlit := _find_unlit(sums, values)).any():
-            warn_of_darkness(self.calibration.device, int(unlit.sum()))
+        if (is_unlit := _find_unlit(sums, values)).any():
+            warn_of_darkness(self.calibration.device, int(is_unlit.sum()))
         return sums
 
 
 def _find_unlit(sums: Floats, values: Integers) -> npt.NDArray[np.bool_]:
     """Return a mask (tiles,) of the tiles with far less light than expected for their values (tiles, symbols, 4)."""
     expected_sums = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL_VALUE
-    noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
-    unlit: npt.NDArray[np.bool_] = (expected_sums >= 10 * noise) & (sums <= MIN_LIGHT_SHARE * expected_sums)
-    return unlit
+    noise = MAX_TILE_RESIDUAL * np.sqrt(values.shape[1])
+    is_unlit: npt.NDArray[np.bool_] = (expected_sums >= 10 * noise) & (
+        sums <= MIN_LIGHT_SHARE * expected_sums
+    )
+    return is_unlit

@@ -18,7 +18,7 @@ from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.dot.packing import PAIR_COUNT, check_operands
 from lightning.kit.dot.program import TileReader
-from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, envelopes
+from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, make_envelopes
 
 SYMBOL = Symbol(samples=240, guard=7)
 """A symbol of 15 ticks, with one settled sample in its middle."""
@@ -50,23 +50,23 @@ def inspect(
 ) -> Inspection:
     """Play the magnitudes of two vectors, with products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
 
-    Raise `OutOfRange` for a vector longer than `capacity`, and the errors of `TileReader`.
+    Raise `OutOfRange` for a vector longer than `count_max_products`, and the errors of `TileReader`.
     """
     reader = TileReader(device, calibration)
     left, right = check_operands(weights, inputs)
-    room = capacity(reader)
-    if left.ndim != 1 or left.size > room:
+    max_products = count_max_products(reader)
+    if left.ndim != 1 or left.size > max_products:
         raise OutOfRange(
-            f"an inspection shows one vector of up to {room} entries, not shape {left.shape}",
+            f"an inspection shows one vector of up to {max_products} entries, not shape {left.shape}",
             hint="Inspect a part of it; VectorCore.dot takes vectors of any length",
         )
     values = _group_by_symbol(np.abs(left), np.abs(right))
     tile = reader.tile(len(values), SYMBOL)
 
     encoder_0, encoder_1, encoder_2, encoder_3 = (modulator.encoder for modulator in calibration.modulators)
-    words = calibration.word_table(values)[None]
+    words = calibration.look_up_words(values)[None]
     dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
-    waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
+    waveforms = make_envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
     counts = reader.trace(waveforms, tile, rounds=rounds)
     settled = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
@@ -76,7 +76,7 @@ def inspect(
     return Inspection(counts, calibration.timing.tick_ns, settled, sums)
 
 
-def capacity(reader: TileReader) -> int:
+def count_max_products(reader: TileReader) -> int:
     """Return the number of products that fit in the decimated buffer of one acquisition.
 
     The kit's firmware holds 132: 66 for each pair.
@@ -91,16 +91,16 @@ def find_settled_samples(tile: Tile) -> Integers:
     >>> find_settled_samples(Tile(3, SYMBOL, 16)).tolist()
     [17, 32, 47]
     """
-    per_symbol = tile.symbol.samples / tile.samples_per_tick
-    middle = REACH_TICKS + (np.arange(tile.symbols) + 0.5) * per_symbol
-    samples: Integers = np.floor(middle - 0.5 + 1e-9).astype(np.int64)
+    ticks_per_symbol = tile.symbol.samples / tile.samples_per_tick
+    middle_ticks = REACH_TICKS + (np.arange(tile.symbols) + 0.5) * ticks_per_symbol
+    samples: Integers = np.floor(middle_ticks - 0.5 + 1e-9).astype(np.int64)
     return samples
 
 
 def _group_by_symbol(left: Integers, right: Integers) -> Integers:
     """Return values per symbol, (symbols, 4), from (n,) magnitudes of both operands."""
-    symbols = -(-left.size // PAIR_COUNT)
-    values = np.zeros((symbols, PAIR_COUNT, 2), dtype=np.int64)
+    symbol_count = -(-left.size // PAIR_COUNT)
+    values = np.zeros((symbol_count, PAIR_COUNT, 2), dtype=np.int64)
     flat = values.reshape(-1, 2)
     flat[: left.size, 0], flat[: left.size, 1] = left, right
-    return values.reshape(symbols, 2 * PAIR_COUNT)
+    return values.reshape(symbol_count, 2 * PAIR_COUNT)

@@ -23,7 +23,7 @@ from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import OSCILLATOR_GAIN
 from lightning.kit.dot.symbol import Alignment, Samples, Symbol, Tile
-from lightning.kit.settings import MODULATORS
+from lightning.kit.settings import MODULATOR_COUNT
 from lightning.optional import require
 
 FULL_GAIN = 32767
@@ -113,7 +113,7 @@ class TileReader:
         edge = np.repeat(dark[:, None, :], edge_tiles, axis=1)
         memory = np.concatenate([edge, envelopes, edge], axis=1)
         tiles = memory.shape[1]
-        self._load(memory.reshape(MODULATORS, -1))
+        self._load(memory.reshape(MODULATOR_COUNT, -1))
         per_pass = max(1, self.buffer // tiles)
         passes = [min(per_pass, shots - start) for start in range(0, shots, per_pass)]
         raw = np.concatenate([self._run_pass(tile, tiles, count) for count in passes], axis=1)

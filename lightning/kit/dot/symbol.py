@@ -25,7 +25,7 @@ from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Timing
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.settings import MODULATORS
+from lightning.kit.settings import MODULATOR_COUNT
 
 REACH_TICKS = 10
 """The window extends beyond the symbols by this at both ends. It then includes all light, which the readout's filter
@@ -33,9 +33,9 @@ REACH_TICKS = 10
 EDGE_TICKS = 2 * REACH_TICKS
 """Dark ticks before the first symbol of a tile and after the last, so that the filter sees no other tile."""
 
-GATES = (1, 3)
+GATE_INDICES = (1, 3)
 """The second modulator of each pair."""
-HALF_STEP = 2
+HALF_STEP_WORDS = 2
 """Half the range of the two lowest bits of a word. The converter truncates these, so adding this rounds the word."""
 Integers = npt.NDArray[np.int64]
 Samples = npt.NDArray[np.int16]
@@ -148,26 +148,32 @@ class Coding:
 
     def words(self, values: Integers) -> Integers:
         """Return the words for (..., 4) values, (..., 4)."""
-        return np.stack([e.words[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
+        return np.stack([encoder.words[values[..., i]] for i, encoder in enumerate(self.encoders)], axis=-1)
 
     def operands(self, values: Integers) -> Floats:
         """Return the operands that the words of these values produce, (..., 4)."""
-        return np.stack([e.operands[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
+        return np.stack(
+            [encoder.operands[values[..., i]] for i, encoder in enumerate(self.encoders)], axis=-1
+        )
 
 
-def envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
+def make_envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
     """Return the envelopes (4, tiles, samples) for (tiles, symbols, 4) words. The rest of each tile is dark.
 
     The shift of an alignment moves symbols into the dark edge, which is longer than any shift.
     """
-    tiles, symbols, _ = words.shape
-    samples = np.empty((MODULATORS, tiles, tile.samples), dtype=np.int16)
-    form = tile.symbol
-    for index in range(MODULATORS):
-        open_samples = slice(form.guard, form.samples - form.guard) if index in GATES else slice(None)
-        pattern = np.full((tiles, symbols, form.samples), dark[index], dtype=np.int64)
+    tile_count, symbol_count, _ = words.shape
+    samples = np.empty((MODULATOR_COUNT, tile_count, tile.samples), dtype=np.int16)
+    symbol = tile.symbol
+    for index in range(MODULATOR_COUNT):
+        open_samples = (
+            slice(symbol.guard, symbol.samples - symbol.guard) if index in GATE_INDICES else slice(None)
+        )
+        pattern = np.full((tile_count, symbol_count, symbol.samples), dark[index], dtype=np.int64)
         pattern[:, :, open_samples] = words[:, :, index, None]
-        begin = EDGE_TICKS * tile.samples_per_tick + alignment.shifts[index]
-        samples[index] = dark[index] + HALF_STEP
-        samples[index, :, begin : begin + symbols * form.samples] = pattern.reshape(tiles, -1) + HALF_STEP
+        first_sample = EDGE_TICKS * tile.samples_per_tick + alignment.shifts[index]
+        samples[index] = dark[index] + HALF_STEP_WORDS
+        samples[index, :, first_sample : first_sample + symbol_count * symbol.samples] = (
+            pattern.reshape(tile_count, -1) + HALF_STEP_WORDS
+        )
     return samples

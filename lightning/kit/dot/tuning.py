@@ -22,23 +22,23 @@ from lightning.errors import CalibrationError
 from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, make_encoder
-from lightning.kit.calibration.fringe import Floats, Fringe, fit
+from lightning.kit.calibration.fringe import Floats, Fringe, fit_fringe
 from lightning.kit.dot.program import Wiring
-from lightning.kit.dot.symbol import GATES, Coding, Integers, Samples, Symbol, Tile, envelopes
-from lightning.kit.settings import MODULATORS
+from lightning.kit.dot.symbol import GATE_INDICES, Coding, Integers, Samples, Symbol, Tile, make_envelopes
+from lightning.kit.settings import MODULATOR_COUNT
 
-SWEPT_SYMBOLS = 8
+SWEPT_SYMBOL_COUNT = 8
 """Equal symbols in one tile of a sweep."""
-SWEPT_POINTS = 64
+SWEPT_POINT_COUNT = 64
 RANGE_MARGIN = 0.08
 """A gate's sweep starts this share of the half-wave word below the null and ends as far above the peak."""
-TRAINING_TILES = 64
-TRAINING_SYMBOLS = 128
+TRAINING_TILE_COUNT = 64
+TRAINING_SYMBOL_COUNT = 128
 SHOT_COUNT = 8
 WORD_LIMIT = 32_760
-MIN_PEAK = 0.3
+MIN_LIGHT_SHARE = 0.3
 """Minimum of the measured light, as a share of the light that the calibration predicts."""
-WORST_RESIDUAL = 0.6
+MAX_TILE_RESIDUAL = 0.6
 """Largest residual, in units of 1/255 of a product per root of the number of symbols. Compression exceeds it; noise
 does not."""
 
@@ -95,10 +95,10 @@ def measure_tiles(
 ) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tiles.tile(words.shape[1], symbol)
-    blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
+    blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
     alignment = tiles.wiring.alignment
-    samples = envelopes(words, dark, tile, alignment)
-    return tiles.sums(samples, tile, envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
+    samples = make_envelopes(words, dark, tile, alignment)
+    return tiles.sums(samples, tile, make_envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
 
 
 def tune(tiles: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
@@ -107,11 +107,11 @@ def tune(tiles: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.ran
     Raise `CalibrationError` if the device does not agree with its calibration: there is too little light, or the
     regression leaves too large a residual.
     """
-    encoders = tuple(m.encoder for m in calibration.modulators)
+    encoders = tuple(modulator.encoder for modulator in calibration.modulators)
     curves = [_measure_gate(tiles, calibration, symbol, pair, encoders) for pair in (0, 1)]
-    gated = [make_encoder(curve) for curve in curves]
+    gate_encoders = [make_encoder(curve) for curve in curves]
     shared_0, shared_1 = calibration.modulators[0].shared, calibration.modulators[2].shared
-    coding = Coding((shared_0, gated[0], shared_1, gated[1]))
+    coding = Coding((shared_0, gate_encoders[0], shared_1, gate_encoders[1]))
     decoder = _train_decoder(tiles, coding, symbol, rng)
     return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
 
@@ -123,37 +123,37 @@ def _measure_gate(
 
     Raise `CalibrationError` for too little light.
     """
-    gate = GATES[pair]
+    gate = GATE_INDICES[pair]
     curve = calibration.modulators[gate].curve
     margin = RANGE_MARGIN * curve.half_wave
     low, high = max(curve.null - margin, -WORD_LIMIT), min(curve.peak + margin, WORD_LIMIT)
-    sweep_words = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
-    dark = tuple(int(e.words[0]) for e in encoders)
-    words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOLS, 1))
+    sweep_words = np.rint(np.linspace(low, high, SWEPT_POINT_COUNT)).astype(np.int64)
+    dark = tuple(int(encoder.words[0]) for encoder in encoders)
+    words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOL_COUNT, 1))
     words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
     levels = measure_tiles(tiles, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
-    expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
+    expected_light = calibration.decoder.gain[pair] * _compute_open_ticks(tiles, symbol)
     swing = float(np.ptp(levels))
-    if swing < MIN_PEAK * expected:
+    if swing < MIN_LIGHT_SHARE * expected_light:
         raise CalibrationError(
             (
                 f"the pulses of generator {calibration.modulators[gate].channel} give {swing:.0f} counts "
-                f"instead of {expected:.0f}"
+                f"instead of {expected_light:.0f}"
             ),
             device=calibration.device,
             hint="Check that the laser is on, then run `lightning calibrate` with this device",
         )
-    return fit(sweep_words, levels)
+    return fit_fringe(sweep_words, levels)
 
 
-def _open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
+def _compute_open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
     """Return the total open time of the gate in a tile of a sweep, in ticks."""
-    return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
+    return SWEPT_SYMBOL_COUNT * symbol.settled / tiles.tile(1, symbol).samples_per_tick
 
 
 def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
-    length = min(TRAINING_SYMBOLS, tiles.count_max_symbols(symbol))
+    length = min(TRAINING_SYMBOL_COUNT, tiles.count_max_symbols(symbol))
     values = draw_training_values(rng, length)
     levels = measure_tiles(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
     operands = coding.operands(values)
@@ -161,22 +161,22 @@ def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.ran
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
     weights, *_ = np.linalg.lstsq(design, levels, rcond=None)
     residuals = levels - design @ weights
-    w = [float(weight) for weight in weights]
-    gain = (w[MODULATORS], w[MODULATORS + 1])
+    coefficients = [float(weight) for weight in weights]
+    gain = (coefficients[MODULATOR_COUNT], coefficients[MODULATOR_COUNT + 1])
     unit = float(np.mean(np.array(gain) * coding.full_products))
     rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / unit
-    if not rms <= WORST_RESIDUAL:
+    if not rms <= MAX_TILE_RESIDUAL:
         raise CalibrationError(
             (
                 f"random vectors leave {rms:.2f} of 255 per root of their length unexplained; noise leaves at "
-                f"most {WORST_RESIDUAL}"
+                f"most {MAX_TILE_RESIDUAL}"
             ),
             hint=(
                 "Run `lightning calibrate`; if the residual stays, lower the laser's power: the receiver "
                 "compresses"
             ),
         )
-    return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
+    return TileDecoder(tuple(coefficients[:MODULATOR_COUNT]), gain, unit, rms)
 
 
 def draw_training_values(rng: np.random.Generator, length: int) -> Integers:
@@ -184,6 +184,6 @@ def draw_training_values(rng: np.random.Generator, length: int) -> Integers:
 
     Each modulator of each tile has its own range, so that the regression can separate operand sums from product sums.
     """
-    top = rng.integers(0, LEVEL_COUNT, (TRAINING_TILES, 1, MODULATORS))
-    base = rng.integers(0, top + 1)
-    return rng.integers(base, top + 1, (TRAINING_TILES, length, MODULATORS))
+    max_values = rng.integers(0, LEVEL_COUNT, (TRAINING_TILE_COUNT, 1, MODULATOR_COUNT))
+    min_values = rng.integers(0, max_values + 1)
+    return rng.integers(min_values, max_values + 1, (TRAINING_TILE_COUNT, length, MODULATOR_COUNT))

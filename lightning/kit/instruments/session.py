@@ -20,7 +20,7 @@ from lightning.kit.instruments.line import (
     open_line,
 )
 
-_MAX_ERRORS = 32
+_MAX_ERROR_COUNT = 32
 _ERROR_ENTRY = re.compile(r'\s*([+-]?\d+)\s*,\s*"?([^"]*)"?\s*')
 _POLL_S = 0.005
 
@@ -50,7 +50,7 @@ class Session:
     def __init__(
         self,
         resource: str,
-        expected: tuple[str, ...],
+        expected_words: tuple[str, ...],
         *,
         timeout_s: float = 2.0,
         settle_s: float = 10.0,
@@ -58,7 +58,7 @@ class Session:
     ) -> None:
         self.resource = resource
         self.settle_s = settle_s
-        self._expected = expected
+        self._expected_words = expected_words
         self._timeout_s = timeout_s
         self._connect = connect
         self._lock = threading.RLock()
@@ -177,10 +177,10 @@ class Session:
     def _check_identity(self, reply: str) -> Identity:
         fields = [field.strip() for field in reply.split(",")]
         if len(fields) < 4 or not all(
-            expected_word.lower() in reply.lower() for expected_word in self._expected
+            expected_word.lower() in reply.lower() for expected_word in self._expected_words
         ):
             raise WrongInstrument(
-                f"a {' '.join(self._expected)} was expected, and {reply[:80]!r} answered",
+                f"a {' '.join(self._expected_words)} was expected, and {reply[:80]!r} answered",
                 device=self.resource,
                 hint="Check the address against the instrument's label",
             )
@@ -189,7 +189,7 @@ class Session:
     def _read_errors(self) -> list[str]:
         """Read the error queue until it is empty, and return its entries."""
         errors: list[str] = []
-        for _ in range(_MAX_ERRORS):
+        for _ in range(_MAX_ERROR_COUNT):
             reply = self.ask("SYST:ERR?")
             match = _ERROR_ENTRY.fullmatch(reply)
             if match is None:

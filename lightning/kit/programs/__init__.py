@@ -1,7 +1,8 @@
 """Programs of the timed processor, compiled by QICK with or without a board.
 
-`build(soccfg, settings, words)` returns the program for the firmware's processor. Both processor versions play the same
-pulses and window for the same `Settings`. `ticks` computes the duration of a compiled program from its words.
+`build_program(soccfg, settings, word_by_channel)` returns the program for the firmware's processor. Both processor
+versions play the same pulses and record the same window for the same `Settings`. `count_ticks` computes the duration of
+a compiled program from its words.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DATA_DEPENDENT = frozenset((0x31, 0x52, 0x54))
 """Opcodes of version 1 that make the duration of a program depend on data: `condj`, `sync`, `wait`."""
 _IMMEDIATE = (1 << 31) - 1
 
-PROCESSORS = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
+MODULE_BY_PROCESSOR = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
 """Type of the timed processor in a configuration, and the module that writes programs for it."""
 
 
@@ -43,7 +44,7 @@ class CompiledProgram(Protocol):
         ...
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
+        """Return one array (2,) per readout: I and Q in counts, averaged over the window, all shots and all runs."""
         ...
 
     def duration_s(self) -> float:
@@ -51,20 +52,20 @@ class CompiledProgram(Protocol):
         ...
 
 
-def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> CompiledProgram:
-    """Compile one shot for this firmware. `words` maps generators to gain words.
+def build_program(soccfg: Any, settings: Settings, word_by_channel: dict[int, int]) -> CompiledProgram:
+    """Compile one shot for this firmware. `word_by_channel` maps generators to gain words.
 
     Raise `ProgramError` for an unsupported processor, `MissingLibrary` without QICK.
     """
     require("qick", "to compile programs")
-    kind = str(soccfg["tprocs"][0]["type"])
-    if kind not in PROCESSORS:
+    processor_type = str(soccfg["tprocs"][0]["type"])
+    if processor_type not in MODULE_BY_PROCESSOR:
         raise ProgramError(
-            f"the firmware has the unsupported timed processor {kind!r}",
-            hint=f"Load firmware with one of {', '.join(PROCESSORS)}",
+            f"the firmware has the unsupported timed processor {processor_type!r}",
+            hint=f"Load firmware with one of {', '.join(MODULE_BY_PROCESSOR)}",
         )
-    module = import_module(f"lightning.kit.programs.{PROCESSORS[kind]}")
-    compiled: CompiledProgram = module.compile_shot(soccfg, settings, words)
+    module = import_module(f"lightning.kit.programs.{MODULE_BY_PROCESSOR[processor_type]}")
+    compiled: CompiledProgram = module.compile_shot(soccfg, settings, word_by_channel)
     return compiled
 
 
@@ -73,7 +74,7 @@ def split_by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
     return np.asarray(data, dtype=float).reshape(settings.reps, 2, settings.readout_length)
 
 
-def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
+def count_ticks(words: Sequence[int], *, ticks_per_instruction: int = 0) -> int | None:
     """Return the duration of a version 1 program in ticks of the processor's clock, or None if it depends on data.
 
     `synci` (0x14) advances the reference time. `loopnz` (0x30) jumps back and decrements a register that an earlier
@@ -82,11 +83,11 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
     register (`sync`, 0x52), waits for a register (`wait`, 0x54), branches on data (`condj`, 0x31), or has an unknown
     loop count.
 
-    Each executed instruction adds `per_instruction` ticks. A loop of three rounds of ten ticks each:
+    Each executed instruction adds `ticks_per_instruction` ticks. A loop of three rounds of ten ticks each:
 
     >>> regwi = (0x19 << 56) | (14 << 41) | 2
     >>> loopnz = (0x30 << 56) | (14 << 41) | (8 << 46) | (14 << 36) | 1
-    >>> ticks([regwi, (0x14 << 56) | 10, loopnz, 0x3F << 56])
+    >>> count_ticks([regwi, (0x14 << 56) | 10, loopnz, 0x3F << 56])
     30
     """
     elapsed = [0]
@@ -95,25 +96,25 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
         opcode = int(word) >> 56
         if opcode in DATA_DEPENDENT:
             return None
-        elapsed_after = elapsed[address] + per_instruction
+        elapsed_after = elapsed[address] + ticks_per_instruction
         if opcode == SYNCI:
             elapsed_after += int(word) & _IMMEDIATE
         elif opcode == LOOPNZ:
-            start = int(word) & 0xFFFF
-            count = _find_loop_count(words, address, start)
-            if count is None:
+            start_address = int(word) & 0xFFFF
+            loop_count = _find_loop_count(words, address, start_address)
+            if loop_count is None:
                 return None
-            elapsed_after += (elapsed_after - elapsed[start]) * count
+            elapsed_after += (elapsed_after - elapsed[start_address]) * loop_count
         elapsed.append(elapsed_after)
     return elapsed[-1]
 
 
-def _find_loop_count(words: Sequence[int], loop: int, start: int) -> int | None:
+def _find_loop_count(words: Sequence[int], loop_address: int, start_address: int) -> int | None:
     """Return how often the loop jumps back: the last value written to its register before the loop, or None."""
-    register = _decode_register(words[loop])
-    if start > loop:
+    register = _decode_register(words[loop_address])
+    if start_address > loop_address:
         return None
-    for word in reversed(words[:start]):
+    for word in reversed(words[:start_address]):
         if int(word) >> 56 == REGWI and _decode_register(word) == register:
             return int(word) & _IMMEDIATE
     return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from qick import AveragerProgram
 
-from lightning.kit.programs import Floats, split_by_shot, ticks
+from lightning.kit.programs import Floats, count_ticks, split_by_shot
 from lightning.kit.settings import Settings
 
 SETTLE_TICKS = 200
@@ -48,16 +48,16 @@ class ShotProgram(AveragerProgram):  # type: ignore[misc]
         self.sync_all(self.us2cycles(settings.relax_delay_us))
 
 
-class ShotV1:
+class ProgramV1:
     """`CompiledProgram` for version 1."""
 
-    def __init__(self, soccfg: Any, settings: Settings, words: dict[int, int]) -> None:
+    def __init__(self, soccfg: Any, settings: Settings, word_by_channel: dict[int, int]) -> None:
         self.settings = settings
         config = {
             "reps": settings.reps,
             "soft_avgs": settings.soft_avgs,
             "settings": settings,
-            "words": words,
+            "words": word_by_channel,
         }
         self.program = ShotProgram(soccfg, config)
 
@@ -73,18 +73,18 @@ class ShotV1:
         ]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
-        i, q = self.program.acquire(soc, progress=progress)
-        return [np.array([each_i[0], each_q[0]]) for each_i, each_q in zip(i, q, strict=True)]
+        """Return one array (2,) per readout: I and Q in counts, averaged over the window, all shots and all runs."""
+        i_means, q_means = self.program.acquire(soc, progress=progress)
+        return [np.array([i_mean[0], q_mean[0]]) for i_mean, q_mean in zip(i_means, q_means, strict=True)]
 
     def duration_s(self) -> float:
         """Return the duration of one run: ticks of the compiled program over the processor's clock."""
         f_time_mhz = float(self.program.tproccfg["f_time"])
-        length = ticks(self.program.binprog)
-        assert length is not None, "this program has neither branches nor times in registers"
-        return length / (f_time_mhz * 1e6)
+        tick_count = count_ticks(self.program.binprog)
+        assert tick_count is not None, "this program has neither branches nor times in registers"
+        return tick_count / (f_time_mhz * 1e6)
 
 
-def compile_shot(soccfg: Any, settings: Settings, words: dict[int, int]) -> ShotV1:
+def compile_shot(soccfg: Any, settings: Settings, word_by_channel: dict[int, int]) -> ProgramV1:
     """Compile one shot."""
-    return ShotV1(soccfg, settings, words)
+    return ProgramV1(soccfg, settings, word_by_channel)

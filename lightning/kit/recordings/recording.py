@@ -62,7 +62,7 @@ class Event:
     """(name of the exception's class, its message), in place of a result."""
     times: int = 1
 
-    def repeats(self, other: Event) -> bool:
+    def is_repeat_of(self, other: Event) -> bool:
         """Return whether both calls read the shot counter with the same result. Only such calls are merged."""
         own_fields = (self.call, self.args, self.kwargs, self.result, self.error)
         return self.call == "get_tproc_counter" and own_fields == (
@@ -92,7 +92,7 @@ class Recorder:
 
     def __init__(self, soc: Any, recording: Recording) -> None:
         self._soc = soc
-        self._parse_recording = recording
+        self._recording = recording
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._soc, name)
@@ -119,11 +119,11 @@ class Recorder:
 
     def note_settings(self, settings: Mapping[str, Any]) -> None:
         """Store the settings of the next acquisition."""
-        self._parse_recording.settings = dict(settings)
+        self._recording.settings = dict(settings)
 
     def _append(self, event: Event) -> None:
-        events = self._parse_recording.events
-        if events and events[-1].repeats(event):
+        events = self._recording.events
+        if events and events[-1].is_repeat_of(event):
             events[-1].times += 1
         else:
             events.append(event)

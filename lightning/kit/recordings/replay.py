@@ -1,7 +1,8 @@
 """`replay://FILE`: a device that replays a recording.
 
 A loaded program must be a recorded one, with the recorded tables, envelopes and windows. The device then returns the
-recorded readings and errors in order. The same code thus reproduces a fault anywhere; other operands are rejected.
+recorded readings and errors in order. Code that was recorded therefore shows the same fault on any computer. Other
+operands are rejected.
 
 A program does not contain its tables. A replay therefore also compares a digest of each table.
 """
@@ -27,7 +28,7 @@ from lightning.kit.recordings.recording import Event, Recording
 from lightning.kit.settings import Settings
 
 Digests = dict[Hashable, str]
-"""Digest of the last content by place."""
+"""Digest of the content last written to each place. A place is a call with its address or channel."""
 
 _COMPARED_CALLS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "load_mem": (("data", ()), ("mem_sel", "dmem"), ("addr", 0)),
@@ -43,9 +44,9 @@ _CONTENT_ARGUMENTS = frozenset({"data", "ro_regs", "length"})
 PREFIX = "replay://"
 _READ_CALLS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
 _START_CALLS = ("start_tproc", "start_readout")
-_REPLAYED_ERRORS = {
-    kind.__name__: kind
-    for kind in (
+_ERROR_CLASS_BY_NAME = {
+    class_name.__name__: class_name
+    for class_name in (
         AttributeError,
         BrokenPipeError,
         ConnectionError,
@@ -75,12 +76,16 @@ def note_content(
     """
     if call not in _COMPARED_CALLS:
         return None
-    names = _COMPARED_CALLS[call]
-    arguments = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
-    key = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT_ARGUMENTS))
-    content = [arguments[name] for name, _ in names if name in _CONTENT_ARGUMENTS]
-    digests[key] = hashlib.sha256(repr([_normalise(value) for value in content]).encode()).hexdigest()
-    return key
+    parameters = _COMPARED_CALLS[call]
+    arguments = {
+        **dict(parameters),
+        **dict(zip((name for name, _ in parameters), args, strict=False)),
+        **kwargs,
+    }
+    place = (call, *(str(arguments[name]) for name, _ in parameters if name not in _CONTENT_ARGUMENTS))
+    content = [arguments[name] for name, _ in parameters if name in _CONTENT_ARGUMENTS]
+    digests[place] = hashlib.sha256(repr([_normalise(value) for value in content]).encode()).hexdigest()
+    return place
 
 
 def _normalise(value: Any) -> Any:
@@ -125,20 +130,20 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.identity = str(recording.device["name"])
         self.simulated = bool(recording.device["simulated"])
         self.made = recording.made
-        """Date of the recording, at which the age of a calibration is computed."""
+        """Date of the recording. The age of a calibration is counted up to this date."""
         self.announcement = (
             f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
         )
         self.autoproxy: list[Any] = []
         self._recording = recording
         self._acquisitions = _group_by_program(recording.events)
-        self._next = 0
+        self._next_index = 0
         self._candidates: list[int] = []
-        """Indices of the acquisitions with the loaded program, next acquisition first; empty after the start."""
+        """Indices of the acquisitions with the loaded program, next acquisition first; empty once one has started."""
         self._digests: Digests = {}
-        self._new_keys: set[Hashable] = set()
+        self._new_places: set[Hashable] = set()
         """Places written since the start of the previous program."""
-        self._answers: dict[str, deque[Event]] = _queue_by_call(recording.events)
+        self._events_by_call: dict[str, deque[Event]] = _queue_by_call(recording.events)
 
     @property
     def config(self) -> Configuration:
@@ -156,25 +161,27 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return None if calibration is None else dict(calibration)
 
     def clocks_locked(self) -> bool:
-        """Return the last recorded state of the clocks, or True without one."""
+        """Return the last recorded state of the clocks, or True if none was recorded."""
         results = [event.result for event in self._recording.events if event.call == "clocks_locked"]
         return bool(results[-1]) if results else True
 
     def get_sample_rates(self) -> Any:
-        """Return the last recorded rates, or the configuration's rates without any."""
+        """Return the last recorded rates, or those of the configuration if no rates were recorded."""
         results = [event.result for event in self._recording.events if event.call == "get_sample_rates"]
         tiles = self["rf"]["tiles"]
-        nominal = {
-            kind: {tile: tile_config["fs"] for tile, tile_config in tiles[kind].items()}
-            for kind in ("dac", "adc")
+        nominal_rates = {
+            class_name: {tile: tile_config["fs"] for tile, tile_config in tiles[class_name].items()}
+            for class_name in ("dac", "adc")
         }
-        return results[-1] if results else nominal
+        return results[-1] if results else nominal_rates
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
         """Select the next acquisition with this program, cyclically. Raise `RecordingError` if there is none."""
         count = len(self._acquisitions)
-        order = [(self._next + step) % count for step in range(count)]
-        self._candidates = [i for i in order if _are_equal(self._acquisitions[i].program, binprog)]
+        indices = [(self._next_index + step) % count for step in range(count)]
+        self._candidates = [
+            index for index in indices if _are_equal(self._acquisitions[index].program, binprog)
+        ]
         if not self._candidates:
             raise RecordingError(
                 f"this program is not among the {count} recorded",
@@ -196,10 +203,12 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def _start(self) -> None:
         if not self._candidates:  # a further run of the same acquisition
             return
-        fitting = (
-            i for i in self._candidates if self._acquisitions[i].matches_state(self._digests, self._new_keys)
+        matching_indices = (
+            candidate
+            for candidate in self._candidates
+            if self._acquisitions[candidate].matches_state(self._digests, self._new_places)
         )
-        index = next(fitting, None)
+        index = next(matching_indices, None)
         if index is None:
             raise RecordingError(
                 "this program was recorded with other operands or windows",
@@ -207,11 +216,11 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 hint="Repeat the recorded calls; a recording holds no other results",
             )
         self._select(index)
-        self._candidates, self._new_keys = [], set()
+        self._candidates, self._new_places = [], set()
 
     def _select(self, index: int) -> None:
-        self._next = (index + 1) % len(self._acquisitions)
-        self._answers = _queue_by_call(self._acquisitions[index].events)
+        self._next_index = (index + 1) % len(self._acquisitions)
+        self._events_by_call = _queue_by_call(self._acquisitions[index].events)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -223,10 +232,10 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Store the digest of what this call writes; return its next recorded result, or raise its error."""
-        content_key = note_content(self._digests, name, args, kwargs)
-        if content_key is not None:
-            self._new_keys.add(content_key)
-        queue = self._answers.get(name)
+        place = note_content(self._digests, name, args, kwargs)
+        if place is not None:
+            self._new_places.add(place)
+        queue = self._events_by_call.get(name)
         if not queue:
             if name in _READ_CALLS:
                 raise RecordingError(
@@ -236,8 +245,8 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 )
             return None
         # The last reading of the counter repeats, as on a stuck device.
-        repeats = name == "get_tproc_counter" and len(queue) == 1
-        event = queue[0] if repeats else queue.popleft()
+        is_repeated = name == "get_tproc_counter" and len(queue) == 1
+        event = queue[0] if is_repeated else queue.popleft()
         if event.error is not None:
             raise _make_error(*event.error)
         return event.result
@@ -250,50 +259,47 @@ class Acquisition:
     program: Any
     digests: Digests
     """Digests of the device's content when the program started."""
-    fresh_keys: set[Hashable]
+    new_places: set[Hashable]
     """Places written since the start of the previous program."""
     events: list[Event] = field(default_factory=list)
     has_begun: bool = False
 
-    def matches_state(self, digests: Digests, fresh_keys: set[Hashable]) -> bool:
-        """Return whether all places that either session has newly written have the same content."""
-        return all(
-            self.digests.get(content_key) == digests.get(content_key)
-            for content_key in self.fresh_keys | fresh_keys
-        )
+    def matches_state(self, digests: Digests, new_places: set[Hashable]) -> bool:
+        """Return whether the contents are equal in all places written since the previous start, here or there."""
+        return all(self.digests.get(place) == digests.get(place) for place in self.new_places | new_places)
 
 
 def _group_by_program(events: list[Event]) -> list[Acquisition]:
     """Group events into acquisitions, one for each loaded program, in order."""
     acquisitions: list[Acquisition] = []
     digests: Digests = {}
-    fresh_keys: set[Hashable] = set()
+    new_places: set[Hashable] = set()
     for event in events:
         if event.call == "load_bin_program":
             program = event.args[0] if event.args else event.kwargs["binprog"]
-            acquisitions.append(Acquisition(program, dict(digests), set(fresh_keys)))
+            acquisitions.append(Acquisition(program, dict(digests), set(new_places)))
             continue
-        if (content_key := note_content(digests, event.call, event.args, event.kwargs)) is not None:
-            fresh_keys.add(content_key)
+        if (place := note_content(digests, event.call, event.args, event.kwargs)) is not None:
+            new_places.add(place)
         if not acquisitions:
             continue
         acquisition = acquisitions[-1]
         acquisition.events.append(event)
         if event.call in _START_CALLS and not acquisition.has_begun:
-            acquisition.digests, acquisition.fresh_keys, acquisition.has_begun = (
+            acquisition.digests, acquisition.new_places, acquisition.has_begun = (
                 dict(digests),
-                fresh_keys,
+                new_places,
                 True,
             )
-            fresh_keys = set()
+            new_places = set()
     return acquisitions
 
 
 def _queue_by_call(events: list[Event]) -> dict[str, deque[Event]]:
-    answers: dict[str, deque[Event]] = {}
+    events_by_call: dict[str, deque[Event]] = {}
     for event in events:
-        answers.setdefault(event.call, deque()).append(event)
-    return answers
+        events_by_call.setdefault(event.call, deque()).append(event)
+    return events_by_call
 
 
 def _are_equal(left: Any, right: Any) -> bool:
@@ -305,7 +311,7 @@ def _are_equal(left: Any, right: Any) -> bool:
     return np.array_equal(np.asarray(left), np.asarray(right))
 
 
-def _make_error(kind: str, message: str) -> Exception:
+def _make_error(class_name: str, message: str) -> Exception:
     """Return the recorded error if it is a known builtin, else a `ConnectionError`."""
-    error_class = _REPLAYED_ERRORS.get(kind)
-    return ConnectionError(f"{kind}: {message}") if error_class is None else error_class(message)
+    error_class = _ERROR_CLASS_BY_NAME.get(class_name)
+    return ConnectionError(f"{class_name}: {message}") if error_class is None else error_class(message)

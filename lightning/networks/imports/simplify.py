@@ -25,7 +25,9 @@ class Affine:
     shift: Array
 
 
-def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
+def build_network(
+    builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing
+) -> Network:
     """Return the simplified network of a builder.
 
     Raise `NetworkError` if the output does not depend on the input, or weights are not finite.
@@ -33,7 +35,7 @@ def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: 
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check the export")
     nodes, output = _fold(builder, output)
-    nodes = _find_needed(_replace_normalisations(builder, nodes), output)
+    nodes = _find_needed_nodes(_replace_normalisations(builder, nodes), output)
     # Masks may hold infinity. Photonic weights may not.
     for node in nodes:
         if node.operation in PHOTONIC and not all(
@@ -43,12 +45,12 @@ def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: 
                 f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
                 hint="Train the network again",
             )
-    read = {tensor for node in nodes for tensor in node.inputs}
+    read_tensors = {tensor for node in nodes for tensor in node.inputs}
     tensors = {entry, output} | {node.output for node in nodes}
     return Network(
         name,
         tuple(nodes),
-        {key: value for key, value in builder.constants.items() if key in read},
+        {key: value for key, value in builder.constants.items() if key in read_tensors},
         entry,
         output,
         {key: shape for key, shape in builder.shapes.items() if key in tensors},
@@ -62,11 +64,11 @@ def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
 
     Remove unneeded nodes first: folding one of them would change a product that the output depends on.
     """
-    needed_nodes = _find_needed(builder.nodes, output)
-    folding = _Folder(builder, Counter(tensor for node in needed_nodes for tensor in set(node.inputs)))
+    needed_nodes = _find_needed_nodes(builder.nodes, output)
+    folder = _Folder(builder, Counter(tensor for node in needed_nodes for tensor in set(node.inputs)))
     for node in needed_nodes:
-        folding.add(node)
-    return folding.nodes, folding.renamed.get(output, output)
+        folder.add(node)
+    return folder.nodes, folder.new_names.get(output, output)
 
 
 @dataclass
@@ -74,25 +76,27 @@ class _Folder:
     """Folder of nodes, added in order. It tracks which product each tensor comes from."""
 
     builder: Builder
-    readers: Counter[str]
+    reader_counts: Counter[str]
     nodes: list[Node] = field(default_factory=list)
-    renamed: dict[str, str] = field(default_factory=dict)
+    new_names: dict[str, str] = field(default_factory=dict)
     product_indices: dict[str, int] = field(default_factory=dict)
     """For each tensor, the index in `nodes` of the product whose rows it holds."""
 
     def add(self, node: Node) -> None:
-        current = replace(node, inputs=tuple(self.renamed.get(tensor, tensor) for tensor in node.inputs))
-        source = _find_activation(self.builder, current)
-        index = self.product_indices.get(source) if self.readers[source] == 1 else None
-        affine = None if index is None else _find_affine(self.builder, current, self.nodes[index])
+        renamed_node = replace(
+            node, inputs=tuple(self.new_names.get(tensor, tensor) for tensor in node.inputs)
+        )
+        source = _find_activation(self.builder, renamed_node)
+        index = self.product_indices.get(source) if self.reader_counts[source] == 1 else None
+        affine = None if index is None else _find_affine(self.builder, renamed_node, self.nodes[index])
         if index is None or affine is None:
-            self._append(current, index)
+            self._append(renamed_node, index)
             return
         product = self.nodes[index] = _absorb(self.builder, self.nodes[index], affine)
-        self.renamed[node.output] = source
-        self.readers[source] = self.readers[node.output]
+        self.new_names[node.output] = source
+        self.reader_counts[source] = self.reader_counts[node.output]
         verb = "merged" if node.operation in {"Add", "Sub"} else "folded"
-        self.builder.note(f"{node.operation} {node.name} {verb} into {product.operation} {product.name}")
+        self.builder.add_note(f"{node.operation} {node.name} {verb} into {product.operation} {product.name}")
 
     def _append(self, node: Node, index: int | None) -> None:
         if node.operation in PHOTONIC:
@@ -111,39 +115,40 @@ class _Folder:
 
 def _find_activation(builder: Builder, node: Node) -> str:
     """Return the only activation that `node` reads, or "" if it reads several or none."""
-    read = [tensor for tensor in node.inputs if not builder.is_constant(tensor)]
-    return read[0] if len(read) == 1 else ""
+    activations = [tensor for tensor in node.inputs if not builder.is_constant(tensor)]
+    return activations[0] if len(activations) == 1 else ""
 
 
 def _find_affine(builder: Builder, node: Node, product: Node) -> Affine | None:
     """Return the scale and shift that `node` applies to each row of `product`, or None if it does something else."""
     source = _find_activation(builder, node)
-    if node.operation not in AFFINE or builder.shapes[node.output] != builder.shapes[source]:
+    if node.operation not in AFFINE_FACTORIES or builder.shapes[node.output] != builder.shapes[source]:
         return None
     constants = [
         _find_row_values(builder, product, source, tensor) for tensor in node.inputs if tensor != source
     ]
-    rows = [values.astype(np.float64) for values in constants if values is not None]
-    if len(rows) != len(constants):
+    row_values = [values.astype(np.float64) for values in constants if values is not None]
+    if len(row_values) != len(constants):
         return None
-    return AFFINE[node.operation](rows, node.inputs[0] != source)
+    return AFFINE_FACTORIES[node.operation](row_values, node.inputs[0] != source)
 
 
-def _make_quotient(rows: list[Array], constant_first: bool) -> Affine | None:
-    usable = not constant_first and rows[0].all()
-    return Affine(1 / rows[0], 0 * rows[0]) if usable else None
+def _make_quotient(row_values: list[Array], is_constant_first: bool) -> Affine | None:
+    is_usable = not is_constant_first and row_values[0].all()
+    return Affine(1 / row_values[0], 0 * row_values[0]) if is_usable else None
 
 
-AFFINE: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
+AFFINE_FACTORIES: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
     "BatchNormalization": lambda rows, _: Affine(rows[0], rows[1]),
     "Add": lambda rows, _: Affine(np.ones_like(rows[0]), rows[0]),
-    "Sub": lambda rows, first: Affine(
-        np.full_like(rows[0], -1 if first else 1), rows[0] if first else -rows[0]
+    "Sub": lambda rows, is_constant_first: Affine(
+        np.full_like(rows[0], -1 if is_constant_first else 1), rows[0] if is_constant_first else -rows[0]
     ),
     "Mul": lambda rows, _: Affine(rows[0], np.zeros_like(rows[0])),
     "Div": _make_quotient,
 }
-"""Functions that return the scale and shift of a node, from its constants by row and `constant_first`."""
+"""Functions that return the scale and shift of a node. Arguments: its constants as values per row, and whether the
+constant is the first input."""
 
 
 def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
@@ -152,10 +157,10 @@ def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) 
     rank = builder.rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
     axis = 1 if product.operation == "Conv" else rank - 1
-    rows = len(builder.constants[product.inputs[1]])
-    if aligned.size != aligned.shape[axis] or aligned.size not in {1, rows}:
+    row_count = len(builder.constants[product.inputs[1]])
+    if aligned.size != aligned.shape[axis] or aligned.size not in {1, row_count}:
         return None
-    return np.broadcast_to(aligned.reshape(-1), (rows,))
+    return np.broadcast_to(aligned.reshape(-1), (row_count,))
 
 
 def _absorb(builder: Builder, product: Node, affine: Affine) -> Node:
@@ -164,11 +169,11 @@ def _absorb(builder: Builder, product: Node, affine: Affine) -> Node:
     kernel = builder.constants[weights].astype(np.float64)
     offset = builder.constants[bias[0]].astype(np.float64) if bias else np.zeros(len(kernel))
     scaled = kernel * affine.scale.reshape(-1, *(1,) * (kernel.ndim - 1))
-    new_weights = builder.constant(scaled, weights)
+    new_weights = builder.add_constant(scaled, weights)
     shifted = offset * affine.scale + affine.shift
     inputs: tuple[str, ...] = (x, new_weights)
     if bias or shifted.any():
-        inputs = (x, new_weights, builder.constant(shifted, f"{product.name}.bias"))
+        inputs = (x, new_weights, builder.add_constant(shifted, f"{product.name}.bias"))
     return replace(product, inputs=inputs)
 
 
@@ -184,17 +189,17 @@ def _replace_normalisations(builder: Builder, nodes: list[Node]) -> list[Node]:
         builder.shapes[scaled] = builder.shapes[x]
         result.append(Node(scaled, "Mul", (x, scale), scaled))
         result.append(Node(node.name, "Add", (scaled, shift), node.output))
-        builder.note(
+        builder.add_note(
             f"BatchNormalization {node.name} computed digitally: no product with one reader before it"
         )
     return result
 
 
-def _find_needed(nodes: list[Node], output: str) -> list[Node]:
+def _find_needed_nodes(nodes: list[Node], output: str) -> list[Node]:
     """Return the nodes that the output depends on, in their order."""
-    read, needed_nodes = {output}, []
+    read_tensors, needed_nodes = {output}, []
     for node in reversed(nodes):
-        if node.output in read:
-            read |= set(node.inputs)
+        if node.output in read_tensors:
+            read_tensors |= set(node.inputs)
             needed_nodes.append(node)
     return needed_nodes[::-1]

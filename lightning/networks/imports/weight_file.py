@@ -46,14 +46,14 @@ def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Netw
     shapes: dict[str, tuple[int, ...]] = {"input": (constants["w1"].shape[1],)}
     for number in range(1, depth + 1):
         source = f"relu{number - 1}" if number > 1 else "input"
-        rows = constants[f"w{number}"].shape[0]
+        output_count = constants[f"w{number}"].shape[0]
         _check_shapes(constants, number, shapes[source][0], path)
         bias = (f"b{number}",) if f"b{number}" in constants else ()
         nodes.append(Node(f"fc{number}", "Gemm", (source, f"w{number}", *bias), f"fc{number}"))
-        shapes[f"fc{number}"] = (rows,)
+        shapes[f"fc{number}"] = (output_count,)
         if number < depth:
             nodes.append(Node(f"relu{number}", "Relu", (f"fc{number}",), f"relu{number}"))
-            shapes[f"relu{number}"] = (rows,)
+            shapes[f"relu{number}"] = (output_count,)
     return Network(
         path.stem,
         tuple(nodes),
@@ -78,23 +78,23 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_names(arrays: dict[str, np.ndarray], path: Path) -> int:
-    foreign = sorted(name for name in arrays if not re.fullmatch(r"[wb][1-9][0-9]*", name))
+    foreign_names = sorted(name for name in arrays if not re.fullmatch(r"[wb][1-9][0-9]*", name))
     depth = sum(name.startswith("w") for name in arrays)
-    missing = [f"w{number}" for number in range(1, depth + 1) if f"w{number}" not in arrays]
-    unmatched = [name for name in arrays if name.startswith("b") and f"w{name[1:]}" not in arrays]
-    if foreign or missing or unmatched or not depth:
+    missing_names = [f"w{number}" for number in range(1, depth + 1) if f"w{number}" not in arrays]
+    unmatched_biases = [name for name in arrays if name.startswith("b") and f"w{name[1:]}" not in arrays]
+    if foreign_names or missing_names or unmatched_biases or not depth:
         problem = (
-            f"has {', '.join(foreign + unmatched)}"
-            if foreign or unmatched
-            else f"lacks {', '.join(missing) or 'w1'}"
+            f"has {', '.join(foreign_names + unmatched_biases)}"
+            if foreign_names or unmatched_biases
+            else f"lacks {', '.join(missing_names) or 'w1'}"
         )
         raise NetworkError(f"{path} {problem}", hint="Name weights w1, w2, ... and biases b1, b2, ...")
     return depth
 
 
 def _read_layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats:
-    array, axes = arrays[name], 2 if name.startswith("w") else 1
-    if array.dtype.kind not in "iuf" or array.ndim != axes or array.size == 0:
+    array, axis_count = arrays[name], 2 if name.startswith("w") else 1
+    if array.dtype.kind not in "iuf" or array.ndim != axis_count or array.size == 0:
         raise NetworkError(
             f"{path}: {name} is {array.dtype} {array.shape}",
             hint="Give numbers: weights (outputs, inputs), biases (outputs,)",
@@ -105,12 +105,12 @@ def _read_layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> F
     return floats
 
 
-def _check_shapes(constants: dict[str, Floats], number: int, terms: int, path: Path) -> None:
+def _check_shapes(constants: dict[str, Floats], number: int, input_count: int, path: Path) -> None:
     weights = constants[f"w{number}"]
-    if weights.shape[1] != terms:
+    if weights.shape[1] != input_count:
         raise NetworkError(
             (
-                f"{path}: w{number} takes {weights.shape[1]} inputs, but the previous layer has {terms} "
+                f"{path}: w{number} takes {weights.shape[1]} inputs, but the previous layer has {input_count} "
                 "outputs"
             ),
             hint="Store weights as (outputs, inputs)",

@@ -1,4 +1,4 @@
-"""ONNX operations. Each stands in one place, with its translation to nodes and its computation in float32.
+"""ONNX operations. One module holds both the translation of an operation to nodes and its computation in float32.
 
 | module | content |
 |---|---|

@@ -20,60 +20,64 @@ from lightning.networks.operations.builder import (
 
 def add_batch_normalisation(builder: Builder, call: Call) -> str:
     """Add a scale and shift per channel from constant statistics. `simplify` folds them into a product if possible."""
-    x = builder.require_activation(call)
+    tensor = builder.require_activation(call)
     scale, bias, mean, variance = (
         builder.require_constant(call, index).astype(np.float64) for index in (1, 2, 3, 4)
     )
-    if call.integer("training_mode", 0):
+    if call.read_integer("training_mode", 0):
         raise call.make_error("is in training mode", "Export the network for inference")
-    channels = builder.shapes[x][:1]
+    channels = builder.shapes[tensor][:1]
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
         raise call.make_error(f"has statistics that do not match {channels} channels")
-    factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
-    channel_shape = (-1, *(1,) * (builder.rank(x) - 2))
-    scaled = builder.constant(factor.reshape(channel_shape), f"{call.name}.scale")
-    shift = builder.constant((bias - mean * factor).reshape(channel_shape), f"{call.name}.shift")
-    return builder.emit("BatchNormalization", [x, scaled, shift], call.name)
+    factor = scale / np.sqrt(variance + call.read_number("epsilon", 1e-5))
+    channel_shape = (-1, *(1,) * (builder.rank(tensor) - 2))
+    scaled = builder.add_constant(factor.reshape(channel_shape), f"{call.name}.scale")
+    shift = builder.add_constant((bias - mean * factor).reshape(channel_shape), f"{call.name}.shift")
+    return builder.emit("BatchNormalization", [tensor, scaled, shift], call.name)
 
 
 def add_layer_normalisation(builder: Builder, call: Call) -> str:
     """Add a layer normalisation over the last axes, with constant scale and bias."""
-    x, scale, bias = (
+    tensor, scale, bias = (
         builder.require_activation(call),
         builder.require_constant(call, 1),
         builder.find_constant(call, 2),
     )
-    if call.outputs > 1:
+    if call.output_count > 1:
         raise call.make_error("returns its statistics too", "Export it with one output")
-    axis = builder.axis(call, call.integer("axis", -1), builder.rank(x))
-    shape = builder.shapes[x][axis - 1 :]
+    axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.rank(tensor))
+    shape = builder.shapes[tensor][axis - 1 :]
     if any(np.broadcast_shapes(array.shape, shape) != shape for array in (scale, bias) if array is not None):
         raise call.make_error(f"has scale and bias that do not match {shape}")
-    inputs = [x, builder.constant(scale, f"{call.name}.scale")]
+    inputs = [tensor, builder.add_constant(scale, f"{call.name}.scale")]
     if bias is not None:
-        inputs.append(builder.constant(bias, f"{call.name}.bias"))
-    attributes = {"axis": axis, "epsilon": call.number("epsilon", 1e-5)}
+        inputs.append(builder.add_constant(bias, f"{call.name}.bias"))
+    attributes = {"axis": axis, "epsilon": call.read_number("epsilon", 1e-5)}
     return builder.emit("LayerNormalization", inputs, call.name, attributes)
 
 
 def add_softmax(builder: Builder, call: Call) -> str:
     """Add `Softmax` or `LogSoftmax` along one axis."""
-    x = builder.require_activation(call)
-    axis = builder.axis(call, call.integer("axis", -1), builder.rank(x))
-    return builder.emit(call.operation, [x], call.name, {"axis": axis})
+    tensor = builder.require_activation(call)
+    axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.rank(tensor))
+    return builder.emit(call.operation, [tensor], call.name, {"axis": axis})
 
 
 def add_reduction(builder: Builder, call: Call) -> str:
     """Add `ReduceMean`, `ReduceSum` or `ReduceMax`. The axes are an attribute, in later opsets an input."""
-    x = builder.require_activation(call)
+    tensor = builder.require_activation(call)
     axes_input = builder.find_constant(call, 1)
-    requested = call.attributes.get("axes", ()) if axes_input is None else axes_input.reshape(-1).tolist()
-    if not requested and call.integer("noop_with_empty_axes", 0):
-        return x
-    rank = builder.rank(x)
-    axes = tuple(sorted(builder.axis(call, int(axis), rank) for axis in requested or range(rank)))
-    attributes = {"axes": axes, "keepdims": bool(call.integer("keepdims", 1))}
-    return builder.emit(call.operation, [x], call.name, attributes)
+    requested_axes = (
+        call.attributes.get("axes", ()) if axes_input is None else axes_input.reshape(-1).tolist()
+    )
+    if not requested_axes and call.read_integer("noop_with_empty_axes", 0):
+        return tensor
+    rank = builder.rank(tensor)
+    axes = tuple(
+        sorted(builder.normalise_axis(call, int(axis), rank) for axis in requested_axes or range(rank))
+    )
+    attributes = {"axes": axes, "keepdims": bool(call.read_integer("keepdims", 1))}
+    return builder.emit(call.operation, [tensor], call.name, attributes)
 
 
 # ------------------------------------------------------------------ computation
@@ -93,9 +97,9 @@ def log_softmax(x: Array, axis: int) -> Array:
 
 def layer_norm(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the input normalised over the axes from `axis` on, times scale, plus bias if there is one."""
-    x = inputs[0]
-    axes = tuple(range(attributes["axis"], x.ndim))
-    centred = x - x.mean(axis=axes, keepdims=True)
+    activations = inputs[0]
+    axes = tuple(range(attributes["axis"], activations.ndim))
+    centred = activations - activations.mean(axis=axes, keepdims=True)
     deviation = np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + attributes["epsilon"])
     scaled: Array = centred / deviation * inputs[1]
     return scaled + inputs[2] if len(inputs) > 2 else scaled

@@ -29,7 +29,7 @@ class Call:
     operation: str
     inputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    outputs: int = 1
+    output_count: int = 1
     domain: str = ""
     opset: int = 21
 
@@ -47,26 +47,26 @@ class Call:
         """Return the name of an input, "" if it is omitted."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
-    def number(self, name: str, default: float) -> float:
+    def read_number(self, name: str, default: float) -> float:
         """Return a float attribute."""
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)):
             raise self.make_error(f"has {name} = {value!r}", "Give a number")
         return float(value)
 
-    def integer(self, name: str, default: int) -> int:
+    def read_integer(self, name: str, default: int) -> int:
         """Return an integer attribute."""
-        return int(self.number(name, default))
+        return int(self.read_number(name, default))
 
-    def integers(self, name: str, default: Sequence[int], minimum: int = 0) -> tuple[int, ...]:
+    def read_integers(self, name: str, default: Sequence[int], minimum: int = 0) -> tuple[int, ...]:
         """Return an attribute of integers, as many as in `default`, each `minimum` or more.
 
         Raise `UnsupportedNode` for anything else.
         """
         value = self.attributes.get(name, default)
         numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
-        fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= minimum for n in numbers)
-        if not fits:
+        is_valid = len(numbers) == len(default) and all(isinstance(n, int) and n >= minimum for n in numbers)
+        if not is_valid:
             raise self.make_error(
                 f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {minimum}"
             )
@@ -75,28 +75,28 @@ class Call:
 
 @dataclass
 class Builder:
-    """A network under construction. `batched` is true for a symbolic batch axis, false for a batch of 1.
+    """A network under construction. `is_batched` is true for a symbolic batch axis, false for a batch of 1.
 
     `compute_node` computes a node, like `operation_list.compute_node`. The builder uses it to find shapes.
     """
 
     compute_node: Callable[[Node, Mapping[str, Array], Mapping[str, Array]], Array]
-    batched: bool = True
+    is_batched: bool = True
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def constant(self, array: npt.ArrayLike, name: str) -> str:
+    def add_constant(self, array: npt.ArrayLike, name: str) -> str:
         """Add a constant, floats as float32, and return its name: `name`, with a suffix if already in use."""
         stored = np.asarray(array)
         if stored.dtype.kind == "f" or stored.dtype.name == "bfloat16":
             stored = stored.astype(np.float32)
-        unique = self._make_unique(name, self._list_names())
-        self.constants[unique] = np.asarray(stored, order="C")
-        return unique
+        unique_name = self._make_unique(name, self._list_names())
+        self.constants[unique_name] = np.asarray(stored, order="C")
+        return unique_name
 
-    def input(self, name: str, shape: Sequence[int]) -> str:
+    def add_input(self, name: str, shape: Sequence[int]) -> str:
         """Declare the network's input."""
         self.shapes[name] = self._check_shape(name, tuple(shape))
         return name
@@ -108,14 +108,14 @@ class Builder:
 
         Raise `NetworkError` if the output's shape is empty or too large.
         """
-        unique = self._make_unique(name, {node.name for node in self.nodes})
-        output = self._make_unique(unique, self._list_names())
-        node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
-        self.shapes[output] = self._check_shape(unique, self.shape_after(node))
+        unique_name = self._make_unique(name, {node.name for node in self.nodes})
+        output = self._make_unique(unique_name, self._list_names())
+        node = Node(unique_name, operation, tuple(inputs), output, dict(attributes or {}))
+        self.shapes[output] = self._check_shape(unique_name, self.infer_shape(node))
         self.nodes.append(node)
         return output
 
-    def shape_after(self, node: Node) -> tuple[int, ...]:
+    def infer_shape(self, node: Node) -> tuple[int, ...]:
         """Return the shape of one image after `node`. Compute an empty batch to find it."""
         empty = {
             name: np.zeros((0, *shape), np.float32)
@@ -168,7 +168,7 @@ class Builder:
         """Return a constant input, or None if it is omitted. Raise `UnsupportedNode` if it depends on the image."""
         return self.require_constant(call, index) if call.input_name(index) else None
 
-    def axis(self, call: Call, axis: int, rank: int) -> int:
+    def normalise_axis(self, call: Call, axis: int, rank: int) -> int:
         """Return `axis` as an index from the front. Raise `UnsupportedNode` for the batch axis or an invalid axis."""
         positive_axis = axis + rank if axis < 0 else axis
         if not 0 <= positive_axis < rank:
@@ -177,7 +177,7 @@ class Builder:
             raise call.make_error("works across images, along the batch axis", "Keep images apart")
         return positive_axis
 
-    def note(self, sentence: str) -> None:
+    def add_note(self, sentence: str) -> None:
         """Add a note about a change, for the user."""
         self.notes.append(sentence)
 
@@ -192,12 +192,12 @@ class Builder:
         return self.constants.keys() | self.shapes.keys()
 
     @staticmethod
-    def _make_unique(name: str, used: Container[str]) -> str:
-        unique, number = name, 1
-        while unique in used:
+    def _make_unique(name: str, used_names: Container[str]) -> str:
+        unique_name, number = name, 1
+        while unique_name in used_names:
             number += 1
-            unique = f"{name}_{number}"
-        return unique
+            unique_name = f"{name}_{number}"
+        return unique_name
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ ERFC_COEFFICIENTS = (
 def add_unary(builder: Builder, call: Call) -> str:
     """Add an operation of one activation. Its output has the same shape."""
     attributes = {
-        name: call.number(name, default)
+        name: call.read_number(name, default)
         for name, default in DEFAULT_ATTRIBUTES.get(call.operation, {}).items()
     }
     return builder.emit(call.operation, [builder.require_activation(call)], call.name, attributes)
@@ -53,17 +53,17 @@ def skip_identity(builder: Builder, call: Call) -> str:
     """Return the activation of an `Identity`, or of a `Dropout` in inference."""
     if call.operation == "Dropout":
         mode = builder.find_constant(call, 2)
-        if call.outputs > 1 or (mode is not None and mode.any()):
+        if call.output_count > 1 or (mode is not None and mode.any()):
             raise call.make_error("is in training mode", "Export the network for inference")
-    builder.note(f"{call.operation} {call.name} left out: it changes nothing in inference")
+    builder.add_note(f"{call.operation} {call.name} left out: it changes nothing in inference")
     return builder.require_activation(call)
 
 
 def skip_cast(builder: Builder, call: Call) -> str:
     """Return the activation of a cast between floats: all floats are float32 here."""
-    if call.integer("to", 1) not in FLOAT_CODES:
+    if call.read_integer("to", 1) not in FLOAT_CODES:
         raise call.make_error("converts activations to integers or booleans", "Keep activations floats")
-    builder.note(f"Cast {call.name} left out: activations are float32")
+    builder.add_note(f"Cast {call.name} left out: activations are float32")
     return builder.require_activation(call)
 
 
@@ -78,11 +78,11 @@ def add_gelu(builder: Builder, call: Call) -> str:
 def add_clip(builder: Builder, call: Call) -> str:
     """Add a clip to two constant bounds. Either may be missing."""
     bounds = []
-    for index, missing in ((1, -np.inf), (2, np.inf)):
+    for index, default_bound in ((1, -np.inf), (2, np.inf)):
         bound = builder.find_constant(call, index)
         if bound is not None and bound.size != 1:
             raise call.make_error("clips at bounds that are not single numbers")
-        bounds.append(missing if bound is None else float(bound.reshape(())))
+        bounds.append(default_bound if bound is None else float(bound.reshape(())))
     return builder.emit(
         "Clip", [builder.require_activation(call)], call.name, {"min": bounds[0], "max": bounds[1]}
     )
@@ -97,7 +97,7 @@ def add_binary(builder: Builder, call: Call) -> str:
     return builder.emit(call.operation, _align(builder, call, call.inputs), call.name)
 
 
-def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
+def make_pairwise_translation(operation: str) -> Callable[[Builder, Call], str]:
     """Return a translation of `Sum`, `Max` or `Min` of several tensors to `operation` on pairs."""
 
     def translate(builder: Builder, call: Call) -> str:
@@ -112,19 +112,19 @@ def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
 def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     """Return the inputs, reshaped to broadcast without mixing images. Raise `UnsupportedNode` if impossible."""
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
-    if len(set(ranks)) > 1 and builder.batched:
+    if len(set(ranks)) > 1 and builder.is_batched:
         raise call.make_error(
             f"combines activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
             "Give both the same number of axes",
         )
     aligned = []
-    for number, tensor in enumerate(inputs):
+    for index, tensor in enumerate(inputs):
         if builder.is_constant(tensor):
             aligned.append(_make_broadcastable(builder, call, tensor, max(ranks)))
         else:
-            missing = (1,) * (max(ranks) - builder.rank(tensor))
+            missing_axes = (1,) * (max(ranks) - builder.rank(tensor))
             aligned.append(
-                builder.reshape(tensor, missing + builder.shapes[tensor], f"{call.name}/rank{number}")
+                builder.reshape(tensor, missing_axes + builder.shapes[tensor], f"{call.name}/rank{index}")
             )
     return aligned
 
@@ -141,28 +141,28 @@ def _make_broadcastable(builder: Builder, call: Call, tensor: str, rank: int) ->
     return (
         tensor
         if value.dtype == np.float32
-        else builder.constant(value.astype(np.float32), f"{tensor}.float32")
+        else builder.add_constant(value.astype(np.float32), f"{tensor}.float32")
     )
 
 
 def add_hard_swish(builder: Builder, call: Call) -> str:
     """Add x times its hard sigmoid of slope 1/6."""
-    x = builder.require_activation(call)
-    gate = builder.emit("HardSigmoid", [x], f"{call.name}/gate", {"alpha": 1 / 6, "beta": 0.5})
-    return builder.emit("Mul", [x, gate], call.name)
+    tensor = builder.require_activation(call)
+    gate = builder.emit("HardSigmoid", [tensor], f"{call.name}/gate", {"alpha": 1 / 6, "beta": 0.5})
+    return builder.emit("Mul", [tensor, gate], call.name)
 
 
 def add_mish(builder: Builder, call: Call) -> str:
     """Add x times tanh(softplus(x))."""
-    x = builder.require_activation(call)
-    gate = builder.emit("Softplus", [x], f"{call.name}/softplus")
-    return builder.emit("Mul", [x, builder.emit("Tanh", [gate], f"{call.name}/gate")], call.name)
+    tensor = builder.require_activation(call)
+    gate = builder.emit("Softplus", [tensor], f"{call.name}/softplus")
+    return builder.emit("Mul", [tensor, builder.emit("Tanh", [gate], f"{call.name}/gate")], call.name)
 
 
 def add_swish(builder: Builder, call: Call) -> str:
     """Add x times its sigmoid, which torch calls SiLU."""
-    x = builder.require_activation(call)
-    return builder.emit("Mul", [x, builder.emit("Sigmoid", [x], f"{call.name}/gate")], call.name)
+    tensor = builder.require_activation(call)
+    return builder.emit("Mul", [tensor, builder.emit("Sigmoid", [tensor], f"{call.name}/gate")], call.name)
 
 
 def add_where(builder: Builder, call: Call) -> str:
@@ -175,7 +175,7 @@ def add_where(builder: Builder, call: Call) -> str:
             f"selects by a condition of shape {condition.shape} that has a batch axis",
             "Give its batch axis the length 1",
         )
-    condition_name = builder.constant(condition.astype(bool), f"{call.name}.condition")
+    condition_name = builder.add_constant(condition.astype(bool), f"{call.name}.condition")
     return builder.emit("Where", [condition_name, *branches], call.name)
 
 
@@ -188,9 +188,9 @@ def erf(x: Array) -> Array:
     >>> [round(float(v), 6) for v in erf(np.array([-1.0, 0.5, 2.0]))]
     [-0.842701, 0.5205, 0.995322]
     """
-    size = np.abs(x, dtype=np.float64)
-    t = 1 / (1 + size / 2)
-    complement = t * np.exp(np.polyval(ERFC_COEFFICIENTS, t) - size * size)
+    magnitude = np.abs(x, dtype=np.float64)
+    t = 1 / (1 + magnitude / 2)
+    complement = t * np.exp(np.polyval(ERFC_COEFFICIENTS, t) - magnitude * magnitude)
     return np.asarray(np.sign(x) * (1 - complement))
 
 
@@ -264,9 +264,9 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Cast": Operator(skip_cast),
     "Gelu": Operator(add_gelu, lambda inputs, a: gelu(inputs[0], a["approximate"])),
     "Clip": Operator(add_clip, lambda inputs, a: np.clip(inputs[0], a["min"], a["max"])),
-    "Sum": Operator(add_pairs("Add")),
-    "Max": Operator(add_pairs("Max"), _make_binary(np.maximum)),
-    "Min": Operator(add_pairs("Min"), _make_binary(np.minimum)),
+    "Sum": Operator(make_pairwise_translation("Add")),
+    "Max": Operator(make_pairwise_translation("Max"), _make_binary(np.maximum)),
+    "Min": Operator(make_pairwise_translation("Min"), _make_binary(np.minimum)),
     "HardSwish": Operator(add_hard_swish),
     "Mish": Operator(add_mish),
     "Swish": Operator(add_swish),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError, NetworkError, UnsupportedNode
-from lightning.networks.electronic import ELECTRONIC, electronic
+from lightning.networks.electronic import ELECTRONIC, compute_electronic
 from lightning.networks.network import Floats, Network, Node
 from lightning.networks.operations.axes import AXES
 from lightning.networks.operations.builder import Array, Builder, Call, Operator
@@ -23,9 +23,11 @@ from lightning.networks.operations.windows import WINDOWS
 
 OPERATORS: Mapping[str, Operator] = {**PRODUCTS, **WINDOWS, **ELEMENTWISE, **SHAPING, **AXES}
 
-_COMPUTATIONS = {name: each.compute for name, each in OPERATORS.items()} | {ELECTRONIC: electronic}
+_COMPUTATIONS = {name: operator.compute for name, operator in OPERATORS.items()} | {
+    ELECTRONIC: compute_electronic
+}
 
-CONTRADICTIONS = (
+INCONSISTENCY_ERRORS = (
     ValueError,
     TypeError,
     IndexError,
@@ -37,10 +39,14 @@ CONTRADICTIONS = (
 )
 """Errors of numpy and Python for contradictory shapes, types or attributes of a damaged file."""
 
-HINT = "Rewrite it with operations that are understood (reference page Trained networks), or cut the network before it"
+UNSUPPORTED_HINT = (
+    "Use supported operations instead (reference page Trained networks), or end the network before this node"
+)
+"""Hint for an unsupported operation."""
 
-INTEGERS = ("Quantize", "Dequantize", "QLinear", "DynamicQuantize")
-INTEGERS_HINT = "Import the network in floats: `lightning compile` quantises it"
+QUANTISED_PREFIXES = ("Quantize", "Dequantize", "QLinear", "DynamicQuantize")
+"""Prefixes of the names of operations on quantised tensors."""
+QUANTISED_HINT = "Import the network in floats: `lightning compile` quantises it"
 
 
 def translate(builder: Builder, call: Call) -> tuple[str, ...]:
@@ -50,11 +56,11 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     Both errors name the node.
     """
     if call.domain or call.operation not in OPERATORS:
-        hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
+        hint = QUANTISED_HINT if call.operation.startswith(QUANTISED_PREFIXES) else UNSUPPORTED_HINT
         raise call.make_error("is an unsupported operation", hint)
     try:
         outputs = OPERATORS[call.operation].translate(builder, call)
-    except CONTRADICTIONS as error:
+    except INCONSISTENCY_ERRORS as error:
         raise NetworkError(
             f"{call.title} is inconsistent: {error}", hint="Export the network again"
         ) from error
@@ -86,14 +92,14 @@ def compute_activations(
     network: Network, inputs: npt.ArrayLike, tensor_names: tuple[str, ...]
 ) -> dict[str, Floats]:
     """Return the tensors `tensor_names`, computed like `run_float`. Other tensors are freed after their last use."""
-    x = np.asarray(inputs, np.float32)
-    if x.shape[1:] != network.input_shape or x.ndim == 0:
+    images = np.asarray(inputs, np.float32)
+    if images.shape[1:] != network.input_shape or images.ndim == 0:
         raise InputError(
-            f"{network.name} takes (n, {', '.join(map(str, network.input_shape))}), not {x.shape}",
+            f"{network.name} takes (n, {', '.join(map(str, network.input_shape))}), not {images.shape}",
             hint="Call preprocess(network, raw) first",
         )
-    arrays = {network.input: x}
-    for node, spent_tensors in network.last_uses(tensor_names):
+    arrays = {network.input: images}
+    for node, spent_tensors in network.find_last_uses(tensor_names):
         arrays[node.output] = compute_node(node, arrays, network.constants)
         for name in spent_tensors:
             arrays.pop(name, None)

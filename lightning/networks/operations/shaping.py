@@ -22,77 +22,86 @@ from lightning.networks.operations.builder import (
 
 def add_flatten(builder: Builder, call: Call) -> str:
     """Add a reshape to (n, everything)."""
-    x = builder.require_activation(call)
-    axis = call.integer("axis", 1)
-    axis = axis + builder.rank(x) if axis < 0 else axis
-    if not 1 <= axis <= builder.rank(x) or prod(builder.shapes[x][: axis - 1]) != 1:
+    tensor = builder.require_activation(call)
+    axis = call.read_integer("axis", 1)
+    axis = axis + builder.rank(tensor) if axis < 0 else axis
+    if not 1 <= axis <= builder.rank(tensor) or prod(builder.shapes[tensor][: axis - 1]) != 1:
         raise call.make_error(f"flattens images with the batch at axis {axis}", "Flatten from axis 1")
-    return x if builder.rank(x) == 2 else builder.emit("Flatten", [x], call.name)
+    return tensor if builder.rank(tensor) == 2 else builder.emit("Flatten", [tensor], call.name)
 
 
 def add_reshape(builder: Builder, call: Call) -> str:
     """Add a reshape to a constant shape that keeps the batch axis first."""
-    x = builder.require_activation(call)
-    target = [int(size) for size in builder.require_constant(call, 1).reshape(-1)]
-    return builder.reshape(x, resolve_image_shape(builder, call, x, target), call.name)
+    tensor = builder.require_activation(call)
+    target_shape = [int(size) for size in builder.require_constant(call, 1).reshape(-1)]
+    return builder.reshape(tensor, resolve_image_shape(builder, call, tensor, target_shape), call.name)
 
 
-def resolve_image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
-    """Return the shape of one image after ONNX's Reshape of `x` to `target`. There, 0 copies an axis, -1 is inferred.
+def resolve_image_shape(
+    builder: Builder, call: Call, tensor: str, target_shape: list[int]
+) -> tuple[int, ...]:
+    """Return the shape of one image after ONNX's Reshape of `tensor` to `target_shape`.
 
-    Raise `UnsupportedNode` if the reshape mixes images.
+    In `target_shape`, 0 copies the length of an axis, and -1 stands for the length that the size determines. Raise
+    `UnsupportedNode` if the reshape mixes images.
     """
-    shape = builder.shapes[x]
-    total = prod(shape)
-    if not target or target[0] not in {-1, 0, 1, BATCH}:
+    shape = builder.shapes[tensor]
+    image_size = prod(shape)
+    if not target_shape or target_shape[0] not in {-1, 0, 1, BATCH}:
         raise call.make_error(
-            f"reshapes images to {target}, with another batch axis", "Keep the batch axis in front"
+            f"reshapes images to {target_shape}, with another batch axis", "Keep the batch axis in front"
         )
-    result = [
-        shape[axis - 1] if size == 0 and not call.integer("allowzero", 0) and axis <= len(shape) else size
-        for axis, size in enumerate(target)
+    image_shape = [
+        shape[axis - 1]
+        if size == 0 and not call.read_integer("allowzero", 0) and axis <= len(shape)
+        else size
+        for axis, size in enumerate(target_shape)
     ][1:]
-    if result.count(-1) == 1 and target[0] != -1:
-        known_size = prod(size for size in result if size != -1)
-        result[result.index(-1)] = total // known_size if known_size else 0
-    if prod(result) != total or min(result, default=1) < 1:
+    if image_shape.count(-1) == 1 and target_shape[0] != -1:
+        known_size = prod(size for size in image_shape if size != -1)
+        image_shape[image_shape.index(-1)] = image_size // known_size if known_size else 0
+    if prod(image_shape) != image_size or min(image_shape, default=1) < 1:
         raise call.make_error(
-            f"reshapes {shape} per image to {target}, which mixes images", "Keep images apart"
+            f"reshapes {shape} per image to {target_shape}, which mixes images", "Keep images apart"
         )
-    if target[0] == 1 and builder.batched:
-        builder.note(f"Reshape {call.name} to one image taken as one to as many as there are")
-    return tuple(result)
+    if target_shape[0] == 1 and builder.is_batched:
+        builder.add_note(f"Reshape {call.name} to a batch of one image keeps the batch axis open instead")
+    return tuple(image_shape)
 
 
 def add_squeeze(builder: Builder, call: Call) -> str:
     """Remove axes of length 1: those in input 1, or all."""
-    x = builder.require_activation(call)
-    shape, rank = builder.shapes[x], builder.rank(x)
-    requested = builder.find_constant(call, 1)
-    if requested is None:
-        if not builder.batched:
+    tensor = builder.require_activation(call)
+    shape, rank = builder.shapes[tensor], builder.rank(tensor)
+    requested_axes = builder.find_constant(call, 1)
+    if requested_axes is None:
+        if not builder.is_batched:
             raise call.make_error("removes the batch axis too", "Name the axes that Squeeze removes")
-        return builder.reshape(x, [size for size in shape if size != 1], call.name)
-    removed = {builder.axis(call, int(axis), rank) for axis in requested.reshape(-1)}
-    if any(shape[axis - 1] != 1 for axis in removed):
-        raise call.make_error(f"removes axes {sorted(removed)} of {shape}, not all of length 1")
-    return builder.reshape(x, [size for axis, size in enumerate(shape, 1) if axis not in removed], call.name)
+        return builder.reshape(tensor, [size for size in shape if size != 1], call.name)
+    removed_axes = {builder.normalise_axis(call, int(axis), rank) for axis in requested_axes.reshape(-1)}
+    if any(shape[axis - 1] != 1 for axis in removed_axes):
+        raise call.make_error(f"removes axes {sorted(removed_axes)} of {shape}, not all of length 1")
+    return builder.reshape(
+        tensor, [size for axis, size in enumerate(shape, 1) if axis not in removed_axes], call.name
+    )
 
 
 def add_unsqueeze(builder: Builder, call: Call) -> str:
     """Insert axes of length 1."""
-    x = builder.require_activation(call)
+    tensor = builder.require_activation(call)
     axes = builder.require_constant(call, 1).reshape(-1)
-    rank = builder.rank(x) + len(axes)
-    new = {builder.axis(call, int(axis), rank) for axis in axes}
-    sizes = iter(builder.shapes[x])
-    return builder.reshape(x, [1 if axis in new else next(sizes) for axis in range(1, rank)], call.name)
+    rank = builder.rank(tensor) + len(axes)
+    inserted_axes = {builder.normalise_axis(call, int(axis), rank) for axis in axes}
+    sizes = iter(builder.shapes[tensor])
+    return builder.reshape(
+        tensor, [1 if axis in inserted_axes else next(sizes) for axis in range(1, rank)], call.name
+    )
 
 
 def add_transpose(builder: Builder, call: Call) -> str:
     """Add a transpose that keeps the batch axis in front."""
-    x = builder.require_activation(call)
-    rank = builder.rank(x)
+    tensor = builder.require_activation(call)
+    rank = builder.rank(tensor)
     order = call.attributes.get("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
         raise call.make_error(f"has perm = {order!r} for {rank} axes")
@@ -101,7 +110,7 @@ def add_transpose(builder: Builder, call: Call) -> str:
             "moves the batch axis",
             "Keep the batch axis in front (batch_first=True), or import the torch module itself",
         )
-    return builder.emit("Transpose", [x], call.name, {"perm": tuple(order)})
+    return builder.emit("Transpose", [tensor], call.name, {"perm": tuple(order)})
 
 
 def add_concat(builder: Builder, call: Call) -> str:
@@ -111,50 +120,53 @@ def add_concat(builder: Builder, call: Call) -> str:
         value = builder.constants.get(tensor)
         if value is not None and (value.ndim != rank or value.shape[0] != 1):
             raise call.make_error(f"joins a constant of shape {value.shape} to activations of {rank} axes")
-    attributes = {"axis": builder.axis(call, call.integer("axis", 1), rank)}
+    attributes = {"axis": builder.normalise_axis(call, call.read_integer("axis", 1), rank)}
     return builder.emit("Concat", call.inputs, call.name, attributes)
 
 
 def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
     """Split along an axis, with a `Slice` for each output."""
-    x = builder.require_activation(call)
-    axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
-    length, sizes = builder.shapes[x][axis - 1], builder.find_constant(call, 1)
+    tensor = builder.require_activation(call)
+    axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.rank(tensor))
+    length, sizes = builder.shapes[tensor][axis - 1], builder.find_constant(call, 1)
     if sizes is None:
-        part_length = -(-length // max(call.integer("num_outputs", call.outputs), 1))
-        sizes = np.minimum(part_length, length - part_length * np.arange(call.outputs))
-    if sizes.sum() != length or len(sizes) != call.outputs:
-        raise call.make_error(f"splits {length} into {sizes.tolist()} for {call.outputs} outputs")
+        part_length = -(-length // max(call.read_integer("num_outputs", call.output_count), 1))
+        sizes = np.minimum(part_length, length - part_length * np.arange(call.output_count))
+    if sizes.sum() != length or len(sizes) != call.output_count:
+        raise call.make_error(f"splits {length} into {sizes.tolist()} for {call.output_count} outputs")
     stops = np.cumsum(sizes).tolist()
     spans = zip([0, *stops[:-1]], stops, strict=True)
-    return tuple(add_slice(builder, x, axis, (*span, 1), f"{call.name}/{k}") for k, span in enumerate(spans))
+    return tuple(
+        add_slice(builder, tensor, axis, (*span, 1), f"{call.name}/{index}")
+        for index, span in enumerate(spans)
+    )
 
 
-def add_slice(builder: Builder, x: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
-    """Add `x`[start:stop:step] along `axis`, with bounds as in Python."""
+def add_slice(builder: Builder, tensor: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
+    """Add `tensor`[start:stop:step] along `axis`, with bounds as in Python."""
     start, stop, step = span
-    return builder.emit("Slice", [x], name, {"axis": axis, "start": start, "stop": stop, "step": step})
+    return builder.emit("Slice", [tensor], name, {"axis": axis, "start": start, "stop": stop, "step": step})
 
 
 def add_slices(builder: Builder, call: Call) -> str:
     """Add a `Slice` for each axis."""
-    x = builder.require_activation(call)
+    tensor = builder.require_activation(call)
     starts, stops = (builder.require_constant(call, index).reshape(-1) for index in (1, 2))
     axes, steps = builder.find_constant(call, 3), builder.find_constant(call, 4)
     axes = np.arange(len(starts)) if axes is None else axes.reshape(-1)
     steps = np.ones(len(starts), np.int64) if steps is None else steps.reshape(-1)
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
-        if int(axis) % builder.rank(x) == 0 and start == 0 and stop >= BATCH and step == 1:
+        if int(axis) % builder.rank(tensor) == 0 and start == 0 and stop >= BATCH and step == 1:
             continue
-        onnx_axis = builder.axis(call, int(axis), builder.rank(x))
-        x = add_slice(
+        onnx_axis = builder.normalise_axis(call, int(axis), builder.rank(tensor))
+        tensor = add_slice(
             builder,
-            x,
+            tensor,
             onnx_axis,
-            normalise_span(builder.shapes[x][onnx_axis - 1], start, stop, step),
+            normalise_span(builder.shapes[tensor][onnx_axis - 1], start, stop, step),
             call.name,
         )
-    return x
+    return tensor
 
 
 def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
@@ -163,55 +175,55 @@ def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
     >>> normalise_span(5, -1, -(2**63), -2)
     (4, None, -2)
     """
-    begin, end, move = slice(int(start), int(stop), int(step)).indices(length)
-    return begin, None if end < 0 else end, move
+    begin, end, index_step = slice(int(start), int(stop), int(step)).indices(length)
+    return begin, None if end < 0 else end, index_step
 
 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a selection of entries along an axis, by constant indices."""
     if builder.is_constant(call.input_name(0)):
         raise call.make_error("looks up activations in a table", "Pass the vectors instead of their indices")
-    x, indices = builder.require_activation(call), builder.require_constant(call, 1)
-    axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
+    tensor, indices = builder.require_activation(call), builder.require_constant(call, 1)
+    axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.rank(tensor))
     if indices.dtype.kind not in "iu":
         raise call.make_error(f"takes indices of type {indices.dtype}")
-    length = builder.shapes[x][axis - 1]
+    length = builder.shapes[tensor][axis - 1]
     if indices.size and not -length <= indices.min() <= indices.max() < length:
         raise call.make_error(f"takes indices {indices.min()} to {indices.max()} of {length}")
-    index_tensor = builder.constant(indices, f"{call.name}.places")
-    return builder.emit("Gather", [x, index_tensor], call.name, {"axis": axis})
+    index_tensor = builder.add_constant(indices, f"{call.name}.places")
+    return builder.emit("Gather", [tensor, index_tensor], call.name, {"axis": axis})
 
 
 def add_pad(builder: Builder, call: Call) -> str:
     """Add a constant around images."""
-    x, mode = builder.require_activation(call), call.attributes.get("mode", "constant")
+    tensor, mode = builder.require_activation(call), call.attributes.get("mode", "constant")
     value, axes = builder.find_constant(call, 2), builder.find_constant(call, 3)
     if mode != "constant":
         raise call.make_error(f"uses the padding mode {mode!r}", "Pad with a constant")
-    rank = builder.rank(x)
-    amounts = builder.require_constant(call, 1).reshape(2, -1).T
+    rank = builder.rank(tensor)
+    pad_pairs = builder.require_constant(call, 1).reshape(2, -1).T
     pad_axes = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
     pads = [(0, 0)] * rank
-    for pad_axis, (pad_before, pad_after) in zip(pad_axes, amounts, strict=True):
+    for pad_axis, (pad_before, pad_after) in zip(pad_axes, pad_pairs, strict=True):
         pads[pad_axis] = (int(pad_before), int(pad_after))
     if pads[0] != (0, 0) or min(min(pair) for pair in pads) < 0:
         raise call.make_error(f"pads {pads}", "Pad images, by 0 or more")
     if not any(map(any, pads)):
-        return x
-    filled = 0.0 if value is None else float(value.reshape(()))
-    return builder.emit("Pad", [x], call.name, {"pads": tuple(pads), "value": filled})
+        return tensor
+    fill_value = 0.0 if value is None else float(value.reshape(()))
+    return builder.emit("Pad", [tensor], call.name, {"pads": tuple(pads), "value": fill_value})
 
 
 def add_expand(builder: Builder, call: Call) -> str:
     """Add an expansion to a larger shape by repeating axes of length 1."""
-    x, target = builder.require_activation(call), builder.require_constant(call, 1).reshape(-1)
-    rank = builder.rank(x)
-    if len(target) > rank or (len(target) == rank and target[0] not in {1, BATCH}):
+    tensor, target_shape = builder.require_activation(call), builder.require_constant(call, 1).reshape(-1)
+    rank = builder.rank(tensor)
+    if len(target_shape) > rank or (len(target_shape) == rank and target_shape[0] not in {1, BATCH}):
         raise call.make_error(
-            f"repeats images to {target.tolist()}", "Keep images apart, along the first axis"
+            f"repeats images to {target_shape.tolist()}", "Keep images apart, along the first axis"
         )
-    ones = np.ones([1, *target[-len(builder.shapes[x]) :].tolist()], np.float32)
-    return builder.emit("Mul", [x, builder.constant(ones, f"{call.name}.ones")], call.name)
+    ones = np.ones([1, *target_shape[-len(builder.shapes[tensor]) :].tolist()], np.float32)
+    return builder.emit("Mul", [tensor, builder.add_constant(ones, f"{call.name}.ones")], call.name)
 
 
 # ------------------------------------------------------------------ computation
@@ -219,9 +231,9 @@ def add_expand(builder: Builder, call: Call) -> str:
 
 def concat(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the concatenated tensors. Repeat constants (batch axis of length 1) for every image."""
-    images = max(len(x) for x in inputs) if all(len(x) for x in inputs) else 0
-    full = [np.broadcast_to(x, (images, *x.shape[1:])) for x in inputs]
-    return np.concatenate(full, axis=attributes["axis"])
+    image_count = max(len(array) for array in inputs) if all(len(array) for array in inputs) else 0
+    broadcast_tensors = [np.broadcast_to(array, (image_count, *array.shape[1:])) for array in inputs]
+    return np.concatenate(broadcast_tensors, axis=attributes["axis"])
 
 
 def take_slice(inputs: Sequence[Array], attributes: Attributes) -> Array:

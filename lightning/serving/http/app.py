@@ -24,16 +24,16 @@ from lightning.serving.http.metrics import ReadPackets, format_metrics
 from lightning.serving.http.v2 import Document, decode_object
 from lightning.serving.model_instance import ModelInstance
 
-MODEL = "/v2/models/{model}"
-VERSION = MODEL + "/versions/{number}"
+MODEL_ROUTE = "/v2/models/{model}"
+VERSION_ROUTE = MODEL_ROUTE + "/versions/{number}"
 REPOSITORY_ROUTE = "/v2/repository/models/{model}"
 MAX_DOCUMENT_BYTES = 1 << 16
 """Maximum size of a request body, in bytes, except for inference."""
 
-PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_PARAMETERS = {"type": "object", "description": "`timeout` in microseconds, noise `key`"}
-_TENSOR = {
+_PARAMETERS_SCHEMA = {"type": "object", "description": "`timeout` in microseconds, noise `key`"}
+_TENSOR_SCHEMA = {
     "type": "object",
     "required": ["name", "shape", "datatype"],
     "properties": {
@@ -44,21 +44,21 @@ _TENSOR = {
         "data": {"type": "array", "items": {}, "description": "flat, or nested like `shape`"},
     },
 }
-_REQUEST = {
+_REQUEST_SCHEMA = {
     "type": "object",
     "required": ["inputs"],
     "properties": {
         "id": {"type": "string"},
-        "parameters": _PARAMETERS,
-        "inputs": {"type": "array", "items": _TENSOR},
+        "parameters": _PARAMETERS_SCHEMA,
+        "inputs": {"type": "array", "items": _TENSOR_SCHEMA},
         "outputs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
     },
 }
-INFER: dict[str, Any] = {
+INFER_SCHEMA: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": _REQUEST},
+            "application/json": {"schema": _REQUEST_SCHEMA},
             "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         },
     }
@@ -68,9 +68,9 @@ INFER: dict[str, Any] = {
 class Service:
     """The whole application. Inference requests go directly to `Infer`, all others to FastAPI."""
 
-    def __init__(self, infer: Infer, packets: ReadPackets | None = None) -> None:
+    def __init__(self, infer: Infer, read_packets: ReadPackets | None = None) -> None:
         self.infer = infer
-        self.face = build_app(infer, packets)
+        self.app = build_app(infer, read_packets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request (ASGI application)."""
@@ -80,7 +80,7 @@ class Service:
                     return await self._answer(model, None, scope, receive, send)
                 case ["", "v2", "models", model, "versions", number, "infer"]:
                     return await self._answer(model, number, scope, receive, send)
-        return await self.face(scope, receive, send)
+        return await self.app(scope, receive, send)
 
     async def _answer(
         self, model: str, number: str | None, scope: Scope, receive: Receive, send: Send
@@ -92,24 +92,26 @@ class Service:
         await reply.send(send)
 
 
-def build_app(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
+def build_app(infer: Infer, read_packets: ReadPackets | None = None) -> FastAPI:
     """Return the FastAPI application with all routes. Loading a model runs in a thread, because it is slow."""
-    face = FastAPI(
+    app = FastAPI(
         title="lightning", version=get_toolkit_version(), description="Open Inference Protocol (v2)."
     )
-    _add_health(face, infer)
-    _add_models(face, infer)
-    _add_repository(face, infer)
-    face.add_exception_handler(LightningError, _refuse)
-    face.add_exception_handler(HTTPException, _refuse_for_framework)
-    face.add_exception_handler(ClientDisconnected, _reply_to_disconnected)
+    _add_health(app, infer)
+    _add_models(app, infer)
+    _add_repository(app, infer)
+    app.add_exception_handler(LightningError, _reply_to_error)
+    app.add_exception_handler(HTTPException, _reply_to_http_error)
+    app.add_exception_handler(ClientDisconnected, _reply_to_disconnected)
 
-    @face.get("/metrics")
+    @app.get("/metrics")
     async def metrics() -> Response:
         """Return the metrics for Prometheus."""
-        return Response(format_metrics(infer.repository, infer.counts, packets), media_type=PROMETHEUS)
+        return Response(
+            format_metrics(infer.repository, infer.counts, read_packets), media_type=PROMETHEUS_TYPE
+        )
 
-    return face
+    return app
 
 
 def get_toolkit_version() -> str:
@@ -139,8 +141,8 @@ def describe_model(instance: ModelInstance) -> Document:
     }
 
 
-def _add_health(face: FastAPI, infer: Infer) -> None:
-    @face.get("/v2")
+def _add_health(app: FastAPI, infer: Infer) -> None:
+    @app.get("/v2")
     async def server() -> Document:
         """Return the name, version and extensions of the server."""
         return {
@@ -149,12 +151,12 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
             "extensions": ["binary_tensor_data", "model_repository"],
         }
 
-    @face.get("/v2/health/live")
+    @app.get("/v2/health/live")
     async def live() -> Document:
         """Report that the server runs."""
         return {"live": True}
 
-    @face.get("/v2/health/ready")
+    @app.get("/v2/health/ready")
     async def ready(response: Response) -> Document:
         """Return whether a model is in service. The status is 503 if none is. Loaded models are warm."""
         is_ready = bool(infer.repository.list_serving())
@@ -162,30 +164,30 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
         return {"ready": is_ready}
 
 
-def _add_models(face: FastAPI, infer: Infer) -> None:
-    @face.get(MODEL)
-    @face.get(VERSION)
+def _add_models(app: FastAPI, infer: Infer) -> None:
+    @app.get(MODEL_ROUTE)
+    @app.get(VERSION_ROUTE)
     async def model_metadata(model: str, number: str | None = None) -> Document:
         """Return names, datatypes and shapes of the inputs and outputs of a model."""
         with infer.repository.acquire(model, number) as instance:
             return describe_model(instance)
 
-    @face.get(MODEL + "/ready")
-    @face.get(VERSION + "/ready")
+    @app.get(MODEL_ROUTE + "/ready")
+    @app.get(VERSION_ROUTE + "/ready")
     async def model_ready(model: str, number: str | None = None) -> Document:
         """Report that a model is in service. The status is 404 if it is not."""
         with infer.repository.acquire(model, number) as instance:
             return {"name": instance.name, "ready": True}
 
-    @face.post(MODEL + "/infer", openapi_extra=INFER)
-    @face.post(VERSION + "/infer", openapi_extra=INFER)
+    @app.post(MODEL_ROUTE + "/infer", openapi_extra=INFER_SCHEMA)
+    @app.post(VERSION_ROUTE + "/infer", openapi_extra=INFER_SCHEMA)
     async def answer(request: Request, model: str, number: str | None = None) -> Response:
         """Run a model on a batch. The body is JSON, or JSON followed by binary tensors."""
         return _make_response(await infer.reply(model, number, request.scope, request.receive))
 
 
-def _add_repository(face: FastAPI, infer: Infer) -> None:
-    @face.post("/v2/repository/index")
+def _add_repository(app: FastAPI, infer: Infer) -> None:
+    @app.post("/v2/repository/index")
     async def index(request: Request) -> list[Document]:
         """Return the models in service, and the files that could be loaded."""
         only_ready = (await _read_document(request, infer)).get("ready") is True
@@ -197,7 +199,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
             if entry.ready or not only_ready
         ]
 
-    @face.post(REPOSITORY_ROUTE + "/load")
+    @app.post(REPOSITORY_ROUTE + "/load")
     async def load(request: Request, model: str) -> Document:
         """Load a model, or reload it from its source, while requests are served."""
         if (await _read_document(request, infer)).get("parameters"):
@@ -207,19 +209,19 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
         instance = await run_in_threadpool(infer.repository.load, model)
         return {"name": instance.name, "version": instance.version}
 
-    @face.post(REPOSITORY_ROUTE + "/unload")
+    @app.post(REPOSITORY_ROUTE + "/unload")
     async def unload(model: str) -> Document:
         """Take a model out of service. Pending requests are still answered."""
         infer.repository.unload(model)
         return {"name": model}
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _reply_to_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LightningError)
     return _make_response(make_error_response(error, request.scope["headers"]))
 
 
-async def _refuse_for_framework(request: Request, error: Exception) -> Response:
+async def _reply_to_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, status = request.url.path, error.status_code
     message = (

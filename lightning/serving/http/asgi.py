@@ -30,7 +30,7 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 ReserveBytes = Callable[[int], None]
 
-STATUS: dict[type[LightningError], int] = {
+STATUS_BY_ERROR: dict[type[LightningError], int] = {
     UnknownModel: 404,
     MalformedRequest: 400,
     InputError: 400,
@@ -75,8 +75,10 @@ class Reply:
 
 
 def find_status(error: LightningError) -> int:
-    """Return the HTTP status of the nearest base class in `STATUS`."""
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    """Return the HTTP status of the nearest base class in `STATUS_BY_ERROR`."""
+    return next(
+        STATUS_BY_ERROR[error_class] for error_class in type(error).__mro__ if error_class in STATUS_BY_ERROR
+    )
 
 
 def make_error_response(error: LightningError, headers: Headers) -> Reply:
@@ -153,7 +155,7 @@ async def read_body(
         return body
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
-            return await _read_rest(message, receive, limit, reserve)
+            return await _read_remaining(message, receive, limit, reserve)
     except TimeoutError as error:
         raise DeadlineMissed(
             f"the body of the request did not arrive within {BODY_TIMEOUT_S:g} s",
@@ -161,7 +163,7 @@ async def read_body(
         ) from error
 
 
-async def _read_rest(message: Message, receive: Receive, limit: int, reserve: ReserveBytes) -> bytes:
+async def _read_remaining(message: Message, receive: Receive, limit: int, reserve: ReserveBytes) -> bytes:
     parts, size = [], 0
     while True:
         if message["type"] != "http.request":

@@ -15,7 +15,7 @@ from lightning.errors import MalformedRequest
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
-DATATYPES: dict[str, np.dtype[Any]] = {
+DTYPE_BY_DATATYPE: dict[str, np.dtype[Any]] = {
     "UINT8": np.dtype("u1"),
     "UINT16": np.dtype("<u2"),
     "UINT32": np.dtype("<u4"),
@@ -30,7 +30,7 @@ DATATYPES: dict[str, np.dtype[Any]] = {
 }
 """Numpy types by the datatype names of the Open Inference Protocol. BOOL and BYTES are not numbers."""
 
-STRUCT_CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
+CODE_BY_DATATYPE = dict(zip(DTYPE_BY_DATATYPE, "BHIQbhiqefd", strict=True))
 """Type codes of the datatypes in the module `array` (https://docs.python.org/3/library/array.html)."""
 
 BINARY_DATATYPE = "FP16"
@@ -45,12 +45,12 @@ MAX_SIZE = 2**40
 
 def parse_datatype(name: object) -> np.dtype[Any]:
     """Return the numpy type of a datatype. Raise `MalformedRequest` for an unknown or non-numeric datatype."""
-    kind = DATATYPES.get(name) if isinstance(name, str) else None
-    if kind is None:
+    dtype = DTYPE_BY_DATATYPE.get(name) if isinstance(name, str) else None
+    if dtype is None:
         raise MalformedRequest(
-            f"datatype {name!r} is not supported", hint=f"Send one of {', '.join(DATATYPES)}"
+            f"datatype {name!r} is not supported", hint=f"Send one of {', '.join(DTYPE_BY_DATATYPE)}"
         )
-    return kind
+    return dtype
 
 
 def parse_shape(value: object) -> Shape:
@@ -73,14 +73,14 @@ def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
     >>> from_bytes(b"\x01\x00\xff\xff", "INT16", (1, 2)).tolist()
     [[1, -1]]
     """
-    kind = parse_datatype(datatype)
-    size = math.prod(shape) * kind.itemsize
+    dtype = parse_datatype(datatype)
+    size = math.prod(shape) * dtype.itemsize
     if len(raw) != size:
         raise MalformedRequest(
             f"a tensor of {datatype} and shape {list(shape)} has {size} bytes, but {len(raw)} arrived",
             hint="Send as many bytes as shape and datatype require",
         )
-    return np.frombuffer(raw, kind).reshape(shape)
+    return np.frombuffer(raw, dtype).reshape(shape)
 
 
 def from_lists(data: object, datatype: object, shape: Shape) -> Array:
@@ -92,7 +92,7 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
     >>> from_lists([[1, 2], [3, 4]], "UINT8", (2, 2)).tolist()
     [[1, 2], [3, 4]]
     """
-    kind = parse_datatype(datatype)
+    dtype = parse_datatype(datatype)
     if datatype == BINARY_DATATYPE:
         raise MalformedRequest(
             f"JSON cannot carry {BINARY_DATATYPE}", hint="Send it as binary data, or send FP32"
@@ -103,7 +103,7 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
             f"a tensor of shape {list(shape)} does not have {len(numbers)} numbers",
             hint="Send all numbers in one flat list, or nested as the shape says",
         )
-    tensor = np.frombuffer(_pack(numbers, str(datatype)), kind).reshape(shape)
+    tensor = np.frombuffer(_pack(numbers, str(datatype)), dtype).reshape(shape)
     tensor.flags.writeable = (
         False  # like arrays of `from_bytes`, because numba compiles separately for writable ones
     )
@@ -124,7 +124,7 @@ def _flatten(data: object, shape: Shape) -> list[Any]:
     if not data or not isinstance(data[0], list):
         return data
     for length in shape[1:]:
-        if len(data) == 0 or any(not isinstance(item, list) or len(item) != length for item in data):
+        if len(data) == 0 or any(not isinstance(entry, list) or len(entry) != length for entry in data):
             raise MalformedRequest(
                 f"`data` of a tensor is not nested like its shape {list(shape)}",
                 hint="Send one flat list, or lists nested like the shape",
@@ -139,7 +139,7 @@ def _pack(numbers: list[Any], datatype: str) -> array[Any]:
             f"`data` of a tensor holds booleans, which are not valid {datatype}", hint="Send 1 and 0"
         )
     try:
-        return array(STRUCT_CODES[datatype], numbers)
+        return array(CODE_BY_DATATYPE[datatype], numbers)
     except (TypeError, OverflowError, ValueError) as error:
         raise MalformedRequest(
             f"`data` of a tensor holds values that are not valid {datatype} ({error})",

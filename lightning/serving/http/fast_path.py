@@ -51,7 +51,7 @@ class Task:
 
     inputs: Array
     keys: Keys
-    deadline: float
+    deadline_s: float
     """Deadline on the clock `time.perf_counter`, in seconds; infinite without a deadline."""
 
 
@@ -59,12 +59,12 @@ class Task:
 class KeyCounter:
     """Source of keys for requests without a key, so that every image in the lifetime of a server has its own noise."""
 
-    next: int = 0
+    next_key: int = 0
 
-    def reserve_keys(self, images: int) -> int:
-        """Reserve `images` consecutive keys and return the first."""
-        first_key = self.next
-        self.next = (first_key + images) % KEY_COUNT
+    def reserve_keys(self, image_count: int) -> int:
+        """Reserve `image_count` consecutive keys and return the first."""
+        first_key = self.next_key
+        self.next_key = (first_key + image_count) % KEY_COUNT
         return first_key
 
 
@@ -75,13 +75,13 @@ def make_task(
 
     Raise `InputError` for other inputs than the model's, `MalformedRequest` for an invalid key or timeout.
     """
-    expected = instance.model.network.input
+    expected_name = instance.model.network.input
     names = [tensor.name for tensor in request.inputs]
-    if names != [expected]:
+    if names != [expected_name]:
         raise InputError(
             (
                 f"inputs are {', '.join(map(repr, names))[:200] or 'none'}, but model {instance.name!r} takes "
-                f"{expected!r}"
+                f"{expected_name!r}"
             ),
             hint="Send one input with this name; the model's metadata give its shape",
         )
@@ -92,15 +92,15 @@ def make_task(
     return Task(inputs, make_keys(first_key, len(inputs)), arrival_s + read_timeout_s(request.parameters))
 
 
-def make_keys(first_key: int, images: int) -> Keys:
-    """Return `images` consecutive keys from `first_key`, modulo 2**64.
+def make_keys(first_key: int, image_count: int) -> Keys:
+    """Return `image_count` consecutive keys from `first_key`, modulo 2**64.
 
     >>> make_keys(2**64 - 1, 2).tolist()
     [18446744073709551615, 0]
     """
-    if images == 1:
+    if image_count == 1:
         return np.array([first_key], np.uint64)
-    return np.uint64(first_key) + np.arange(images, dtype=np.uint64)
+    return np.uint64(first_key) + np.arange(image_count, dtype=np.uint64)
 
 
 def derive_key(identity: str) -> int:
@@ -130,7 +130,7 @@ def read_timeout_s(parameters: Mapping[str, Any]) -> float:
     return timeout / 1e6
 
 
-async def run(instance: ModelInstance, task: Task) -> Answers:
+async def run_task(instance: ModelInstance, task: Task) -> Answers:
     """Run the model: on the event loop if it is quick and free, otherwise in the model's thread.
 
     Raise `DeadlineMissed` if the answer would come or came too late.
@@ -154,7 +154,7 @@ def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answ
         "fidelity": instance.executor.fidelity,
         "key": int(task.keys[0]),
         "cycles": answers.cycles,
-        **instance.marks,
+        **instance.answer_origin,
     }
     outputs = {instance.model.network.output: answers.scores}
     return encode_answer(instance.name, instance.version, request, outputs, parameters)
@@ -168,7 +168,7 @@ def _run_locked(instance: ModelInstance, task: Task) -> Answers:
 
 
 def _check_deadline(task: Task, needed_s: float = 0.0) -> None:
-    late_s = time.perf_counter() + needed_s - task.deadline
+    late_s = time.perf_counter() + needed_s - task.deadline_s
     if late_s > 0:
         raise DeadlineMissed(
             f"the answer would come {late_s * 1e6:.0f} µs after its deadline",
@@ -185,8 +185,8 @@ def convert_to_uint8(numbers: Array) -> Array:
     if numbers.dtype == np.uint8:
         return numbers
     with np.errstate(invalid="ignore"):  # a cast of NaN warns; the model refuses NaN later
-        rounded = numbers.astype(np.uint8)
-    return rounded if np.array_equal(rounded, numbers) else numbers
+        integers = numbers.astype(np.uint8)
+    return integers if np.array_equal(integers, numbers) else numbers
 
 
 def _find_first_key(request: InferRequest) -> int | None:
@@ -275,7 +275,7 @@ class Infer:
     ) -> Reply:
         request = decode_request(body, json_bytes)
         task = make_task(request, instance, self.key_counter, arrival_s)
-        answers = await run(instance, task)
+        answers = await run_task(instance, task)
         answer = make_answer(request, instance, task, answers)
         self.counts.count_answer(
             instance.name, time.perf_counter() - arrival_s, len(task.keys), answers.counters

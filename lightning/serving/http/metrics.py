@@ -37,7 +37,7 @@ BOUNDS_S = (
 
 ReadPackets = Callable[[], PacketCounts]
 """A function that returns the current counts of packets."""
-_MODEL = ["model"]
+_MODEL_LABELS = ["model"]
 
 
 @dataclass
@@ -136,33 +136,35 @@ class _FamilyCollector:
 
 
 def _collect_models(repository: Repository) -> Iterator[Any]:
-    ready = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
-    holders = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
-    serving = {instance.name: instance for instance in repository.list_serving()}
+    loaded = GaugeMetricFamily(
+        "lightning_model_loaded", "Whether a model is in service.", labels=_MODEL_LABELS
+    )
+    users = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL_LABELS)
+    instance_by_name = {instance.name: instance for instance in repository.list_serving()}
     for name in repository.get_numbers():
-        ready.add_metric([name], int(name in serving))
-        holders.add_metric([name], serving[name].users if name in serving else 0)
+        loaded.add_metric([name], int(name in instance_by_name))
+        users.add_metric([name], instance_by_name[name].users if name in instance_by_name else 0)
     versions = GaugeMetricFamily(
         "lightning_model_version",
         "Version of the model in service: how many times it was loaded.",
-        labels=_MODEL,
+        labels=_MODEL_LABELS,
     )
-    for name, instance in serving.items():
+    for name, instance in instance_by_name.items():
         versions.add_metric([name], int(instance.version))
-    yield from (ready, holders, versions)
+    yield from (loaded, users, versions)
 
 
 def _collect_requests(counts: Counts) -> Iterator[Any]:
-    requests = CounterMetricFamily("lightning_requests", "Requests that ended.", labels=_MODEL)
+    requests = CounterMetricFamily("lightning_requests", "Requests that ended.", labels=_MODEL_LABELS)
     failures = CounterMetricFamily(
-        "lightning_failures", "Requests that ended in an error.", labels=[*_MODEL, "reason"]
+        "lightning_failures", "Requests that ended in an error.", labels=[*_MODEL_LABELS, "reason"]
     )
-    images = CounterMetricFamily("lightning_images", "Images that were answered.", labels=_MODEL)
+    images = CounterMetricFamily("lightning_images", "Images that were answered.", labels=_MODEL_LABELS)
     events = CounterMetricFamily(
-        "lightning_events", "Clipped and wrapped numbers in computations.", labels=[*_MODEL, "event"]
+        "lightning_events", "Clipped and wrapped numbers in computations.", labels=[*_MODEL_LABELS, "event"]
     )
     seconds = HistogramMetricFamily(
-        "lightning_request_seconds", "Time from the arrival of a request to its end.", labels=_MODEL
+        "lightning_request_seconds", "Time from the arrival of a request to its end.", labels=_MODEL_LABELS
     )
     for name, model_counts in counts.models.items():
         requests.add_metric([name], model_counts.requests)

@@ -16,7 +16,14 @@ from typing import Any
 
 from lightning.errors import MalformedRequest
 from lightning.optional import require
-from lightning.serving.http.binary import DATATYPES, Array, from_bytes, from_lists, parse_shape, to_bytes
+from lightning.serving.http.binary import (
+    DTYPE_BY_DATATYPE,
+    Array,
+    from_bytes,
+    from_lists,
+    parse_shape,
+    to_bytes,
+)
 
 Document = dict[str, Any]
 
@@ -26,7 +33,7 @@ JSON_LENGTH_HEADER = b"inference-header-content-length"
 _NON_JSON_NUMBER = re.compile("NaN|-?Infinity")
 """Python's names for numbers that JSON lacks."""
 
-DATATYPE_NAMES = {kind: name for name, kind in DATATYPES.items()}
+DATATYPE_BY_DTYPE = {kind: name for name, kind in DTYPE_BY_DATATYPE.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +231,7 @@ def encode_answer(
 def _encode_output(requested: RequestedOutput, array: Array, binary_parts: list[bytes]) -> Document:
     entry: Document = {
         "name": requested.name,
-        "datatype": DATATYPE_NAMES[array.dtype],
+        "datatype": DATATYPE_BY_DTYPE[array.dtype],
         "shape": list(array.shape),
     }
     if not requested.binary:

@@ -57,7 +57,10 @@ class Datatype(IntEnum):
     FLOAT32 = 2
 
 
-DTYPES: dict[Datatype, np.dtype[Any]] = {Datatype.UINT8: np.dtype("u1"), Datatype.FLOAT32: np.dtype(">f4")}
+DTYPE_BY_DATATYPE: dict[Datatype, np.dtype[Any]] = {
+    Datatype.UINT8: np.dtype("u1"),
+    Datatype.FLOAT32: np.dtype(">f4"),
+}
 
 
 class Code(IntEnum):
@@ -199,7 +202,7 @@ def split(
     ]
 
 
-ANSWER = struct.Struct(">IIQ")
+ANSWER_HEADER = struct.Struct(">IIQ")
 """Header of an answer's message: class, number of scores, cycles of the datapath."""
 
 
@@ -220,15 +223,18 @@ def encode_answer(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     >>> encode_answer(np.array([1, 3], np.float32), 104).hex(" ", -4)
     '00000001 00000002 00000000 00000068 3f800000 40400000'
     """
-    flat = scores.reshape(1, -1)
-    return ANSWER.pack(int(find_classes(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
+    flat_scores = scores.reshape(1, -1)
+    return (
+        ANSWER_HEADER.pack(int(find_classes(flat_scores)[0]), flat_scores.size, cycles)
+        + flat_scores.astype(">f4").tobytes()
+    )
 
 
 def decode_answer(message: bytes) -> Scores:
     """Decode the message of an answer. Raise `PacketError` if its length or class contradicts the number of scores."""
-    if len(message) < ANSWER.size:
+    if len(message) < ANSWER_HEADER.size:
         raise PacketError("answer")
-    chosen, count, cycles = ANSWER.unpack_from(message)
-    if len(message) != ANSWER.size + 4 * count or chosen >= max(count, 2):
+    chosen, count, cycles = ANSWER_HEADER.unpack_from(message)
+    if len(message) != ANSWER_HEADER.size + 4 * count or chosen >= max(count, 2):
         raise PacketError("answer")
-    return Scores(chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER.size).astype(np.float32))
+    return Scores(chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER_HEADER.size).astype(np.float32))

@@ -63,7 +63,7 @@ class DeferredRequests:
         self._executors: dict[int, ThreadPoolExecutor] = {}
         self._pending: dict[Future[Code | None], Job] = {}
         self._send_lock = threading.Lock()
-        self._closed = False
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -90,7 +90,7 @@ class DeferredRequests:
     def close(self) -> None:
         """Send nothing from now on. A model may still be computing."""
         with self._send_lock:
-            self._closed = True
+            self._is_closed = True
         for executor in self._executors.values():
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -124,7 +124,7 @@ class DeferredRequests:
 
     def _send(self, job: Job, packet: Packet) -> bool:
         with self._send_lock:
-            return not self._closed and self._inbox.send(serialise(packet), job.sender)
+            return not self._is_closed and self._inbox.send(serialise(packet), job.sender)
 
 
 def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
@@ -153,6 +153,6 @@ def run_guarded(work: Callable[[], Result], model: int, request: int) -> Result 
         return Code.FAILED
 
 
-def measure_elapsed_us(arrived: int) -> int:
+def measure_elapsed_us(arrival_ns: int) -> int:
     """Return the time since `arrival_ns` (ns of the wall clock), or 0 if the clock was set back."""
-    return min(max(wall_clock_ns() - arrived, 0) // 1000, MAX_ELAPSED_US)
+    return min(max(wall_clock_ns() - arrival_ns, 0) // 1000, MAX_ELAPSED_US)

@@ -30,7 +30,7 @@ _TIMESTAMP_OPTION = 35
 _OVERRUN_OPTION = 40
 _CONTROL_BYTES = 64
 
-MESSAGE = np.dtype(
+MESSAGE_DTYPE = np.dtype(
     {
         "names": ["name", "name_length", "vectors", "vector_count", "control", "control_length", "length"],
         "formats": ["u8", "u4", "u8", "u8", "u8", "u8", "u4"],
@@ -39,11 +39,11 @@ MESSAGE = np.dtype(
     }
 )
 """struct mmsghdr of 64-bit Linux: recvmmsg(2), recvmsg(2)."""
-VECTOR = np.dtype([("base", "u8"), ("length", "u8")])
+VECTOR_DTYPE = np.dtype([("base", "u8"), ("length", "u8")])
 """struct iovec."""
 
 # Control messages, cmsg(3): the time (struct timespec), and after the first loss also the number of lost datagrams.
-_CONTROLS = np.dtype(
+_CONTROL_DTYPE = np.dtype(
     {
         "names": ["time", "overruns"],
         "formats": [("i8", 2), "u4"],
@@ -86,31 +86,31 @@ class Inbox:
     After `receive` has returned n, slots 0..n - 1 hold datagrams; slot i begins at byte `i * SLOT_BYTES` of `buffer`.
     """
 
-    def __init__(self, receiver: socket.socket, slots: int = 32) -> None:
+    def __init__(self, receiver: socket.socket, slot_count: int = 32) -> None:
         self.library = load_system_library()
         self.descriptor = receiver.fileno()
-        self.slots = slots
+        self.slot_count = slot_count
         self.is_peer_unreachable = False
         """True if the last `receive` failed because no process receives at the connected address."""
-        self.bytes = np.zeros((slots, SLOT_BYTES), np.uint8)
+        self.bytes = np.zeros((slot_count, SLOT_BYTES), np.uint8)
         self.buffer = self.bytes.data.cast("B")
-        self.senders = np.zeros((slots, ADDRESS_BYTES), np.uint8)
-        self._controls = np.zeros(slots, _CONTROLS)
-        self._vectors = np.zeros(slots, VECTOR)
-        self._messages = np.zeros(slots, MESSAGE)
+        self.senders = np.zeros((slot_count, ADDRESS_BYTES), np.uint8)
+        self._controls = np.zeros(slot_count, _CONTROL_DTYPE)
+        self._vectors = np.zeros(slot_count, VECTOR_DTYPE)
+        self._messages = np.zeros(slot_count, MESSAGE_DTYPE)
         self.sizes = self._messages["length"]
         """(slots,) size of each datagram."""
         self.times = self._controls["time"]
         """(slots, 2) reception time by the kernel: seconds and nanoseconds of the wall clock."""
         # Each message points to its own slot of every buffer.
-        slot_indices = np.arange(self.slots, dtype=np.uint64)
+        slot_indices = np.arange(self.slot_count, dtype=np.uint64)
         self._vectors["base"] = find_memory_address(self.bytes) + slot_indices * SLOT_BYTES
         self._vectors["length"] = SLOT_BYTES
         self._messages["name"] = find_memory_address(self.senders) + slot_indices * ADDRESS_BYTES
-        self._messages["vectors"] = find_memory_address(self._vectors) + slot_indices * VECTOR.itemsize
+        self._messages["vectors"] = find_memory_address(self._vectors) + slot_indices * VECTOR_DTYPE.itemsize
         self._messages["vector_count"] = 1
         self._messages["control"] = find_memory_address(self._controls) + slot_indices * _CONTROL_BYTES
-        self._reset_capacities(self.slots)
+        self._reset_capacities(self.slot_count)
         self._messages_address = find_memory_address(self._messages)
         receiver.setblocking(False)
         for option in (_TIMESTAMP_OPTION, _OVERRUN_OPTION):
@@ -127,7 +127,7 @@ class Inbox:
         This never waits.
         """
         count: int = self.library.recvmmsg(
-            self.descriptor, self._messages_address, self.slots, socket.MSG_DONTWAIT, None
+            self.descriptor, self._messages_address, self.slot_count, socket.MSG_DONTWAIT, None
         )
         if count <= 0:
             self.is_peer_unreachable = ctypes.get_errno() == errno.ECONNREFUSED

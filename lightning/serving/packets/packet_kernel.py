@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import types
 
-from lightning.execution.kernels.chain import answers
+from lightning.execution.kernels.chain import write_answers
 from lightning.execution.kernels.compiled import compile_kernel
-from lightning.serving.packets.codec import ANSWER, HEADER
+from lightning.serving.packets.codec import ANSWER_HEADER, HEADER
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED
 from lightning.serving.packets.mmsg import ADDRESS_BYTES
-from lightning.serving.packets.reassembly import PEER_FACTOR, REQUEST_FACTOR, SHIFT
+from lightning.serving.packets.reassembly import HASH_SHIFT, PEER_FACTOR, REQUEST_FACTOR
 
 Array = npt.NDArray[Any]
 
 HEADER_BYTES = HEADER.size
-SCORES_OFFSET = HEADER.size + ANSWER.size
+SCORES_OFFSET = HEADER.size + ANSWER_HEADER.size
 
 _WALL_CLOCK = 0
 _DO_NOT_WAIT = 0x40
@@ -35,7 +35,7 @@ _clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.
 
 @compile_kernel()
 def answer_round(
-    slots: Any,
+    slot_count: Any,
     datagrams: Array,
     lengths: Array,
     arrivals: Array,
@@ -47,34 +47,34 @@ def answer_round(
     replay_cache: Array,
     outcomes: Array,
 ) -> None:
-    """Answer the complete requests for a model in the first `slots` slots, or refuse them as late.
+    """Answer the complete requests for a model in the first `slot_count` slots, or refuse them as late.
 
     `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the expected header of a request, the datagram of
     an answer, and the datagram of a refusal, all without the fields that vary. `arrays` are `Chain.arrays`. The
     function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to `scratch`: an image
     (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
-    expected, answer, refusal = templates
+    expected_header, answer, refusal = templates
     raw, key, scores, score_bytes, counters, clock = scratch
     terms = raw.shape[1]
-    for slot in range(slots):
+    for slot in range(slot_count):
         datagram = datagrams[slot]
-        if lengths[slot] != HEADER_BYTES + terms or not has_expected_header(datagram, expected):
+        if lengths[slot] != HEADER_BYTES + terms or not has_expected_header(datagram, expected_header):
             continue
         arrival_ns = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
-        deadline = np.int64(read_number(datagram, 12, 4)) * 1000
-        in_time = deadline == 0 or wall_clock(clock) - arrival_ns <= deadline
-        if in_time:
-            copy(datagram, HEADER_BYTES, raw[0], 0, terms)
+        deadline_ns = np.int64(read_number(datagram, 12, 4)) * 1000
+        is_in_time = deadline_ns == 0 or read_wall_clock_ns(clock) - arrival_ns <= deadline_ns
+        if is_in_time:
+            copy_bytes(datagram, HEADER_BYTES, raw[0], 0, terms)
             key[0] = read_number(datagram, 16, 8)
-            answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
+            write_answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
             write_number(answer, HEADER_BYTES, 4, find_class(scores))
-            swap(score_bytes, answer, SCORES_OFFSET)
-        elapsed = max(wall_clock(clock) - arrival_ns, 0)
-        if not in_time or (deadline > 0 and elapsed > deadline):
-            send(refusal, datagram, elapsed, descriptor, senders, slot)
+            write_big_endian(score_bytes, answer, SCORES_OFFSET)
+        elapsed_ns = max(read_wall_clock_ns(clock) - arrival_ns, 0)
+        if not is_in_time or (deadline_ns > 0 and elapsed_ns > deadline_ns):
+            send_reply(refusal, datagram, elapsed_ns, descriptor, senders, slot)
             outcomes[slot] = LATE
-        elif not send(answer, datagram, elapsed, descriptor, senders, slot):
+        elif not send_reply(answer, datagram, elapsed_ns, descriptor, senders, slot):
             outcomes[slot] = FAILED
         elif note_request(replay_cache, read_number(senders[slot], 2, 6), key[0]):
             outcomes[slot] = REPLAYED
@@ -83,28 +83,30 @@ def answer_round(
 
 
 @compile_kernel()
-def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: Array, slot: Any) -> bool:
+def send_reply(
+    reply: Array, datagram: Array, elapsed_ns: Any, descriptor: Any, senders: Array, slot: Any
+) -> bool:
     """Send a reply with number and elapsed time to a datagram's sender; return whether the kernel accepted it."""
-    write_number(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
-    copy(datagram, 16, reply, 16, 8)
-    to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS_BYTES)
-    sent_bytes = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS_BYTES)
+    write_number(reply, 12, 4, np.uint64(min(elapsed_ns // 1000, 0xFFFFFFFF)))
+    copy_bytes(datagram, 16, reply, 16, 8)
+    address = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS_BYTES)
+    sent_bytes = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, address, ADDRESS_BYTES)
     return bool(sent_bytes == len(reply))
 
 
 @compile_kernel()
-def copy(source: Array, start: Any, target: Array, offset_in_target: Any, length: Any) -> None:
+def copy_bytes(source: Array, start: Any, target: Array, offset_in_target: Any, length: Any) -> None:
     """Copy bytes. Numba compiles this loop several times faster than a slice."""
     for offset in range(length):
         target[offset_in_target + offset] = source[start + offset]
 
 
 @compile_kernel()
-def has_expected_header(datagram: Array, expected: Array) -> bool:
+def has_expected_header(datagram: Array, expected_header: Array) -> bool:
     """Return whether the header is as expected, ignoring deadline and number of the request (bytes 12 to 23)."""
     is_same = True
     for index in range(HEADER_BYTES):
-        is_same &= 12 <= index < 24 or datagram[index] == expected[index]
+        is_same &= 12 <= index < 24 or datagram[index] == expected_header[index]
     return is_same
 
 
@@ -137,7 +139,7 @@ def find_class(scores: Array) -> Any:
 
 
 @compile_kernel()
-def swap(words: Array, answer: Array, start: Any) -> None:
+def write_big_endian(words: Array, answer: Array, start: Any) -> None:
     """Copy 4-byte words into the answer, from little-endian to big-endian."""
     for index in range(len(words)):
         answer[start + index] = words[index ^ 3]
@@ -146,16 +148,18 @@ def swap(words: Array, answer: Array, start: Any) -> None:
 @compile_kernel()
 def note_request(replay_cache: Array, peer: Any, request: Any) -> bool:
     """Return whether a request is in the cache, and store it, like `ReplayCache.note_request`."""
-    entry = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
-    if replay_cache[entry, 0] == peer and replay_cache[entry, 1] == request:
+    cache_slot = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(
+        HASH_SHIFT
+    )
+    if replay_cache[cache_slot, 0] == peer and replay_cache[cache_slot, 1] == request:
         return True
-    replay_cache[entry, 0] = peer
-    replay_cache[entry, 1] = request
+    replay_cache[cache_slot, 0] = peer
+    replay_cache[cache_slot, 1] = request
     return False
 
 
 @compile_kernel()
-def wall_clock(clock: Array) -> Any:
+def read_wall_clock_ns(clock: Array) -> Any:
     """Return the nanoseconds of the wall clock, as `time.time_ns` does."""
     _clock_gettime(_WALL_CLOCK, clock.ctypes.data)
     return clock[0] * 1_000_000_000 + clock[1]

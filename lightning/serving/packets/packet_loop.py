@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from dataclasses import replace
-from time import time_ns as wall_clock
+from time import time_ns as wall_clock_ns
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, Re
 from lightning.serving.packets.services import Bytes, Service
 from lightning.serving.repository import Lease, Repository
 
-OUTCOMES = {
+COUNTER_BY_CODE = {
     Code.MALFORMED: "malformed",
     Code.UNKNOWN_MODEL: "unknown_model",
     Code.LATE: "late",
@@ -64,20 +64,20 @@ class PacketLoop:
         self.counts = PacketCounts()
         self.inbox = Inbox(server)
         self.deferred = DeferredRequests(self.inbox, repository)
-        self._outcomes = np.zeros(self.inbox.slots, np.int8)
-        self._models = np.ndarray(
-            (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
+        self._outcomes = np.zeros(self.inbox.slot_count, np.int8)
+        self._model_numbers = np.ndarray(
+            (self.inbox.slot_count,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
         )  # where headers have the model
-        self._services: dict[int, Service] = {}
-        self._prepared: dict[int, ModelInstance] = {}
-        self._leases: dict[int, Lease] = {}
-        self._senders = find_memory_address(self.inbox.senders)
+        self._service_by_number: dict[int, Service] = {}
+        self._prepared_instances: dict[int, ModelInstance] = {}
+        self._lease_by_number: dict[int, Lease] = {}
+        self._senders_address = find_memory_address(self.inbox.senders)
 
     def prepare(self) -> None:
         """Prepare the services of newly loaded models, so that the first request does not wait."""
         for instance in self.repository.list_serving():
-            if self._prepared.get(instance.number) is not instance:
-                self._prepared[instance.number] = instance
+            if self._prepared_instances.get(instance.number) is not instance:
+                self._prepared_instances[instance.number] = instance
                 with contextlib.suppress(Exception):  # the first request will report the error
                     self._find_service(instance.number)
         self._release()
@@ -110,21 +110,23 @@ class PacketLoop:
             self._release()
         return received
 
-    def housekeeping(self) -> None:
+    def clean_up(self) -> None:
         """Discard old fragments and unloaded models, and prepare new models. Call this from time to time."""
-        self.reassembly.expire(wall_clock())
+        self.reassembly.expire(wall_clock_ns())
         self.prepare()
         numbers = {instance.number for instance in self.repository.list_serving()}
-        self._services = {number: service for number, service in self._services.items() if number in numbers}
-        self._prepared = {
-            number: instance for number, instance in self._prepared.items() if number in numbers
+        self._service_by_number = {
+            number: service for number, service in self._service_by_number.items() if number in numbers
+        }
+        self._prepared_instances = {
+            number: instance for number, instance in self._prepared_instances.items() if number in numbers
         }
 
     def _answer_fast(self, count: int) -> list[int]:
         """Answer datagrams in compiled code where possible, and return the outcome of every slot."""
         self._outcomes[:count] = UNHANDLED
         if self.fast_path:
-            for number in set(self._models[:count].tolist()):
+            for number in set(self._model_numbers[:count].tolist()):
                 with contextlib.suppress(Exception):  # the Python path follows and reports the error
                     service = self._find_service(number)
                     if service is not None and service.fast_path is not None:
@@ -133,18 +135,29 @@ class PacketLoop:
         return outcomes
 
     def _release(self) -> None:
-        for lease in self._leases.values():
+        for lease in self._lease_by_number.values():
             lease.release()
-        self._leases.clear()
+        self._lease_by_number.clear()
 
     def _handle_datagram(self, slot: int) -> None:
         size, arrival_ns = self.inbox.get_length(slot), self.inbox.get_arrival_ns(slot)
         if size < HEADER.size:
             self.counts.malformed += 1
             return
-        magic, version, kind, datatype, code, model, deadline, request, fragment, fragments, length, spare = (
-            HEADER.unpack_from(self.inbox.buffer, slot * SLOT_BYTES)
-        )
+        (
+            magic,
+            version,
+            kind,
+            datatype,
+            code,
+            model,
+            deadline_us,
+            request,
+            fragment,
+            fragments,
+            length,
+            spare,
+        ) = HEADER.unpack_from(self.inbox.buffer, slot * SLOT_BYTES)
         flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, size)
         if flaw or kind != Kind.REQUEST:
             self.counts.malformed += 1
@@ -153,11 +166,14 @@ class PacketLoop:
             return
         numbers = self.inbox.bytes[slot, HEADER.size : size]
         if fragments > 1:
-            complete = self._add_fragment(slot, request, fragment, fragments, numbers, arrival_ns)
-            if complete is None:
+            complete_message = self._add_fragment(slot, request, fragment, fragments, numbers, arrival_ns)
+            if complete_message is None:
                 return
-            numbers, arrival_ns = np.frombuffer(complete.message, np.uint8), complete.arrival_ns
-        self._handle_request(slot, model, request, numbers, datatype, deadline, arrival_ns)
+            numbers, arrival_ns = (
+                np.frombuffer(complete_message.message, np.uint8),
+                complete_message.arrival_ns,
+            )
+        self._handle_request(slot, model, request, numbers, datatype, deadline_us, arrival_ns)
 
     def _add_fragment(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrival_ns: int
@@ -178,10 +194,10 @@ class PacketLoop:
         request: int,
         numbers: Bytes,
         datatype: int,
-        deadline: int,
+        deadline_us: int,
         arrival_ns: int,
     ) -> None:
-        deadline_ns = arrival_ns + deadline * 1000 if deadline else NO_DEADLINE
+        deadline_ns = arrival_ns + deadline_us * 1000 if deadline_us else NO_DEADLINE
         job = Job(
             self.inbox.get_sender(slot), model, request, numbers.tobytes(), datatype, arrival_ns, deadline_ns
         )
@@ -204,18 +220,18 @@ class PacketLoop:
         if service is None or not service.instance.lock.acquire(timeout=0):
             return False
         try:
-            if wall_clock() > job.deadline_ns:
+            if wall_clock_ns() > job.deadline_ns:
                 return Code.LATE
             service.compute(job.input_bytes, job.datatype, job.request)
         finally:
             service.instance.lock.release()
-        if wall_clock() > job.deadline_ns:
+        if wall_clock_ns() > job.deadline_ns:
             return Code.LATE
         return self._send_answer(service, slot, job.request, job.arrival_ns) or Code.FAILED
 
     def _note_request(self, job: Job, code: Code | None) -> None:
         if code is not None:
-            outcome = OUTCOMES[code]
+            outcome = COUNTER_BY_CODE[code]
         else:
             is_replay = self.replay_cache.note_request(int.from_bytes(read_peer(job.sender)), job.request)
             outcome = "replayed" if is_replay else "answered"
@@ -223,17 +239,17 @@ class PacketLoop:
 
     def _find_service(self, number: int) -> Service | None:
         """Return the service of a model, or None if the model is slow, or new and busy. Raise `UnknownModel`."""
-        lease = self._leases.get(number)
+        lease = self._lease_by_number.get(number)
         if lease is None:
-            lease = self._leases[number] = self.repository.acquire(number)
-        service_now = self._services.get(number)
-        if service_now is not None and service_now.instance is lease.instance:
-            return service_now
+            lease = self._lease_by_number[number] = self.repository.acquire(number)
+        current_service = self._service_by_number.get(number)
+        if current_service is not None and current_service.instance is lease.instance:
+            return current_service
         instance = lease.instance
         if not instance.is_quick or not instance.lock.acquire(timeout=0):
             return None
         try:
-            service = self._services[instance.number] = Service(instance)
+            service = self._service_by_number[instance.number] = Service(instance)
         finally:
             instance.lock.release()
         if self.fast_path and service.fast_path is not None:
@@ -243,23 +259,23 @@ class PacketLoop:
 
     def _send_answer(self, service: Service, slot: int, request: int, arrival_ns: int) -> bool:
         """Send the computed answer and return whether the kernel accepted it."""
-        elapsed = measure_elapsed_us(arrival_ns)
-        length = service.fill_datagram(request, elapsed)
+        elapsed_us = measure_elapsed_us(arrival_ns)
+        length = service.fill_datagram(request, elapsed_us)
         if service.fits_datagram:
             return self._send(slot, service.datagram_address, length)
-        model, kind = service.instance.number, Datatype.FLOAT32
-        packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
-        accepted = [self.inbox.send(serialise(packet), self.inbox.get_sender(slot)) for packet in packets]
-        return all(accepted)
+        model, datatype = service.instance.number, Datatype.FLOAT32
+        packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed_us, datatype=datatype)
+        is_accepted = [self.inbox.send(serialise(packet), self.inbox.get_sender(slot)) for packet in packets]
+        return all(is_accepted)
 
     def _refuse(self, slot: int, model: int, request: int, code: Code, arrival_ns: int) -> None:
         refusal = Packet(Kind.REFUSAL, model, request, time_us=measure_elapsed_us(arrival_ns), code=code)
         self.inbox.send(serialise(refusal), self.inbox.get_sender(slot))
 
     def _send(self, slot: int, address: int, length: int) -> bool:
-        to = self._senders + slot * ADDRESS_BYTES
+        sender_address = self._senders_address + slot * ADDRESS_BYTES
         sent_bytes: int = self.inbox.library.sendto(
-            self.inbox.descriptor, address, length, socket.MSG_DONTWAIT, to, ADDRESS_BYTES
+            self.inbox.descriptor, address, length, socket.MSG_DONTWAIT, sender_address, ADDRESS_BYTES
         )
         return sent_bytes == length
 

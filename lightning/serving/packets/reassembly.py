@@ -9,17 +9,17 @@ import numpy as np
 
 TIME_LIMIT_NS = 1_000_000_000
 """Longest time that the fragments of a message are kept after the first."""
-MEMORY_LIMIT = 16 << 20
+MEMORY_LIMIT_BYTES = 16 << 20
 """Maximum memory for waiting fragments, in bytes."""
 FRAGMENT_OVERHEAD = 256
 """Approximate memory of a fragment besides its payload, in bytes."""
 
 SLOTS_LOG2 = 16
-SHIFT = 64 - SLOTS_LOG2
+HASH_SHIFT = 64 - SLOTS_LOG2
 PEER_FACTOR = 0xC2B2AE3D27D4EB4F
 REQUEST_FACTOR = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio, so that successive numbers are far apart in the table (Knuth, TAOCP 3, 6.4)."""
-_MASK = (1 << 64) - 1
+_UINT64_MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -48,10 +48,10 @@ class Reassembly:
     oldest when memory ran out.
     """
 
-    def __init__(self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit: int = MEMORY_LIMIT) -> None:
+    def __init__(self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit: int = MEMORY_LIMIT_BYTES) -> None:
         self._time_limit = time_limit_ns
         self._memory_limit = memory_limit
-        self._partial: dict[
+        self._partial_messages: dict[
             Hashable, _PartialMessage
         ] = {}  # oldest first: in the order of their first fragments
         self.memory = 0
@@ -59,15 +59,15 @@ class Reassembly:
         self.dropped = 0
 
     def add(
-        self, key: Hashable, fragment: int, fragment_count: int, payload: bytes, now: int
+        self, key: Hashable, fragment: int, fragment_count: int, payload: bytes, now_ns: int
     ) -> CompleteMessage | bool:
         """Add a fragment. Return the message if it is now complete, otherwise whether the fragment was stored.
 
         A duplicate is not stored. If `fragment_count` differs from an earlier call for the message, nothing is stored.
         """
-        partial = self._partial.get(key)
+        partial = self._partial_messages.get(key)
         if partial is None:
-            partial = self._partial[key] = _PartialMessage(now, fragment_count)
+            partial = self._partial_messages[key] = _PartialMessage(now_ns, fragment_count)
         elif fragment in partial.parts or fragment_count != partial.fragment_count:
             return False
         if len(partial.parts) + 1 == fragment_count:
@@ -83,16 +83,19 @@ class Reassembly:
             self._drop_oldest()
         return True
 
-    def expire(self, now: int) -> None:
+    def expire(self, now_ns: int) -> None:
         """Discard messages older than the time limit. If the clock was set back, they stay longer."""
-        while self._partial and now - next(iter(self._partial.values())).arrival_ns > self._time_limit:
+        while (
+            self._partial_messages
+            and now_ns - next(iter(self._partial_messages.values())).arrival_ns > self._time_limit
+        ):
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        self.dropped += self._remove(next(iter(self._partial)))
+        self.dropped += self._remove(next(iter(self._partial_messages)))
 
     def _remove(self, key: Hashable) -> int:
-        partial = self._partial.pop(key)
+        partial = self._partial_messages.pop(key)
         self.memory -= partial.memory
         self.waiting -= len(partial.parts)
         return len(partial.parts)
@@ -115,7 +118,7 @@ class ReplayCache:
         >>> replay_cache.note_request(1, 7), replay_cache.note_request(1, 7), replay_cache.note_request(2, 7)
         (False, True, False)
         """
-        slot = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT
+        slot = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _UINT64_MASK) >> HASH_SHIFT
         if self.table[slot].tolist() == [peer, request]:
             return True
         self.table[slot] = peer, request

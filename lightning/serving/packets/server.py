@@ -60,12 +60,12 @@ class DatagramServer:
         self._loop = PacketLoop(
             self._socket, repository, reassembly or Reassembly(), ReplayCache(), fast_path=fast_path
         )
-        self._realtime = realtime
+        self._is_realtime = realtime
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inference-packets", daemon=True)
         self._startup: Future[None] = Future()
-        bound = self._socket.getsockname()
-        self.address: tuple[str, int] = (str(bound[0]), int(bound[1]))
+        bound_address = self._socket.getsockname()
+        self.address: tuple[str, int] = (str(bound_address[0]), int(bound_address[1]))
 
     def __enter__(self) -> Self:
         self.start()
@@ -100,7 +100,7 @@ class DatagramServer:
 
     def _run(self) -> None:
         try:
-            if self._realtime:
+            if self._is_realtime:
                 set_realtime_priority()
         except ServingError as error:  # `start` raises it again
             self._startup.set_exception(error)
@@ -112,16 +112,16 @@ class DatagramServer:
         """Answer until `close`. The thread calls this. A process that does nothing else may call it directly."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        housekeeping_s = monotonic()
+        clean_up_s = monotonic()
         while not self._stop.is_set():
-            idle = not self._loop.serve()
-            if monotonic() - housekeeping_s > MAX_SLEEP_MS / 1000:
-                self._loop.housekeeping()
-                housekeeping_s = monotonic()
-            if idle:
+            is_idle = not self._loop.serve()
+            if monotonic() - clean_up_s > MAX_SLEEP_MS / 1000:
+                self._loop.clean_up()
+                clean_up_s = monotonic()
+            if is_idle:
                 poll.poll(MAX_SLEEP_MS)
-        end = monotonic() + SHUTDOWN_S
-        while (self._loop.serve() or len(self._loop.deferred)) and monotonic() < end:
+        shutdown_deadline_s = monotonic() + SHUTDOWN_S
+        while (self._loop.serve() or len(self._loop.deferred)) and monotonic() < shutdown_deadline_s:
             poll.poll(1)
 
 

@@ -12,8 +12,8 @@ from lightning.errors import InputError
 from lightning.execution.interface import find_classes
 from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
-    ANSWER,
-    DTYPES,
+    ANSWER_HEADER,
+    DTYPE_BY_DATATYPE,
     HEADER,
     MAGIC,
     MAX_PAYLOAD_BYTES,
@@ -92,23 +92,23 @@ class Service:
             np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64)
         )
         self._scores = np.zeros((1, first_answer.scores.size), np.float32)
-        self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
+        self._buffer = bytearray(HEADER.size + ANSWER_HEADER.size + self._scores.nbytes)
         self._datagram = np.frombuffer(self._buffer, np.uint8)
-        self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER.size)
+        self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER_HEADER.size)
         length = len(self._buffer) - HEADER.size
         HEADER.pack_into(
             self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number, 0, 0, 0, 1, length, 0
         )  # fmt: skip
-        ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first_answer.cycles)
+        ANSWER_HEADER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first_answer.cycles)
         self.datagram_address = self._datagram.ctypes.data
         """Memory address of the datagram that `fill_datagram` fills."""
         self.fits_datagram = length <= MAX_PAYLOAD_BYTES
         """True if an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
-        simple = (
+        is_simple = (
             chain is not None and not chain.tail and self.fits_datagram and self.size <= MAX_PAYLOAD_BYTES
         )
-        self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
+        self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if is_simple else None
         """The compiled code for a chain whose request and answer fit into one datagram each; None for other models."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
@@ -131,14 +131,14 @@ class Service:
 
 def decode_inputs(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
     """Return the input of a request, (1, *shape). Raise `InputError` if its size differs from the model's input."""
-    kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
-    if len(numbers) != size * kind.itemsize:
+    dtype, size = DTYPE_BY_DATATYPE[Datatype(datatype)], int(np.prod(instance.raw_shape))
+    if len(numbers) != size * dtype.itemsize:
         raise InputError(
             (
                 f"the request carries {len(numbers)} bytes, but the model takes {size} numbers of "
-                f"{kind.itemsize} bytes"
+                f"{dtype.itemsize} bytes"
             ),
             hint="Send one input of the model's shape",
         )
-    native = np.frombuffer(numbers, kind).astype(kind.newbyteorder("="))
+    native = np.frombuffer(numbers, dtype).astype(dtype.newbyteorder("="))
     return native.reshape(1, *instance.raw_shape)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import compile_network
-from lightning.compiler.lowering import compute_integer_sums, lower, make_vectors
+from lightning.compiler.lowering import compute_integer_sums, lower_node, make_vectors
 from lightning.compiler.schemes.scaled import quantise
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations.operation_list import compute_node, run_float
@@ -108,7 +108,7 @@ def integer_scores(model, raw):
         layer = model.layers[node.name]
         real = tensors[node.inputs[0]]
         steps = quantise(real, layer.input_scale, signed=layer.signed)
-        vectors = make_vectors(lower(network, node), steps)
+        vectors = make_vectors(lower_node(network, node), steps)
         sums = np.stack(
             [compute_integer_sums(vectors[:, group], rows) for group, rows in enumerate(layer.weights)],
             axis=1,

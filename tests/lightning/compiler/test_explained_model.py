@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import CompiledModel, Options, compile_network, model_hash, report
-from lightning.compiler.explain import why_digital
+from lightning.compiler.explain import explain_digital
 from lightning.networks.network import Network, Node
 
 
@@ -77,4 +77,4 @@ def test_the_document_is_plain(compiled_residual):
     [("Reshape", "moves values"), ("Softmax", "exponentials"), ("Tanh", "value by value")],
 )
 def test_reasons_are_given_by_kind(operation, words):
-    assert words in why_digital(Node("n", operation, ("x",), "y"))
+    assert words in explain_digital(Node("n", operation, ("x",), "y"))

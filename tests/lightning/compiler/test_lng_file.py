@@ -310,7 +310,7 @@ def test_contents_that_are_not_those_of_the_sums_are_refused(small):
 
 
 def test_a_file_that_declares_too_much_is_not_unpacked(small, monkeypatch):
-    monkeypatch.setattr(lng, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(lng, "MAX_UNPACKED_BYTES", 10_000)
     bomb = repacked(pack_model(small), lambda members: {**members, "zeros": bytes(100_000)})
     assert len(bomb) < 10_000
     with pytest.raises(ModelFileError, match="too large"):
@@ -318,7 +318,7 @@ def test_a_file_that_declares_too_much_is_not_unpacked(small, monkeypatch):
 
 
 def test_a_file_of_too_many_members_is_not_unpacked(small, monkeypatch):
-    monkeypatch.setattr(lng, "MAX_MEMBERS", 20)
+    monkeypatch.setattr(lng, "MAX_MEMBER_COUNT", 20)
     with pytest.raises(ModelFileError, match="too large"):
         unpack_model(
             repacked(pack_model(small), lambda members: {**members, **{str(n): b"" for n in range(30)}})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import Hardware, Options, compile_network, count_layer_readouts
-from lightning.compiler.schemes.ranges import RANGE_SHARES, find_best, find_rectified
+from lightning.compiler.schemes.ranges import RANGE_SHARES, find_best_range, find_rectified_tensors
 from lightning.networks.network import Node
 
 errors_of_parts = st.lists(st.floats(1, 5), min_size=len(RANGE_SHARES), max_size=len(RANGE_SHARES))
@@ -18,7 +18,7 @@ seen = {"smaller": 0, "not the least error": 0}
 
 
 def chosen_at(errors, sigma):
-    return find_best(errors, [(sigma * part) ** 2 for part in RANGE_SHARES])
+    return find_best_range(errors, [(sigma * part) ** 2 for part in RANGE_SHARES])
 
 
 @settings(max_examples=100)
@@ -94,14 +94,14 @@ def test_noise_and_error_together_are_less_in_a_model_that_was_compiled_for_nois
 
 def test_noise_counts_where_something_else_than_a_rectifier_takes_outputs(chain):
     network = chain([np.ones((2, 3)), np.ones((2, 2))])
-    assert find_rectified(network) == {"fc1"}
-    assert find_rectified(replace(network, output="fc1")) == set()
+    assert find_rectified_tensors(network) == {"fc1"}
+    assert find_rectified_tensors(replace(network, output="fc1")) == set()
     beside = Node("sum", "Add", ("fc1", "relu1"), "sum")
-    assert find_rectified(replace(network, nodes=(*network.nodes[:2], beside))) == set()
+    assert find_rectified_tensors(replace(network, nodes=(*network.nodes[:2], beside))) == set()
 
 
 @pytest.mark.parametrize(("least", "found"), [(0.0, {"fc1"}), (-1.0, set())])
 def test_a_clip_that_begins_at_zero_is_a_rectifier(chain, least, found):
     network = chain([np.ones((2, 3)), np.ones((2, 2))])
     clip = replace(network.nodes[1], operation="Clip", attributes={"min": least, "max": 6.0})
-    assert find_rectified(replace(network, nodes=(network.nodes[0], clip, network.nodes[2]))) == found
+    assert find_rectified_tensors(replace(network, nodes=(network.nodes[0], clip, network.nodes[2]))) == found

@@ -11,8 +11,8 @@ from lightning.compiler import Options, compile_network
 from lightning.compiler.schemes.ranges import (
     RANGE_SHARES,
     find_candidates,
-    find_least_divergent,
-    find_nonnegative,
+    find_least_divergent_limit,
+    find_nonnegative_tensors,
 )
 from lightning.errors import CompileError, InputError, OutOfRange
 from lightning.networks.network import Node, Preprocessing
@@ -114,8 +114,8 @@ def test_a_rectifier_s_tensor_stays_positive_through_pooling_and_sums(residual):
             replace(node, operation="Relu") if node.name == "share" else node for node in residual.nodes
         ),
     )
-    assert find_nonnegative(plain) == {"r", "answer"}
-    assert find_nonnegative(residual) == {"r", "answer"}
+    assert find_nonnegative_tensors(plain) == {"r", "answer"}
+    assert find_nonnegative_tensors(residual) == {"r", "answer"}
 
 
 def test_a_negative_constant_makes_a_sum_negative(chain):
@@ -127,7 +127,7 @@ def test_a_negative_constant_makes_a_sum_negative(chain):
             nodes=(*network.nodes[:2], added, *network.nodes[2:]),
             constants={**network.constants, "shift": constant},
         )
-        assert find_nonnegative(longer) == expected
+        assert find_nonnegative_tensors(longer) == expected
 
 
 def test_a_clip_that_begins_at_zero_rectifies(chain):
@@ -138,7 +138,7 @@ def test_a_clip_that_begins_at_zero_rectifies(chain):
         else node
         for node in network.nodes
     )
-    assert find_nonnegative(replace(network, nodes=clipped)) == {"relu1"}
+    assert find_nonnegative_tensors(replace(network, nodes=clipped)) == {"relu1"}
 
 
 def test_rows_without_weights_keep_their_bias(chain, measured):
@@ -227,15 +227,15 @@ def test_the_largest_kept_of_known_magnitudes():
 def test_entropy_keeps_what_is_spread_evenly_and_cuts_a_long_thin_tail():
     even = np.linspace(0, 1, 50_000, dtype=np.float32)
     tailed = np.abs(np.random.default_rng(2).standard_cauchy(50_000)).astype(np.float32)
-    assert find_least_divergent(even) > 0.98
-    assert find_least_divergent(tailed[tailed < 500]) < 0.5 * 500
+    assert find_least_divergent_limit(even) > 0.98
+    assert find_least_divergent_limit(tailed[tailed < 500]) < 0.5 * 500
 
 
 def test_entropy_does_not_mind_how_many_values_are_nearly_0():
     tailed = np.abs(np.random.default_rng(2).normal(size=20_000)).astype(np.float32)
     nearly = np.full(500_000, 1e-6, np.float32)
     few, many = (np.concatenate([tailed, nearly[:count]]) for count in (10, len(nearly)))
-    assert find_least_divergent(few) == find_least_divergent(many) > 1
+    assert find_least_divergent_limit(few) == find_least_divergent_limit(many) > 1
 
 
 def test_a_loud_and_unimportant_input_is_cut_off_where_the_error_decides(chain, measured):

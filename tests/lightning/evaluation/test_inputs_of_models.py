@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning.errors import InputError
-from lightning.evaluation.images import fit_axes, image_size, read_image, read_input
+from lightning.evaluation.images import find_image_size, fit_axes, read_image, read_input
 from lightning.networks import Network, Preprocessing
 
 
@@ -83,10 +83,10 @@ def test_other_files_are_refused(tmp_path):
     ("shape", "size"), [((3, 8, 6), (6, 8, 3)), ((8, 6, 1), (6, 8, 1)), ((5, 7), (7, 5, 1))]
 )
 def test_the_size_of_images_follows_from_the_input(shape, size):
-    assert image_size(shape) == size
+    assert find_image_size(shape) == size
 
 
 @pytest.mark.parametrize("shape", [(118,), (4, 8, 8), (2, 3, 4, 5)])
 def test_what_is_not_an_image_is_reported(shape):
     with pytest.raises(InputError, match=r"Give the input as an \.npy file"):
-        image_size(shape)
+        find_image_size(shape)

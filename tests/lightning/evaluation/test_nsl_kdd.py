@@ -7,7 +7,7 @@ import pytest
 
 from lightning.errors import DatasetError
 from lightning.evaluation import load_dataset
-from lightning.evaluation.nsl_kdd import COUNT_COLUMNS, encode, fit_encoding, parse_rows, read_labels
+from lightning.evaluation.nsl_kdd import COUNT_COLUMNS, encode_rows, fit_encoding, parse_rows, read_labels
 
 SRC_BYTES, ERROR_RATE = 4, 24
 
@@ -41,7 +41,7 @@ def training():
 
 def test_counts_are_logarithms_and_rates_stay(training):
     encoding = fit_encoding(training)
-    found = encode(training, encoding)
+    found = encode_rows(training, encoding)
     assert found[:, column(encoding, SRC_BYTES)] == pytest.approx([1, 0.5, 0])  # log 100, log 10, log 1
     assert found[:, column(encoding, ERROR_RATE)] == pytest.approx([0.5, 0, 0])
     assert found.dtype == np.float32
@@ -51,7 +51,7 @@ def test_categories_of_training_are_columns(training):
     encoding = fit_encoding(training)
     assert encoding.categories == (("tcp", "udp"), ("dns", "ftp", "http"), ("S0", "SF"))
     assert encoding.width == 38 + 2 + 3 + 2
-    assert encode(training, encoding)[:, 38:].tolist() == [
+    assert encode_rows(training, encoding)[:, 38:].tolist() == [
         [1, 0, 0, 0, 1, 0, 1],
         [0, 1, 1, 0, 0, 0, 1],
         [1, 0, 0, 1, 0, 1, 0],
@@ -60,7 +60,7 @@ def test_categories_of_training_are_columns(training):
 
 def test_what_training_never_saw_is_dark_or_cut(training):
     encoding = fit_encoding(training)
-    (found,) = encode(rows(line("icmp", "smtp", f4=10**9, f24=3)), encoding)
+    (found,) = encode_rows(rows(line("icmp", "smtp", f4=10**9, f24=3)), encoding)
     assert found[38:].sum() == 1  # the flag alone is known
     assert found[column(encoding, SRC_BYTES)] == 1
     assert found[column(encoding, ERROR_RATE)] == 1
@@ -69,7 +69,7 @@ def test_what_training_never_saw_is_dark_or_cut(training):
 def test_no_input_is_negative():
     rng = np.random.default_rng(3)
     made = [line(**{f"f{i}": rng.integers(-2, 10**6) for i in COUNT_COLUMNS}) for _ in range(50)]
-    found = encode(rows(*made), fit_encoding(rows(*made)))
+    found = encode_rows(rows(*made), fit_encoding(rows(*made)))
     assert (found.min(), found.max()) == (0, 1)
 
 

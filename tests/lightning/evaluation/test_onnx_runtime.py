@@ -14,7 +14,7 @@ skip_without("numba", reason="noise needs lightbed[inference]")
 from lightning.evaluation import Dataset, load_dataset, onnx_runtime
 from lightning.evaluation.models import load_model_and_data
 from lightning.evaluation.onnx_runtime import (
-    EXACT_SUMS,
+    EXACT_SUMS_OPTION,
     has_saturating_products,
     open_float32_session,
     open_int8_session,
@@ -73,7 +73,7 @@ def test_without_a_training_part_no_image_is_tested_on_its_own_ranges():
 
 def test_the_table_has_all_four(model_and_data):
     model, data = model_and_data
-    rows = compare(model, data.first(200), Noise(sigma=6.0), (0, 1, 2), seconds=0.01)
+    rows = compare(model, data.first(200), Noise(sigma=6.0), (0, 1, 2), duration_s=0.01)
     assert [row.name for row in rows] == [
         "float32, ONNX Runtime",
         "int8, ONNX Runtime",
@@ -148,7 +148,7 @@ def weights_that_run(monkeypatch, tmp_path):
         held = onnx.load(tmp_path / "optimised.onnx").graph.initializer
         types = {onnx.TensorProto.DataType.Name(tensor.data_type) for tensor in held if len(tensor.dims) > 1}
         try:
-            return types, options.get_session_config_entry(EXACT_SUMS) == "1"
+            return types, options.get_session_config_entry(EXACT_SUMS_OPTION) == "1"
         except RuntimeError:  # no such entry
             return types, False
 

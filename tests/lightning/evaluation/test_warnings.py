@@ -8,7 +8,7 @@ from lightning.evaluation.warnings import (
     count_clippable_activations,
     find_clipping_warnings,
     find_data_warnings,
-    largest_expected_input,
+    find_largest_expected_input,
 )
 from lightning.execution import open_executor
 from lightning.networks import Network, Node, Preprocessing, to_onnx
@@ -46,7 +46,7 @@ def of_levels():
     ("largest", "doubted"), [(255, False), (2000, False), (2100, True), (40, False), (16, True), (1, True)]
 )
 def test_data_of_another_range_than_the_samples_are_warned_of(of_levels, largest, doubted):
-    made_for = largest_expected_input(of_levels)
+    made_for = find_largest_expected_input(of_levels)
     assert 250 <= made_for <= 255
     reported = list(find_data_warnings(of_levels, "mine", np.full((2, 6), largest, np.float32)))
     assert bool(reported) is doubted
@@ -90,7 +90,7 @@ def test_a_file_without_a_range_is_not_warned_of(of_levels):
     from dataclasses import replace
 
     old = replace(of_levels, origin={**of_levels.origin, "samples": {"images": 50}})
-    assert largest_expected_input(old) is None
+    assert find_largest_expected_input(old) is None
     assert not list(find_data_warnings(old, "mine", BRIGHT / 255))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lightning.compiler import CompiledModel, Geometry, PhotonicLayer
 from lightning.execution import open_executor
-from lightning.execution.interpreter import Interpreter, patches, pixels
+from lightning.execution.interpreter import Interpreter, make_patches, reshape_to_pixels
 from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations.operation_list import compute_node
@@ -71,7 +71,7 @@ def test_patches_are_what_a_convolution_sees(convolution):
     geometry = convolution.geometry
     rng = np.random.default_rng(5)
     images = rng.integers(-255, 256, (2, 4, 7, 6)).astype(np.int16)
-    found = patches(images, geometry, 2)
+    found = make_patches(images, geometry, 2)
     tall, wide = geometry.output
     assert found.shape == (2, tall * wide, 2, 12)
     padded = np.zeros((2, 4, 7 + 3, 6 + 1), np.int16)
@@ -89,7 +89,7 @@ def test_patches_are_what_a_convolution_sees(convolution):
 def test_pixels_come_back_in_their_places():
     geometry = Geometry(1, 2, 3, (1, 1))
     sums = np.arange(2 * 6 * 2 * 2, dtype=np.float32).reshape(2, 6, 2, 2)
-    back = pixels(sums, geometry)
+    back = reshape_to_pixels(sums, geometry)
     assert back.shape == (2, 4, 2, 3)
     for image, group, row, place in np.ndindex(2, 2, 2, 6):
         assert back[image, 2 * group + row, place // 3, place % 3] == sums[image, place, group, row]

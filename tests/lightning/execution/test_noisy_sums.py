@@ -12,7 +12,7 @@ stats = library("scipy.stats")
 from lightning.compiler import Hardware
 from lightning.errors import OutOfRange
 from lightning.execution import Noise, Quirks, open_executor
-from lightning.execution.interpreter import Interpreter, patches
+from lightning.execution.interpreter import Interpreter, make_patches
 from lightning.execution.multipliers import noisy
 from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier, may_clip
@@ -146,7 +146,7 @@ def test_pixels_and_groups_of_a_convolution_have_the_noise_of_their_readouts(con
     model = replace(convolving, hardware=Hardware(wavelengths=wavelengths))
     layer = model.layers["conv"]
     one = np.random.default_rng(1).integers(-255, 256, (1, 4, 7, 6)).astype(np.int16)
-    terms = np.tile(patches(one, layer.geometry, 2), (1000, 1, 1, 1))
+    terms = np.tile(make_patches(one, layer.geometry, 2), (1000, 1, 1, 1))
     keys = np.arange(1000, dtype=np.uint64)
     exact = ExactMultiplier().compute_sums(layer, terms[:1], keys[:1])
     noise = Noise("per-product-dense", sigma=0.5, shot=0.05, intensity=4e-4)

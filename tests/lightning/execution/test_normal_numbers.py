@@ -12,7 +12,7 @@ kernels = library("lightning.execution.kernels.normal")  # in machine code
 
 def normals(count, seed=1, key=2, stream=3):
     found = np.empty(count)
-    kernels.normals_into(seed, key, stream, found)
+    kernels.write_normals(seed, key, stream, found)
     return found
 
 
@@ -86,8 +86,8 @@ def test_a_name_is_a_stream_for_ever():
     named = (2**64 - 1, 2**63 + 5, 7)
     expected = []
     for word in words(*named):
-        place = ((word >> 11) - 2**52) / 2**52 * kernels.ENDS[word % 256]
-        if abs(place) >= kernels.ENDS[word % 256 + 1]:  # at the rim: more words are drawn
+        place = ((word >> 11) - 2**52) / 2**52 * kernels.STRIP_ENDS[word % 256]
+        if abs(place) >= kernels.STRIP_ENDS[word % 256 + 1]:  # at the rim: more words are drawn
             break
         expected.append(place)
     assert len(expected) > 5

@@ -151,9 +151,9 @@ def test_the_last_layer_is_normalised_only_where_asked(dense_model):
 
 def test_the_missing_digit_changes_only_what_is_one_below_the_largest():
     near, far = [7, 6, 2], [7, 5, 2]
-    assert log_softmax(far, misprinted=True).tolist() == log_softmax(far).tolist()
+    assert log_softmax(far, is_misprinted=True).tolist() == log_softmax(far).tolist()
     lost = np.log((59874 + 22026 + 403) / (59874 + 2206 + 403))  # exp(11), exp(10), exp(6)
-    assert log_softmax(near, misprinted=True)[0] - log_softmax(near)[0] == pytest.approx(lost, abs=1e-12)
+    assert log_softmax(near, is_misprinted=True)[0] - log_softmax(near)[0] == pytest.approx(lost, abs=1e-12)
     assert np.exp(log_softmax(near)).sum() == pytest.approx(1.0, abs=0.001)
 
 

@@ -17,7 +17,7 @@ from lightning import LightningControl, LightningSignalProcessing, errors, from_
 from lightning.kit import connection, profiles
 from lightning.kit.devices import board
 from lightning.kit.devices.deadline import Patience
-from lightning.kit.devices.identity import board_name, read_identity
+from lightning.kit.devices.identity import format_board_name, read_identity
 
 
 def test_an_address_needs_a_scheme():
@@ -107,13 +107,13 @@ def test_what_is_no_address_of_a_board(text):
 
 
 def test_names_of_boards_tell_host_and_firmware():
-    assert board_name("ZCU111", "Oct 7 2022", "lab") == "ZCU111-Oct 7 2022 at lab"
-    assert board_name("", "") == "board-unknown"
+    assert format_board_name("ZCU111", "Oct 7 2022", "lab") == "ZCU111-Oct 7 2022 at lab"
+    assert format_board_name("", "") == "board-unknown"
 
 
 def test_a_bare_qicksoc_and_the_guarded_one_are_one_device():
     pytest.importorskip("qick", reason="asks QICK: pip install 'lightbed[kit]'")
-    from lightning.kit.calibration.store import identity
+    from lightning.kit.calibration.store import get_identity
     from lightning.kit.devices.guard import guard_soc
 
     class Bare:
@@ -123,7 +123,12 @@ def test_a_bare_qicksoc_and_the_guarded_one_are_one_device():
         def __getitem__(self, key):
             return self.get_cfg()[key]
 
-    assert identity(Bare()) == guard_soc(Bare()).identity == read_identity(Bare()).name == "ZCU111-Oct 7 2022"
+    assert (
+        get_identity(Bare())
+        == guard_soc(Bare()).identity
+        == read_identity(Bare()).name
+        == "ZCU111-Oct 7 2022"
+    )
 
 
 def test_there_is_no_local_board_on_a_computer():

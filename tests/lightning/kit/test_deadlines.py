@@ -8,7 +8,7 @@ from lightning.kit import profiles
 from lightning.kit.config import Configuration
 from lightning.kit.devices.deadline import Patience, Progress
 from lightning.kit.devices.guard import Worker
-from lightning.kit.programs import ticks
+from lightning.kit.programs import count_ticks
 
 
 class Board:
@@ -151,8 +151,8 @@ def test_a_program_whose_length_its_words_do_not_tell_may_take_its_time(guard, o
 
 def test_a_loop_whose_count_is_not_written_has_no_length():
     loopnz = (0x30 << 56) | (14 << 41)
-    assert ticks([0x14 << 56 | 10, loopnz]) is None
-    assert ticks([loopnz | 1, 0x3F << 56]) is None
+    assert count_ticks([0x14 << 56 | 10, loopnz]) is None
+    assert count_ticks([loopnz | 1, 0x3F << 56]) is None
 
 
 def test_an_external_start_is_named_as_what_is_missing(guard):
@@ -312,7 +312,10 @@ def test_compiled_length_of_qicks_own_program():
 
     config = {"reps": 3, "expts": 5, "start": 0, "step": 1}
     program = Nested(profiles.load("lightning-zcu111").soccfg(), config)
-    assert ticks(program.binprog) == 200 + 5 * (3 * 1000 + 7)
+    assert count_ticks(program.binprog) == 200 + 5 * (3 * 1000 + 7)
     # Before the loops: synci, regwi, regwi; each experiment: regwi, shots of synci, mathi, memwi, loopnz, then synci,
     # loopnz; at last end.
-    assert ticks(program.binprog, per_instruction=1) - ticks(program.binprog) == 3 + 5 * (1 + 3 * 4 + 2) + 1
+    assert (
+        count_ticks(program.binprog, ticks_per_instruction=1) - count_ticks(program.binprog)
+        == 3 + 5 * (1 + 3 * 4 + 2) + 1
+    )

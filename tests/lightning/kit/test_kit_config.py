@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lightning import LightningConfig, errors, from_lts, from_slide
 from lightning.kit.config import Configuration, to_settings
-from lightning.kit.settings import LINEAR_TOP_WORD, Settings
+from lightning.kit.settings import LINEAR_MAX_WORD, Settings
 
 
 def test_defaults_are_the_kits():
@@ -109,7 +109,7 @@ PUBLISHED = {
 def test_the_published_dictionary_is_channels_and_drives():
     config = from_lts(PUBLISHED)
     assert config.settings.channels == (0, 1, 2, 3)
-    assert config.settings.words == (LINEAR_TOP_WORD, 5000, 0, LINEAR_TOP_WORD)
+    assert config.settings.words == (LINEAR_MAX_WORD, 5000, 0, LINEAR_MAX_WORD)
     assert config.settings.values == (None, None, None, None)
 
 
@@ -144,7 +144,7 @@ def test_a_word_takes_the_place_of_a_value_and_back():
 def test_a_modulator_without_a_generator_stays_dark():
     config = Configuration()
     config["channel_3"] = None
-    assert config.settings.driven == {0: 0, 1: 1, 2: 2}
+    assert config.settings.channel_by_modulator == {0: 0, 1: 1, 2: 2}
     with pytest.raises(errors.ConfigError, match="has no generator"):
         config["dac_3"] = 1
 

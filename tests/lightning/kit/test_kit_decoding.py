@@ -148,5 +148,5 @@ def test_samples_that_are_no_numbers_are_named(kit):
 
 def test_a_recording_is_as_old_as_it_was_then(kit, calibration):
     """Only what says when it was made is a recording."""
-    assert store.recording_date(kit) is None
-    assert store.recording_date(SimpleNamespace(made=calibration.made)) == calibration.made
+    assert store.get_recording_date(kit) is None
+    assert store.get_recording_date(SimpleNamespace(made=calibration.made)) == calibration.made

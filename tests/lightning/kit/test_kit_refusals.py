@@ -9,7 +9,7 @@ from libraries import skip_without
 import lightning
 from lightning import LightningCompute, LightningControl, errors, from_slide
 from lightning.kit.config import Configuration
-from lightning.kit.devices.deadline import COMPUTING, SIMULATED_PATIENCE, Patience
+from lightning.kit.devices.deadline import COMPUTING_CALLS, SIMULATED_PATIENCE, Patience
 from lightning.kit.settings import Settings
 
 skip_without("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
@@ -138,7 +138,7 @@ def test_only_calls_that_reckon_may_take_a_twin_long():
         "poll_data": 10.0,
         "clocks_locked": 10.0,
     }
-    assert {SIMULATED_PATIENCE.limit_of_call(name) for name in COMPUTING} == {120.0}
+    assert {SIMULATED_PATIENCE.limit_of_call(name) for name in COMPUTING_CALLS} == {120.0}
     assert Patience().limit_of_call("get_decimated") == 10.0
     assert Patience(call_s=0.3).limit_of_call("start_tproc") == 0.3
 

@@ -10,7 +10,7 @@ import pytest
 
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
-from lightning.load.echo import ANSWER, echo_datagrams, echo_http
+from lightning.load.echo import HTTP_ANSWER, echo_datagrams, echo_http
 from lightning.load.http import BROKEN_STATUS, ECHO_INPUT, find_only_model, send_on_time
 from lightning.load.http_messages import find_message_length
 from lightning.load.outcome import NOT_HAPPENED
@@ -97,7 +97,7 @@ def test_a_stall_is_charged_to_all_that_waited():
         for place, _ in enumerate(requests_on(client)):
             if place == 10:
                 pause.wait(0.15)
-            client.sendall(ANSWER)
+            client.sendall(HTTP_ANSWER)
 
     due = np.arange(100) * 1_000_000  # one a millisecond
     with web_server(serve) as address:
@@ -120,7 +120,7 @@ def test_refusals_and_broken_connections_are_distinguished():
                 if number == 0:
                     return
             else:
-                client.sendall(ANSWER)
+                client.sendall(HTTP_ANSWER)
 
     with web_server(serve) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=1)
@@ -138,7 +138,7 @@ def test_a_server_that_goes_away_loses_the_rest():
                     if place == 20:
                         listening.shutdown(socket.SHUT_RDWR)
                         return
-                    client.sendall(ANSWER)
+                    client.sendall(HTTP_ANSWER)
 
         thread = threading.Thread(target=serve)
         thread.start()

@@ -224,7 +224,7 @@ def test_where_an_answer_ends(answer, status, closes):
         assert parse_reply(answer[:cut]) is None
     for after in (b"", b"HTTP/1.1 200 OK\r\n"):
         found = parse_reply(answer + after)
-        assert (found.status, found.length, found.closes) == (status, len(answer), closes)
+        assert (found.status, found.length, found.closes_connection) == (status, len(answer), closes)
 
 
 def test_what_is_no_http_is_named():

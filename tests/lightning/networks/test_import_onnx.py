@@ -9,7 +9,7 @@ import pytest
 
 from lightning.errors import CyclicNetwork, LightningError, NetworkError, UnsupportedNode
 from lightning.networks import Preprocessing, load_network, run_float
-from lightning.networks.work import count_macs, photonic_macs, photonic_share
+from lightning.networks.work import compute_photonic_share, count_macs, count_photonic_macs
 
 onnx = pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
 
@@ -73,7 +73,7 @@ def test_matmul_of_activations_and_with_stacked_constants_is_digital(agree, onnx
         network = agree(onnx_model([("MatMul", order, "y", {})], {"w": floats(*constant)}, (2, 3, 4)))
         assert operations(network) == ["MatMul"]
         assert count_macs(network) == {"MatMul_y": 2 * 3 * 4 * 5}
-        assert photonic_share(network) == 0
+        assert compute_photonic_share(network) == 0
 
 
 def test_work_is_counted_by_node(onnx_model):
@@ -84,8 +84,8 @@ def test_work_is_counted_by_node(onnx_model):
     ]
     network = bytes_of(onnx_model(nodes, {"w": floats(6, 2, 3, 3), "v": floats(120, 10)}, (4, 4, 5)))
     assert count_macs(network) == {"Conv_c": 6 * 20 * 2 * 9, "MatMul_y": 1200}
-    assert photonic_macs(network) == 3360
-    assert photonic_share(network) == 1
+    assert count_photonic_macs(network) == 3360
+    assert compute_photonic_share(network) == 1
 
 
 # ------------------------------------------------------------------------------------- folding

@@ -11,8 +11,8 @@ from lightning.errors import InputError, LightningError, NetworkError, OutOfRang
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
 from lightning.networks.network import PHOTONIC
 from lightning.networks.operations.operation_list import OPERATORS, compute_activations, compute_node
-from lightning.networks.patches import output_size, patches
-from lightning.networks.work import count_macs, photonic_share
+from lightning.networks.patches import compute_output_size, extract_patches
+from lightning.networks.work import compute_photonic_share, count_macs
 
 W1, W2 = np.array([[1, -1, 0.5], [0, 2, 0]]), np.array([[1, 1], [-1, 0], [0, 3]])
 
@@ -33,7 +33,7 @@ def test_a_chain_of_weights_by_hand(saved):
     hidden = [1 - 2 + 1.5 + 0.5, 2 * 2 - 5]  # the second is negative
     assert run_float(network, [[1, 2, 3]]).tolist() == [[hidden[0], -hidden[0], 0]]
     assert count_macs(network) == {"fc1": 6, "fc2": 6}
-    assert photonic_share(network) == 1
+    assert compute_photonic_share(network) == 1
 
 
 def test_pixels_are_taken_as_parts_of_255_by_default(saved):
@@ -177,11 +177,11 @@ counted = {"padded": 0, "dilated": 0, "grouped": 0}
 @given(st.tuples(st.integers(5, 8), st.integers(5, 8)), pairs, pairs, pairs, st.integers(1, 3), st.data())
 def test_patches_hold_what_lies_under_the_window(size, kernel, strides, dilations, groups, data):
     pads = data.draw(st.tuples(*[st.integers(0, 2)] * 4))
-    tall, wide = output_size(size, kernel, strides, pads, dilations)
+    tall, wide = compute_output_size(size, kernel, strides, pads, dilations)
     if min(tall, wide) < 1:
         return
     image = np.arange(1, 2 * 2 * groups * size[0] * size[1] + 1, dtype=np.int16).reshape(2, 2 * groups, *size)
-    found = patches(image, kernel, strides, pads, dilations, groups)
+    found = extract_patches(image, kernel, strides, pads, dilations, groups)
     assert found.shape == (2, tall * wide, groups, 2 * kernel[0] * kernel[1])
     assert found.dtype == np.int16
     at, group, channel, row, column = (

@@ -277,7 +277,7 @@ def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
 
 
 def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, client, clock, monkeypatch):
-    monkeypatch.setattr("lightning.serving.packets.packet_loop.wall_clock", clock.time_ns)
+    monkeypatch.setattr("lightning.serving.packets.packet_loop.wall_clock_ns", clock.time_ns)
     with DatagramServer(doubles) as server:
         asked = client(server)
         asked.ask(request(1))
@@ -642,7 +642,7 @@ class Traffic:
         self.numbers = count()
         self.lately = deque(maxlen=500)
 
-    def next(self):
+    def next_key(self):
         kinds = ("good", "malformed", "truncated", "replayed", "part", "unknown")
         (kind,) = self.chance.choices(kinds, (50, 15, 10, 15, 5, 5))
         datagrams = getattr(self, kind)()
@@ -679,7 +679,7 @@ class Traffic:
         self.sent["good"] += 1
         while going_on():
             for _ in range(20):
-                asked.send(*self.next())
+                asked.send(*self.next_key())
             marker = 1 << 40 | next(self.numbers)
             asked.send(request(marker))
             self.sent["good"] += 1

@@ -242,7 +242,7 @@ def test_metrics_add_up(connect, doubled, images):
 def test_packets_are_counted_on_the_same_page(connect, opened, model):
     repository = Repository(opened)
     with serving.HttpServer(
-        Infer(repository), packets=lambda: PacketCounts(7, answered=5, late=1, waiting=1)
+        Infer(repository), read_packets=lambda: PacketCounts(7, answered=5, late=1, waiting=1)
     ) as server:
         client = connect(server)
         found = client.metrics()

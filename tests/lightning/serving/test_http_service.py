@@ -19,7 +19,7 @@ skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 from lightning.compiler import model_hash
 from lightning.errors import LightningError, ServingError
 from lightning.execution import open_executor
-from lightning.serving.http.asgi import STATUS
+from lightning.serving.http.asgi import STATUS_BY_ERROR
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
 
@@ -67,7 +67,9 @@ def test_the_page_names_every_route_code_and_metric(client):
     assert len(routes) == 10
     assert [route for route in sorted(routes) if f"`{route}`" not in page] == []
     codes = {
-        kind.code: status for kind, status in STATUS.items() if kind not in (ServingError, LightningError)
+        kind.code: status
+        for kind, status in STATUS_BY_ERROR.items()
+        if kind not in (ServingError, LightningError)
     }
     named = {
         code: int(status)

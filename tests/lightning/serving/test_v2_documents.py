@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from lightning.errors import MalformedRequest
-from lightning.serving.http.binary import DATATYPES, from_bytes, from_lists
+from lightning.serving.http.binary import DTYPE_BY_DATATYPE, from_bytes, from_lists
 from lightning.serving.http.v2 import decode_request, encode_answer
 
-NUMBERS = st.sampled_from(sorted(DATATYPES)).flatmap(
+NUMBERS = st.sampled_from(sorted(DTYPE_BY_DATATYPE)).flatmap(
     lambda name: st.tuples(
         st.just(name),
         arrays.arrays(
-            DATATYPES[name],
+            DTYPE_BY_DATATYPE[name],
             arrays.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=4),
             elements={"allow_nan": False, "allow_infinity": False} if name[:2] == "FP" else None,
         ),

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.document import Outcome
-from lightning.kit.calibration.fringe import Floats, Fringe, fit
+from lightning.kit.calibration.fringe import Floats, Fringe, fit_fringe
 from lightning.kit.calibration.measurement.batch import (
     DEFAULT_CHANNELS,
     READOUT,
     SETTLE_TICKS,
-    generator_ticks,
-    processor_ticks,
+    to_generator_ticks,
+    to_processor_ticks,
 )
-from lightning.kit.calibration.measurement.bench import Bench, judge, word
-from lightning.kit.calibration.measurement.delay import Arrival, locate, pattern
+from lightning.kit.calibration.measurement.bench import Bench, clip_word, make_outcome
+from lightning.kit.calibration.measurement.delay import Arrival, locate_pattern, make_pattern
 from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_peaks
 from lightning.optional import require
 
@@ -72,7 +72,7 @@ def switch_laser_on(bench: Bench) -> Outcome:
         source.turn_on()
     output, setpoint = source.output_dbm(), source.power_dbm()
     bench.conditions.update(laser_dbm=output, wavelength_nm=source.wavelength_nm())
-    return judge(
+    return make_outcome(
         "laser",
         source.is_on() and output > setpoint - 1.0,
         f"{output:.2f} dBm",
@@ -90,11 +90,11 @@ def measure_delay(bench: Bench) -> Outcome:
             break
     lowest_quality = min(arrival.quality for arrival in arrivals)
     spread = float(np.ptp([arrival.ticks for arrival in arrivals]))
-    passed = lowest_quality >= MIN_CORRELATION and spread <= MAX_SPREAD_TICKS
-    bench.arrivals = tuple(arrivals) if passed else ()
-    return judge(
+    is_passed = lowest_quality >= MIN_CORRELATION and spread <= MAX_SPREAD_TICKS
+    bench.arrivals = tuple(arrivals) if is_passed else ()
+    return make_outcome(
         "delay",
-        passed,
+        is_passed,
         f"correlation {lowest_quality:.3f}, arrivals {spread:.2f} ticks apart",
         f"correlation of {MIN_CORRELATION} or more, arrivals within {MAX_SPREAD_TICKS} ticks",
         "check that the laser is on, the fibres are connected, and each generator drives its modulator;"
@@ -104,12 +104,12 @@ def measure_delay(bench: Bench) -> Outcome:
 
 def measure_light(bench: Bench) -> Outcome:
     """Measure a rough curve of every modulator. Only the arrival times must be known before."""
-    bench.rough = find_coarse_peaks(bench.reader())
-    visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
-    return judge(
+    bench.rough_curves = find_coarse_peaks(bench.reader())
+    least_visibility = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough_curves)
+    return make_outcome(
         "light",
-        visible >= MIN_VISIBILITY,
-        f"the least visible modulator swings {visible:.0f} times the residuals of its curve",
+        least_visibility >= MIN_VISIBILITY,
+        f"the least visible modulator swings {least_visibility:.0f} times the residuals of its curve",
         f"{MIN_VISIBILITY:.0f} times or more",
         "check that the laser is on, each modulator has its bias, and its partner opens",
     )
@@ -117,7 +117,7 @@ def measure_light(bench: Bench) -> Outcome:
 
 def check_polarisation(bench: Bench) -> Outcome:
     """Call `turn_paddles` to maximise the light, then measure it with both modulators of the first pair open."""
-    words = np.array([[*(word(bench.rough[i].peak) for i in (0, 1)), 0, 0]])
+    words = np.array([[*(clip_word(bench.rough_curves[i].peak) for i in (0, 1)), 0, 0]])
     rows = bench.reader()
 
     def read_brightness() -> float:
@@ -129,7 +129,7 @@ def check_polarisation(bench: Bench) -> Outcome:
     bench.conditions["brightness"] = share
     if bench.instruments.meter is not None:
         bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
-    return judge(
+    return make_outcome(
         "polarisation",
         share >= BRIGHTNESS_RANGE[0],
         f"a full product fills {share:.1%} of the converter",
@@ -146,8 +146,8 @@ def set_bias_points(bench: Bench) -> Outcome:
         for index, point in enumerate(points):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
-        bench.rough = find_coarse_peaks(bench.reader())
-    offsets = [curve.null / curve.half_wave for curve in bench.rough]
+        bench.rough_curves = find_coarse_peaks(bench.reader())
+    offsets = [curve.null / curve.half_wave for curve in bench.rough_curves]
     largest_offset = max(offsets, key=abs)
     offsets_text = ", ".join(f"{offset:+.1%}" for offset in offsets)
     return Outcome(
@@ -219,7 +219,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINT_COUNT)
     try:
         levels = _sweep_bias(rows, supply, index, volts, shots)
-        curve = fit(volts - start_v, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
+        curve = fit_fringe(volts - start_v, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
         point = _make_bias_point(curve, start_v, supply.limit_v)
     except ValueError:
         supply.set_voltage_v(output, start_v)
@@ -252,12 +252,12 @@ def _make_bias_point(curve: Fringe, start_v: float, limit: float) -> BiasPoint:
         )
     period = 2 * curve.half_wave
     nulls = [start_v + curve.null + n * period for n in (-1, 0, 1)]
-    reachable = [null for null in nulls if 0.0 <= null <= limit]
-    if not reachable:
+    reachable_nulls = [null for null in nulls if 0.0 <= null <= limit]
+    if not reachable_nulls:
         raise ValueError(f"there is no null between 0 V and {limit:.1f} V")
-    null = min(reachable, key=lambda candidate: abs(candidate - start_v))
-    half = curve.half_wave
-    return BiasPoint(null, null + half / 2, null + half, half, start_v, visibility)
+    null = min(reachable_nulls, key=lambda candidate: abs(candidate - start_v))
+    half_wave = curve.half_wave
+    return BiasPoint(null, null + half_wave / 2, null + half_wave, half_wave, start_v, visibility)
 
 
 def find_arrival(
@@ -276,16 +276,16 @@ def find_arrival(
 
     soc = guard_soc(soc)
     length = int(soc["readouts"][readout]["buf_maxlen"]) - 24
-    step = length - pattern().size - GUARD_TICKS
+    window_step = length - make_pattern().size - GUARD_TICKS
     best_arrival = Arrival(0.0, 0.0, 0.0)
     for window_number in range(MAX_WINDOWS):
-        offset = window_number * step
+        offset = window_number * window_step
         pulse = ((channels[index], channels[PARTNERS[index]]), words, (offset, length))
         program = _load_program_class()(soc, {"reps": 1, "rounds": ROUND_COUNT}, pulse, readout)
         # Mean counts of all rounds: first I, then Q.
         samples = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = samples.reshape(2, -1)[0]
-        arrival = locate(trace)
+        arrival = locate_pattern(trace)
         if arrival.quality > best_arrival.quality:
             start = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
             best_arrival = Arrival(arrival.ticks + start, arrival.swing, arrival.quality)
@@ -297,17 +297,17 @@ def find_arrival(
 def _round_time(soccfg: Any, readout: int, ticks: float) -> float:
     """Return a time in ticks of the readout, rounded to whole ticks of the timed processor."""
     ratio = float(soccfg["readouts"][readout]["f_output"]) / float(soccfg["tprocs"][0]["f_time"])
-    return processor_ticks(soccfg, readout, ticks) * ratio
+    return to_processor_ticks(soccfg, readout, ticks) * ratio
 
 
-def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
+def make_envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
     """Return the pattern as samples of this generator, with edges at the nearest sample, padded to whole ticks."""
     per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
     rate = (
         float(soccfg["gens"][channel]["f_fabric"]) * per_tick / float(soccfg["readouts"][readout]["f_output"])
     )
-    edges = np.rint(np.arange(pattern().size + 1) * rate).astype(np.int64)
-    samples = np.repeat(pattern(), np.diff(edges)) * FULL_SCALE
+    edges = np.rint(np.arange(make_pattern().size + 1) * rate).astype(np.int64)
+    samples = np.repeat(make_pattern(), np.diff(edges)) * FULL_SCALE
     return np.pad(samples, (0, -samples.size % per_tick))
 
 
@@ -329,8 +329,10 @@ def _load_program_class() -> Any:
                 self.declare_gen(ch=channel, nqz=1)
             self.declare_readout(ch=self.readout, length=self.length, freq=0)
             played_channel, partner = self.played
-            samples = envelope(self.soccfg, self.readout, played_channel)
-            open_ticks = generator_ticks(self.soccfg, self.readout, partner, pattern().size + 2 * START_TICKS)
+            samples = make_envelope(self.soccfg, self.readout, played_channel)
+            open_ticks = to_generator_ticks(
+                self.soccfg, self.readout, partner, make_pattern().size + 2 * START_TICKS
+            )
             play = {"freq": 0, "phase": 0}
             self.add_envelope(ch=played_channel, name="pattern", idata=samples, qdata=np.zeros_like(samples))
             self.set_pulse_registers(
@@ -342,8 +344,8 @@ def _load_program_class() -> Any:
         def body(self) -> None:
             played_channel, partner = self.played
             self.pulse(ch=partner, t=0)
-            self.pulse(ch=played_channel, t=processor_ticks(self.soccfg, self.readout, START_TICKS))
-            offset = processor_ticks(self.soccfg, self.readout, self.offset + MARGIN_TICKS)
+            self.pulse(ch=played_channel, t=to_processor_ticks(self.soccfg, self.readout, START_TICKS))
+            offset = to_processor_ticks(self.soccfg, self.readout, self.offset + MARGIN_TICKS)
             self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
             self.wait_all()
             self.sync_all(self.us2cycles(1.0))

@@ -39,7 +39,7 @@ TABLE_ADDRESS = 16
 """First word of the table in data memory; QICK counts shots in word 1."""
 ADDRESS_REGISTERS = (1, 2, 3, 4)
 """Registers free for the user on every page; two generators may share a page."""
-IDLE_ROWS = 8
+IDLE_ROW_COUNT = 8
 """Idle rows at each end of a table."""
 DITHER_STEPS = np.arange(4, dtype=np.int32)
 """Added to the words of a row. Four consecutive words are one step of a 14-bit converter."""
@@ -130,7 +130,7 @@ class Reader:
         """Number of rows that fit in one table besides its idle rows."""
         memory = (int(self.soc["tprocs"][0]["dmem_size"]) - TABLE_ADDRESS) // 4
         buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
-        return min(memory, buffer) - 2 * IDLE_ROWS
+        return min(memory, buffer) - 2 * IDLE_ROW_COUNT
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times.
@@ -138,28 +138,30 @@ class Reader:
         Raise `OutOfRange` for words beyond the generators' 16 bits, an empty table, or shots outside 1 to a million.
         """
         table = _check_table(words, shots)
-        rows, count = len(table), shots
+        row_count, run_shots = len(table), shots
         if shots % DITHER_STEPS.size == 0:
             table = np.clip(table[:, None, :] + DITHER_STEPS[:, None], -32768, 32767).reshape(-1, 4)
-            count = shots // DITHER_STEPS.size
-        parts = [
-            self._run(table[start : start + self.capacity], count)
+            run_shots = shots // DITHER_STEPS.size
+        readings = [
+            self._run(table[start : start + self.capacity], run_shots)
             for start in range(0, len(table), self.capacity)
         ]
-        singles = np.concatenate([part.singles for part in parts]).reshape(rows, shots)
-        idle = float(np.mean([part.idle for part in parts]))
+        singles = np.concatenate([table_readings.singles for table_readings in readings]).reshape(
+            row_count, shots
+        )
+        idle = float(np.mean([table_readings.idle for table_readings in readings]))
         return Readings(singles.mean(axis=1), idle, singles)
 
     def _run(self, rows: npt.NDArray[np.int32], shots: int) -> Readings:
         """Run one table, in as many passes as the accumulating buffer needs."""
-        idle = np.zeros((IDLE_ROWS, 4), dtype=np.int32)
-        table = np.concatenate([idle, rows, idle])
-        per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
-        passes = [min(per_pass, shots - start) for start in range(0, shots, per_pass)]
-        raw = np.concatenate([self._run_pass(table, count) for count in passes], axis=1)
-        floor = float(np.concatenate([raw[:IDLE_ROWS], raw[-IDLE_ROWS:]]).mean())
-        singles = raw[IDLE_ROWS:-IDLE_ROWS] - floor
-        return Readings(singles.mean(axis=1), floor, singles)
+        idle_rows = np.zeros((IDLE_ROW_COUNT, 4), dtype=np.int32)
+        table = np.concatenate([idle_rows, rows, idle_rows])
+        shots_per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
+        shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
+        raw = np.concatenate([self._run_pass(table, count) for count in shots_by_pass], axis=1)
+        idle_level = float(np.concatenate([raw[:IDLE_ROW_COUNT], raw[-IDLE_ROW_COUNT:]]).mean())
+        singles = raw[IDLE_ROW_COUNT:-IDLE_ROW_COUNT] - idle_level
+        return Readings(singles.mean(axis=1), idle_level, singles)
 
     def _run_pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
         """Return the raw readings in counts per decimated sample, (rows, shots)."""
@@ -176,14 +178,14 @@ class Reader:
         return _load_program_class()(self.soc, config, self.channels, self.readout, self.window)
 
 
-def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
+def to_processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
     """Convert ticks of a readout to ticks of the timed processor, rounded. On the kit both clocks are equal."""
     return round(
         ticks * float(soccfg["tprocs"][0]["f_time"]) / float(soccfg["readouts"][readout]["f_output"])
     )
 
 
-def generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> int:
+def to_generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> int:
     """Convert ticks of a readout to ticks of a generator, rounded up."""
     ratio = float(soccfg["gens"][channel]["f_fabric"]) / float(soccfg["readouts"][readout]["f_output"])
     return math.ceil(round(ticks * ratio, 6))
@@ -198,8 +200,8 @@ def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
             device=device,
             hint="load the kit's firmware, or measure row by row with LightningControl",
         )
-    missing = [channel for channel in channels if not 0 <= channel < len(soc["gens"])]
-    if missing or not 0 <= readout < len(soc["readouts"]):
+    missing_channels = [channel for channel in channels if not 0 <= channel < len(soc["gens"])]
+    if missing_channels or not 0 <= readout < len(soc["readouts"]):
         raise errors.WrongChannel(
             (
                 f"this firmware has {len(soc['gens'])} generators and {len(soc['readouts'])} readouts; "
@@ -242,7 +244,7 @@ def _load_program_class() -> Any:
         def initialize(self) -> None:
             self.declare_readout(ch=self.readout, length=self.window.length, freq=0, sel="input")
             for index, (channel, address, _) in enumerate(self.channel_registers):
-                length = generator_ticks(self.soccfg, self.readout, channel, self.window.pulse)
+                length = to_generator_ticks(self.soccfg, self.readout, channel, self.window.pulse)
                 self.declare_gen(ch=channel, nqz=1)
                 self.set_pulse_registers(ch=channel, style="const", freq=0, phase=0, gain=0, length=length)
                 self.regwi(self.ch_page(channel), address, TABLE_ADDRESS + index)
@@ -252,8 +254,8 @@ def _load_program_class() -> Any:
             for channel, address, _ in self.channel_registers:
                 self.memr(self.ch_page(channel), self.sreg(channel, "gain"), address)
             for channel, _, delay in self.channel_registers:
-                self.pulse(ch=channel, t=processor_ticks(self.soccfg, self.readout, delay))
-            offset = processor_ticks(self.soccfg, self.readout, self.window.offset)
+                self.pulse(ch=channel, t=to_processor_ticks(self.soccfg, self.readout, delay))
+            offset = to_processor_ticks(self.soccfg, self.readout, self.window.offset)
             self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
             self.wait_all()
             self.sync_all(self.us2cycles(self.window.relax_us))

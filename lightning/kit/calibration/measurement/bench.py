@@ -56,9 +56,9 @@ class Bench:
     full_scale: float = DEFAULT_FULL_SCALE
     idle: float = 0.0
     arrivals: tuple[Arrival, ...] = ()
-    rough: tuple[Fringe, ...] = ()
+    rough_curves: tuple[Fringe, ...] = ()
     sweeps: dict[int, Sweep] = field(default_factory=dict)
-    coded: pairs.Encoders | None = None
+    encoders: pairs.Encoders | None = None
     decoder: Decoder | None = None
     noise: NoiseModel | None = None
     raw: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -84,11 +84,11 @@ class Bench:
         return ticks_0, ticks_1, ticks_2, ticks_3
 
 
-def word(setting: float) -> int:
+def clip_word(setting: float) -> int:
     """Return the nearest gain word that a generator accepts, with room for the dither, which adds up to 3."""
     return round(min(max(setting, -32766), 32763))
 
 
-def judge(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
+def make_outcome(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
     """Return the outcome of a step, without the hint if it passed."""
     return Outcome(step, bool(passed), figure, limit, "" if passed else hint)

@@ -2,9 +2,9 @@
 
 The pattern is a maximal-length sequence of 127 chips, each two ticks long. Its autocorrelation has one sharp peak
 (S. W. Golomb, Shift Register Sequences). The correlation at whole ticks gives a first estimate. The readout filters
-before it decimates, so its samples determine the signal between them. `locate` therefore shifts the trace by fractions
-of a tick, in its spectrum, until the correlation is greatest. Filter and pattern are symmetric, so this shift is the
-arrival.
+before it decimates, so its samples determine the signal between them. `locate_pattern` therefore shifts the trace by
+fractions of a tick, in its spectrum, until the correlation is greatest. Filter and pattern are symmetric, so this shift
+is the arrival.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lightning.kit.calibration.fringe import Floats
 
 CHIP_TICKS = 2
-TAPS = (7, 6)
+TAP_POSITIONS = (7, 6)
 """x^7 + x^6 + 1 is primitive: 127 chips."""
 
 
@@ -34,32 +34,32 @@ class Arrival:
     """Correlation of the received trace with the pattern, 0..1."""
 
 
-def chips() -> npt.NDArray[np.int64]:
+def make_chips() -> npt.NDArray[np.int64]:
     """Return the chips, (127,) of 0 and 1, with 64 ones. Every shifted copy differs in 64 places.
 
-    >>> int(chips().sum()), int((chips() == np.roll(chips(), 5)).sum())
+    >>> int(make_chips().sum()), int((make_chips() == np.roll(make_chips(), 5)).sum())
     (64, 63)
     """
-    register = [1] * TAPS[0]
+    register = [1] * TAP_POSITIONS[0]
     sequence = []
-    for _ in range(2 ** TAPS[0] - 1):
+    for _ in range(2 ** TAP_POSITIONS[0] - 1):
         sequence.append(register[-1])
-        register = [register[TAPS[0] - 1] ^ register[TAPS[1] - 1], *register[:-1]]
+        register = [register[TAP_POSITIONS[0] - 1] ^ register[TAP_POSITIONS[1] - 1], *register[:-1]]
     return np.array(sequence)
 
 
-def pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
+def make_pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
     """Return the chips as samples of a generator, 0 and 1."""
-    return np.repeat(chips(), CHIP_TICKS * samples_per_tick)
+    return np.repeat(make_chips(), CHIP_TICKS * samples_per_tick)
 
 
-def locate(received: npt.ArrayLike) -> Arrival:
+def locate_pattern(received: npt.ArrayLike) -> Arrival:
     """Return the position of the pattern in a trace of one sample per tick, to a small fraction of a sample.
 
     Raise `ValueError` unless the trace is at least two samples longer than the pattern.
     """
     trace = np.asarray(received, dtype=float)
-    sent_pattern = pattern().astype(float)
+    sent_pattern = make_pattern().astype(float)
     if trace.size < sent_pattern.size + 2:
         raise ValueError(f"a trace of {trace.size} samples cannot hold the pattern of {sent_pattern.size}")
     centred, shape = trace - trace.mean(), sent_pattern - sent_pattern.mean()

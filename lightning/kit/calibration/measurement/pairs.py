@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.decoder import FULL_VALUE, Decoder, fit_decoder
-from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, dim, make_encoder
+from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, dim_encoder, make_encoder
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.transfer import PARTNERS, Rows, Sweep
 
-TRAINING_PAIRS = 160
+TRAINING_PAIR_COUNT = 160
 """Random pairs of values per product, besides the corners."""
 MAX_SCALE_SHARE = 0.96
 """Share of the converter's range that the sum of two full products may fill. Noise needs the rest."""
@@ -30,10 +30,10 @@ class Encoders:
     factors: tuple[float, float]
     """Share of its full range to which the first modulator of each pair opens in a sum."""
 
-    def word_table(self, values: npt.ArrayLike) -> Table:
+    def look_up_words(self, values: npt.ArrayLike) -> Table:
         """Return the words (n, 4) for (n, 4) values. Rows with both pairs lit use the shared encoders."""
         table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-        return _choose(self, table, _find_lit_pairs(table), "words").astype(np.int64)
+        return _look_up_values(self, table, _find_lit_pairs(table), "words").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,17 @@ def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float
 
     Raise `ValueError` if the available words do not open a modulator.
     """
-    full = tuple(make_encoder(sweeps[index].curve) for index in range(4))
-    strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
-    weight = min(*strength, MAX_SCALE_SHARE * (full_scale - idle) / 2)
-    factors = (weight / strength[0], weight / strength[1])
-    shared = list(full)
+    full_encoders = tuple(make_encoder(sweeps[index].curve) for index in range(4))
+    strengths = [compute_pair_strength(sweeps, pair) for pair in (0, 1)]
+    max_strength = min(*strengths, MAX_SCALE_SHARE * (full_scale - idle) / 2)
+    factors = (max_strength / strengths[0], max_strength / strengths[1])
+    shared_encoders = list(full_encoders)
     for pair, factor in enumerate(factors):
-        shared[2 * pair] = dim(sweeps[2 * pair].curve, full[2 * pair], factor)
-    return Encoders(full, tuple(shared), factors)
+        shared_encoders[2 * pair] = dim_encoder(sweeps[2 * pair].curve, full_encoders[2 * pair], factor)
+    return Encoders(full_encoders, tuple(shared_encoders), factors)
 
 
-def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
+def compute_pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     """Return the counts above dark of a full product of this pair, as the mean of its two sweeps."""
     first_modulator, second_modulator = 2 * pair, 2 * pair + 1
     amplitudes = [
@@ -76,38 +76,40 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     return float(np.mean(amplitudes))
 
 
-def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
+def measure_rows(rows: Rows, encoders: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
     """Measure rows of four values on the device. Rows with both pairs lit use the shared encoders."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
     lit = _find_lit_pairs(table)
-    readings = rows.read(coded.word_table(table), shots=shots)
-    return MeasuredRows(table, _choose(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
+    readings = rows.read(encoders.look_up_words(table), shots=shots)
+    return MeasuredRows(
+        table, _look_up_values(encoders, table, lit, "operands"), readings.levels, readings.idle, lit
+    )
 
 
-def train(
-    rows: Rows, coded: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
+def train_decoder(
+    rows: Rows, encoders: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
 ) -> tuple[Decoder, MeasuredRows]:
     """Measure single products and sums of random values; return the decoder and the rows of single products.
 
     Raise `ValueError` if the rows do not determine all of the decoder's coefficients.
     """
-    single_products = measure(rows, coded, _draw_single_rows(rng), shots=shots)
+    single_products = measure_rows(rows, encoders, _draw_single_rows(rng), shots=shots)
     strength = float(single_products.levels.max())
     first_decoder = fit_decoder(
         single_products.levels, single_products.operands, shared=strength, full_scale=full_scale
     )
-    sums = measure(rows, coded, rng.integers(1, LEVEL_COUNT, (TRAINING_PAIRS, 4)), shots=shots)
-    shared = _fit_shared(first_decoder, coded, sums)
+    sums = measure_rows(rows, encoders, rng.integers(1, LEVEL_COUNT, (TRAINING_PAIR_COUNT, 4)), shots=shots)
+    shared = _fit_shared(first_decoder, encoders, sums)
     decoder = fit_decoder(
         single_products.levels, single_products.operands, shared=shared, full_scale=full_scale
     )
     return decoder, single_products
 
 
-def sum_truth(values: npt.ArrayLike) -> Floats:
+def compute_true_sums(values: npt.ArrayLike) -> Floats:
     """Return a*b/255 + c*d/255, (n,), for (n, 4) values.
 
-    >>> sum_truth([[255, 2, 255, 3]]).tolist()
+    >>> compute_true_sums([[255, 2, 255, 3]]).tolist()
     [5.0]
     """
     v = np.atleast_2d(np.asarray(values, dtype=float))
@@ -118,20 +120,20 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
 def _draw_single_rows(rng: np.random.Generator) -> Table:
     """Return the corners and random pairs of each product, with the other pair at value 0."""
     pairs = np.concatenate(
-        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVEL_COUNT, (TRAINING_PAIRS, 2))]
+        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVEL_COUNT, (TRAINING_PAIR_COUNT, 2))]
     )
-    none = np.zeros_like(pairs)
-    return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])
+    dark_pairs = np.zeros_like(pairs)
+    return np.concatenate([np.hstack([pairs, dark_pairs]), np.hstack([dark_pairs, pairs])])
 
 
-def _fit_shared(decoder: Decoder, coded: Encoders, sums: MeasuredRows) -> float:
+def _fit_shared(decoder: Decoder, encoders: Encoders, sums: MeasuredRows) -> float:
     """Return the counts of a full product in a sum: the slope of a line through the origin, light over sum."""
-    straight = sums.levels + decoder.curvature * sums.levels**2
-    light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
-    dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])
-    v = sums.operands / dimmer
-    total = v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]
-    return float(light @ total / (total @ total))
+    linear_levels = sums.levels + decoder.curvature * sums.levels**2
+    light = linear_levels - decoder.offset - sums.operands @ np.array(decoder.leak)
+    factors = np.array([encoders.factors[0], 1.0, encoders.factors[1], 1.0])
+    v = sums.operands / factors
+    true_sums = v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]
+    return float(light @ true_sums / (true_sums @ true_sums))
 
 
 def _find_lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
@@ -139,14 +141,14 @@ def _find_lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 
 
-def _choose(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], attribute: str) -> Floats:
+def _look_up_values(encoders: Encoders, table: Table, lit: npt.NDArray[np.bool_], attribute: str) -> Floats:
     """Return the words or operands, (n, 4). Rows with both pairs lit use the shared encoders."""
     is_both_lit = lit.all(axis=1)
     columns = [
         np.where(
             is_both_lit,
-            getattr(coded.shared[i], attribute)[table[:, i]],
-            getattr(coded.full[i], attribute)[table[:, i]],
+            getattr(encoders.shared[i], attribute)[table[:, i]],
+            getattr(encoders.full[i], attribute)[table[:, i]],
         )
         for i in range(4)
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from lightning.kit.calibration.decoder import accuracy, round_products
+from lightning.kit.calibration.decoder import compute_accuracy, round_products
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.alignment import (
@@ -22,11 +22,11 @@ from lightning.kit.calibration.measurement.alignment import (
     set_bias_points,
     switch_laser_on,
 )
-from lightning.kit.calibration.measurement.bench import Bench, judge, word
+from lightning.kit.calibration.measurement.bench import Bench, clip_word, make_outcome
 from lightning.kit.calibration.measurement.transfer import MAX_RESIDUAL, Rows, sweep_all
 from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
-__all__ = ["NEEDED", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
+__all__ = ["REQUIRED_STEPS", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
 
 MAX_SUM_LOSS = 0.01
 """If the sum of two products falls short by more than this share, the converter clips."""
@@ -37,23 +37,23 @@ MAX_NOISE = 4.0
 
 Step = Callable[[Bench], Outcome]
 
-NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
+REQUIRED_STEPS = frozenset({"delay", "light", "transfer", "gain", "decoder"})
 """Steps whose results later steps depend on."""
 LEVEL_COUNT = 24
-READINGS = 199
+READING_COUNT = 199
 """Readings per level. Not a multiple of four, so that no dither adds to the noise."""
 
 
 def measure_transfer(bench: Bench) -> Outcome:
     """Measure the curve of every modulator at 256 points, and compare it with polynomials through the same points."""
-    bench.sweeps = sweep_all(bench.reader(), bench.rough, shots=bench.shots)
+    bench.sweeps = sweep_all(bench.reader(), bench.rough_curves, shots=bench.shots)
     for index, sweep in bench.sweeps.items():
         bench.raw[f"sweep_{index}_words"] = sweep.words
         bench.raw[f"sweep_{index}_levels"] = sweep.levels
     largest_residual = max(sweep.residual for sweep in bench.sweeps.values())
     polynomial_residual = max(sweep.polynomial_residual() for sweep in bench.sweeps.values())
     chebyshev_residual = max(sweep.chebyshev_residual() for sweep in bench.sweeps.values())
-    return judge(
+    return make_outcome(
         "transfer",
         largest_residual <= MAX_RESIDUAL,
         f"residuals {largest_residual:.3%} of the swing (polynomial of degree 2: {polynomial_residual:.2%},"
@@ -65,20 +65,21 @@ def measure_transfer(bench: Bench) -> Outcome:
 
 def measure_saturation(bench: Bench) -> Outcome:
     """Measure the converter's full scale, and check that the levels of two products add up below it."""
-    peaks = [word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
-    nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
+    peaks = [clip_word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
+    nulls = [clip_word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
     rows = np.array([[*peaks[:2], *nulls[2:]], [*nulls[:2], *peaks[2:]], peaks, nulls])
     readings = bench.reader().read(rows, shots=4 * bench.shots)
     first_pair, second_pair, both_pairs, no_pair = (float(level) for level in readings.levels)
     bench.idle = readings.idle
-    missing = 1 - (both_pairs - no_pair) / (first_pair + second_pair - 2 * no_pair)
-    if missing > MAX_SUM_LOSS:
+    missing_share = 1 - (both_pairs - no_pair) / (first_pair + second_pair - 2 * no_pair)
+    if missing_share > MAX_SUM_LOSS:
         bench.full_scale = min(bench.full_scale, both_pairs + readings.idle)
-    fullest = (max(first_pair, second_pair) + readings.idle) / bench.full_scale
-    return judge(
+    max_filled_share = (max(first_pair, second_pair) + readings.idle) / bench.full_scale
+    return make_outcome(
         "saturation",
-        fullest <= BRIGHTNESS_RANGE[1],
-        f"a full product fills {fullest:.1%} of the range; the sum of both lacks {max(missing, 0.0):.1%}",
+        max_filled_share <= BRIGHTNESS_RANGE[1],
+        f"a full product fills {max_filled_share:.1%} of the range;"
+        f" the sum of both lacks {max(missing_share, 0.0):.1%}",
         f"one product within {BRIGHTNESS_RANGE[1]:.0%} (sums that exceed the range are dimmed)",
         "lower the laser's power or the amplifier's gain",
     )
@@ -86,14 +87,14 @@ def measure_saturation(bench: Bench) -> Outcome:
 
 def compute_gain_words(bench: Bench) -> Outcome:
     """Compute the gain words for all values. In sums both products get the same weight."""
-    bench.coded = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
-    strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
-    smallest_factor = min(bench.coded.factors)
-    return judge(
+    bench.encoders = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
+    strength = [pairs.compute_pair_strength(bench.sweeps, pair) for pair in (0, 1)]
+    smallest_factor = min(bench.encoders.factors)
+    return make_outcome(
         "gain",
         smallest_factor >= 0.2,
         f"full products bring {strength[0]:.0f} and {strength[1]:.0f} counts; in sums they are dimmed to"
-        f" {bench.coded.factors[0]:.1%} and {bench.coded.factors[1]:.1%}",
+        f" {bench.encoders.factors[0]:.1%} and {bench.encoders.factors[1]:.1%}",
         "no product dimmed below 20 %",
         "make both pairs equally bright: check the connectors, and the power of both wavelengths",
     )
@@ -101,20 +102,20 @@ def compute_gain_words(bench: Bench) -> Outcome:
 
 def train_decoder(bench: Bench) -> Outcome:
     """Fit the decoder to random pairs, and validate it on 256 other pairs of the first product."""
-    assert bench.coded is not None
+    assert bench.encoders is not None
     rows = bench.reader()
-    bench.decoder, training = pairs.train(
-        rows, bench.coded, full_scale=bench.full_scale, rng=bench.rng, shots=2 * bench.shots
+    bench.decoder, training = pairs.train_decoder(
+        rows, bench.encoders, full_scale=bench.full_scale, rng=bench.rng, shots=2 * bench.shots
     )
     bench.raw.update(pairs_values=training.values, pairs_levels=training.levels)
     fresh = np.zeros((256, 4), dtype=np.int64)
     fresh[:, :2] = bench.rng.integers(0, 256, (256, 2))
-    validation = pairs.measure(rows, bench.coded, fresh, shots=2 * bench.shots)
+    validation = pairs.measure_rows(rows, bench.encoders, fresh, shots=2 * bench.shots)
     results = bench.decoder.decode(validation.levels, validation.operands, validation.lit)
-    per_cent = accuracy(round_products(results), fresh[:, 0], fresh[:, 1])
+    per_cent = compute_accuracy(round_products(results), fresh[:, 0], fresh[:, 1])
     bench.raw.update(held_values=fresh, held_levels=validation.levels)
-    bench.conditions["mean_error"] = float(np.mean(results - pairs.sum_truth(fresh)))
-    return judge(
+    bench.conditions["mean_error"] = float(np.mean(results - pairs.compute_true_sums(fresh)))
+    return make_outcome(
         "decoder",
         per_cent >= MIN_ACCURACY_PERCENT,
         f"accuracy {per_cent:.3f} % on 256 products that it was not fitted to",
@@ -125,12 +126,12 @@ def train_decoder(bench: Bench) -> Outcome:
 
 def run_noise_step(bench: Bench) -> Outcome:
     """Measure constant, shot and relative intensity noise from one-sample readings at several levels."""
-    assert bench.coded is not None
+    assert bench.encoders is not None
     assert bench.decoder is not None
-    coded, mean = bench.coded, float(bench.conditions.get("mean_error", 0.0))
-    bench.noise = measure_noise(bench.reader(length=1), coded.word_table, mean=mean)
+    coded, mean = bench.encoders, float(bench.conditions.get("mean_error", 0.0))
+    bench.noise = measure_noise(bench.reader(length=1), coded.look_up_words, mean=mean)
     dark, full = bench.noise.sigma([0.0, bench.decoder.gain[0]]) * 255 / bench.decoder.gain[0]
-    return judge(
+    return make_outcome(
         "noise",
         full <= MAX_NOISE,
         f"one decimated sample: {dark:.2f} of 255 in the dark, {full:.2f} at a full product; mean error {mean:+.2f}",
@@ -159,9 +160,9 @@ def measure_noise(
 ) -> NoiseModel:
     """Measure readings at levels from dark to a full product of the first pair; return the noise model.
 
-    `rows` should read windows of one sample. `word_table` encodes (n, 4) values.
+    `rows` should read windows of one sample. `look_up_words` encodes (n, 4) values.
     """
     values = np.zeros((LEVEL_COUNT, 4), dtype=np.int64)
     values[:, 0], values[:, 1] = np.linspace(0, 255, LEVEL_COUNT).round(), 255
-    readings = rows.read(word_table(values), shots=READINGS)
-    return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READINGS, mean=mean)
+    readings = rows.read(word_table(values), shots=READING_COUNT)
+    return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READING_COUNT, mean=mean)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.encoder import WORD_LIMIT
-from lightning.kit.calibration.fringe import Floats, Fringe, fit
+from lightning.kit.calibration.fringe import Floats, Fringe, fit_fringe
 from lightning.kit.calibration.measurement.batch import Readings
 
 PARTNERS = (1, 0, 3, 2)
@@ -89,7 +89,7 @@ def find_coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fr
         4, len(GUESS_WORDS), COARSE_POINT_COUNT
     )
     best_traces = [trace[int(np.argmax(np.ptp(trace, axis=1)))] for trace in levels]
-    curve_0, curve_1, curve_2, curve_3 = (fit(sweep_words, trace) for trace in best_traces)
+    curve_0, curve_1, curve_2, curve_3 = (fit_fringe(sweep_words, trace) for trace in best_traces)
     return curve_0, curve_1, curve_2, curve_3
 
 
@@ -97,22 +97,22 @@ def sweep_all(
     rows: Rows,
     curves: Sequence[Fringe],
     *,
-    points: int = POINT_COUNT,
+    point_count: int = POINT_COUNT,
     shots: int = 4,
-    which: Sequence[int] = (0, 1, 2, 3),
+    modulators: Sequence[int] = (0, 1, 2, 3),
 ) -> dict[int, Sweep]:
-    """Sweep each modulator of `which` fully, with its partner open and the other pair dark, in one table.
+    """Sweep each modulator of `modulators` fully, with its partner open and the other pair dark, in one table.
 
     Raise `ValueError` for fewer than 16 points or a level that is not finite.
     """
-    sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, points).round().astype(np.int64)
+    sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, point_count).round().astype(np.int64)
     peaks = {index: _clip_word(curves[index].peak) for index in range(4)}
     nulls = {index: _clip_word(curves[index].null) for index in range(4)}
-    table = [_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in which]
-    levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(len(which), points)
+    table = [_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in modulators]
+    levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(len(modulators), point_count)
     return {
-        index: Sweep(index, sweep_words, trace, peaks[PARTNERS[index]], fit(sweep_words, trace))
-        for index, trace in zip(which, levels, strict=True)
+        index: Sweep(index, sweep_words, trace, peaks[PARTNERS[index]], fit_fringe(sweep_words, trace))
+        for index, trace in zip(modulators, levels, strict=True)
     }
 
 

@@ -22,13 +22,13 @@ Array = npt.NDArray[Any]
 def read_ports(graph: Any, known_tensors: Mapping[str, Array]) -> tuple[Port, ...]:
     """Return the inputs that are not constant. Raise `NetworkError` for an open shape or an unsupported type."""
     return tuple(
-        Port(entry.name, read_fixed_shape(entry), check_kind(entry))
+        Port(entry.name, read_fixed_shape(entry), read_kind(entry))
         for entry in graph.input
         if entry.name not in known_tensors
     )
 
 
-def check_kind(entry: Any) -> str:
+def read_kind(entry: Any) -> str:
     """Return the data type of an input. Raise `NetworkError` unless it is a tensor of numbers or booleans."""
     helper = require("onnx.helper", "to read ONNX files")
     if not entry.type.HasField("tensor_type"):
@@ -44,15 +44,15 @@ def check_kind(entry: Any) -> str:
 
 def read_fixed_shape(entry: Any) -> tuple[int, ...]:
     """Return the shape of an input. Raise `NetworkError` with a hint if it is open."""
-    if is_open(entry):
+    if has_open_shape(entry):
         raise NetworkError(
             f"input {entry.name!r} has the open shape {format_shape(entry)}",
-            hint=f"Fix it: {advise_shape(entry)}",
+            hint=f"Fix it: {format_shape_option(entry)}",
         )
     return tuple(int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim)
 
 
-def is_open(entry: Any) -> bool:
+def has_open_shape(entry: Any) -> bool:
     """Return whether the shape of an input is unknown or has an open length."""
     kind = entry.type.tensor_type
     return not kind.HasField("shape") or any(dim.dim_value < 1 for dim in kind.shape.dim)
@@ -64,12 +64,12 @@ def format_shape(entry: Any) -> str:
     return "(" + ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in dims) + ")"
 
 
-def advise_shape(entry: Any, default_length: int = 0) -> str:
+def format_shape_option(entry: Any, default_length: int = 0) -> str:
     """Return the option that fixes the shape of an input, with default lengths."""
-    return f"--shape {entry.name}={'x'.join(map(str, default_shape(entry, default_length)))}"
+    return f"--shape {entry.name}={'x'.join(map(str, choose_default_shape(entry, default_length)))}"
 
 
-def default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]:
+def choose_default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]:
     """Return the shape with open lengths filled: 1 for the batch, 3 for image channels, else `default_length`."""
     dims = [int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim]
     fill_length = default_length or (224 if len(dims) == 4 else 64)
@@ -137,9 +137,9 @@ def _parse_shape(name: str, text: str) -> tuple[int, ...]:
 
 
 def _parse_value(name: str, text: str) -> Array:
-    plain = {"true": "1", "false": "0"}
+    digit_by_word = {"true": "1", "false": "0"}
     try:
-        numbers = [float(plain.get(number.lower(), number)) for number in text.split(",")]
+        numbers = [float(digit_by_word.get(number.lower(), number)) for number in text.split(",")]
     except ValueError:
         raise OutOfRange(
             f"--set {name}={text} is not a valid number", hint="Write NAME=16000, or NAME=1,2,3"
@@ -158,16 +158,16 @@ def apply_choices(model: Any, name: str, choices: Choices) -> Any:
     copy.CopyFrom(model)
     graph = copy.graph
     constant_names = {initialiser.name for initialiser in graph.initializer}
-    entries = {entry.name: entry for entry in graph.input if entry.name not in constant_names}
-    for requested in (*choices.shapes, *choices.values):
-        if requested not in entries:
+    entry_by_name = {entry.name: entry for entry in graph.input if entry.name not in constant_names}
+    for input_name in (*choices.shapes, *choices.values):
+        if input_name not in entry_by_name:
             raise NetworkError(
-                f"{name}.onnx has no input {requested!r}", hint=f"Name one of: {', '.join(entries)}"
+                f"{name}.onnx has no input {input_name!r}", hint=f"Name one of: {', '.join(entry_by_name)}"
             )
-    for requested, shape in choices.shapes.items():
-        _fix_shape(entries[requested], shape)
-    for requested, value in choices.values.items():
-        _make_constant(graph, entries[requested], value)
+    for input_name, shape in choices.shapes.items():
+        _fix_shape(entry_by_name[input_name], shape)
+    for input_name, value in choices.values.items():
+        _make_constant(graph, entry_by_name[input_name], value)
     if choices.outputs:
         _set_outputs(graph, name, choices.outputs)
     return copy
@@ -178,7 +178,7 @@ def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
     if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
         raise NetworkError(
             f"input {entry.name!r} has {len(kind.shape.dim)} axes, and --shape gives {len(shape)}",
-            hint=advise_shape(entry),
+            hint=format_shape_option(entry),
         )
     del kind.shape.dim[:]
     kind.shape.SetInParent()
@@ -189,7 +189,7 @@ def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
 def _make_constant(graph: Any, entry: Any, value: Array) -> None:
     """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
     kind = entry.type.tensor_type
-    array = value.astype(check_kind(entry))
+    array = value.astype(read_kind(entry))
     if kind.HasField("shape"):
         shape = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
         if array.size in {1, int(np.prod(shape))}:
@@ -200,13 +200,13 @@ def _make_constant(graph: Any, entry: Any, value: Array) -> None:
 
 
 def _set_outputs(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
-    produced = {output for node in graph.node for output in node.output if output}
+    produced_tensors = {output for node in graph.node for output in node.output if output}
     output_names = ", ".join(output.name for output in graph.output)
     for output in outputs:
-        if output not in produced:
+        if output not in produced_tensors:
             raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {output_names}")
-    known_infos = {info.name: info for info in (*graph.value_info, *graph.output)}
+    info_by_name = {info.name: info for info in (*graph.value_info, *graph.output)}
     helper = require("onnx.helper", "to read ONNX files")
-    infos = [known_infos.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
+    infos = [info_by_name.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
     del graph.output[:]
     graph.output.extend(infos)

@@ -25,17 +25,17 @@ from lightning.networks.imports.onnx.parts import (
     read_opsets,
     sort_topologically,
 )
-from lightning.networks.imports.simplify import finish
+from lightning.networks.imports.simplify import build_network
 from lightning.networks.network import Network, Preprocessing
-from lightning.networks.onnx_writer import PREPROCESSING, from_metadata
+from lightning.networks.onnx_writer import PREPROCESSING, parse_metadata
 from lightning.networks.operations.builder import BATCH, Builder, Call
-from lightning.networks.operations.operation_list import CONTRADICTIONS, compute_node, translate
+from lightning.networks.operations.operation_list import INCONSISTENCY_ERRORS, compute_node, translate
 from lightning.optional import require
 
 Array = npt.NDArray[Any]
 MAX_CONSTANT_SIZE = 1 << 28
 """Size limit of a folded constant, in numbers."""
-FOLDED = frozenset(
+FOLDABLE_OPERATIONS = frozenset(
     "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Erf Exp Expand Flatten Floor Gather Gemm "  # noqa: SIM905
     "Greater GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range ReduceMax "
     "ReduceMean ReduceMin ReduceProd ReduceSum Reciprocal Reshape Sigmoid Size Slice Softmax Split Sqrt Squeeze Sub "
@@ -76,22 +76,22 @@ def from_bytes(
     model = apply_choices(parse_model(content, name), name, choices or Choices())
     chosen_preprocessing = preprocessing or _read_metadata(model, name)
     try:
-        with np.errstate(all="ignore"):  # `finish` rejects weights that are not finite
-            return _import(model, name, folder, chosen_preprocessing)
+        with np.errstate(all="ignore"):  # `build_network` rejects weights that are not finite
+            return _import_model(model, name, folder, chosen_preprocessing)
     except LightningError:
         raise
-    except CONTRADICTIONS as error:
+    except INCONSISTENCY_ERRORS as error:
         raise NetworkError(
             f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
         ) from error
 
 
-def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
+def _import_model(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
     """Return the network with an open batch axis if possible, else with the fixed shapes of the file."""
     versions = convert_opset(model, name)
     try:
-        return versions.add_note(_build_network(versions.newest, name, folder, preprocessing))
-    except CONTRADICTIONS as error:
+        return versions.add_note(_build_network(versions.newest_model, name, folder, preprocessing))
+    except INCONSISTENCY_ERRORS as error:
         first_error: NetworkError = NetworkError(
             f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
         )
@@ -103,29 +103,29 @@ def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -
 def _read_metadata(model: Any, name: str) -> Preprocessing:
     """Return the preprocessing that `to_onnx` wrote into the metadata, or the neutral one."""
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    return from_metadata(metadata[PREPROCESSING], name) if PREPROCESSING in metadata else Preprocessing()
+    return parse_metadata(metadata[PREPROCESSING], name) if PREPROCESSING in metadata else Preprocessing()
 
 
 def _build_network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
     opsets, graph = read_opsets(model, name), model.graph
     entry, output = _find_input(graph, name), _find_output(graph, name)
-    batch, *image = read_input_shape(entry)
-    builder = Builder(compute_node, batched=batch != 1)
-    tensors = {"": "", entry.name: builder.input(entry.name, image)}
+    batch_length, *image_shape = read_input_shape(entry)
+    builder = Builder(compute_node, is_batched=batch_length != 1)
+    tensors = {"": "", entry.name: builder.add_input(entry.name, image_shape)}
     for initialiser in graph.initializer:
-        tensors[initialiser.name] = builder.constant(read_array(initialiser, folder), initialiser.name)
+        tensors[initialiser.name] = builder.add_constant(read_array(initialiser, folder), initialiser.name)
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     for node in sort_topologically(graph.node, tensors, output):
-        produced = _add_node(builder, node, tensors, opsets, folder)
-        tensors.update(zip(node.output, produced, strict=False))
-        missing = [tensor for tensor in node.output[len(produced) :] if tensor]
-        if missing:
+        output_names = _add_node(builder, node, tensors, opsets, folder)
+        tensors.update(zip(node.output, output_names, strict=False))
+        missing_outputs = [tensor for tensor in node.output[len(output_names) :] if tensor]
+        if missing_outputs:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) does not produce {missing} here",
+                f"node {node.name} ({node.op_type}) does not produce {missing_outputs} here",
                 hint="Export the node with one output",
             )
-    return finish(builder, name, entry.name, tensors[output], preprocessing)
+    return build_network(builder, name, entry.name, tensors[output], preprocessing)
 
 
 def _add_node(
@@ -133,11 +133,13 @@ def _add_node(
 ) -> tuple[str, ...]:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if node.op_type == "Constant" and not domain:
-        return (builder.constant(_read_constant(node, folder), node.output[0]),)
+        return (builder.add_constant(_read_constant(node, folder), node.output[0]),)
     inputs = tuple(tensors[tensor] for tensor in node.input)
-    used = max((number for number, tensor in enumerate(node.output, 1) if tensor), default=1)
-    call = Call(node.name, node.op_type, inputs, read_attributes(node), used, domain, opsets.get(domain, 0))
-    return fold(builder, call, node) if is_foldable(builder, call) else translate(builder, call)
+    output_count = max((number for number, tensor in enumerate(node.output, 1) if tensor), default=1)
+    call = Call(
+        node.name, node.op_type, inputs, read_attributes(node), output_count, domain, opsets.get(domain, 0)
+    )
+    return fold_node(builder, call, node) if is_foldable(builder, call) else translate(builder, call)
 
 
 def _read_constant(node: Any, folder: Path) -> npt.NDArray[Any]:
@@ -183,36 +185,37 @@ def is_foldable(builder: Builder, call: Call) -> bool:
         return True
     tensors = [tensor for tensor in call.inputs if tensor]
     is_constant = bool(tensors) and all(builder.is_constant(tensor) for tensor in tensors)
-    return is_constant and not call.domain and call.operation in FOLDED
+    return is_constant and not call.domain and call.operation in FOLDABLE_OPERATIONS
 
 
-def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
+def fold_node(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     """Compute `node`, add its outputs as constants, and return their names. Raise `NetworkError`."""
     if call.operation == "Shape" and not builder.is_constant(call.input_name(0)):
-        return (builder.constant(_read_shape(builder, call), call.name),)
+        return (builder.add_constant(_read_shape(builder, call), call.name),)
     inputs: list[Any] = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
     if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
-        builder.note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
+        builder.add_note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
         inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
-    largest = _bound_output(call, inputs)
-    if largest > MAX_CONSTANT_SIZE:
+    max_output_size = _bound_output(call, inputs)
+    if max_output_size > MAX_CONSTANT_SIZE:
         raise NetworkError(
-            f"{call.title} makes a constant of {largest:,.0f} numbers; the limit is {MAX_CONSTANT_SIZE:,}",
+            f"{call.title} makes a constant of {max_output_size:,.0f} numbers; the limit is {MAX_CONSTANT_SIZE:,}",
             hint="Export the network without it, or with smaller shapes",
         )
     values = _evaluate(call, node, inputs)
     return tuple(
-        builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)
+        builder.add_constant(value, f"{call.name}.{index}" if index else call.name)
+        for index, value in enumerate(values)
     )
 
 
 def _read_shape(builder: Builder, call: Call) -> Array:
     """Return the shape of an activation. The length of the batch axis is `BATCH` if open, else 1."""
     shape = np.array(
-        [BATCH if builder.batched else 1, *builder.shapes[builder.require_activation(call)]], np.int64
+        [BATCH if builder.is_batched else 1, *builder.shapes[builder.require_activation(call)]], np.int64
     )
     stop = call.attributes.get("end")
-    return shape[call.integer("start", 0) : stop if isinstance(stop, int) else None]
+    return shape[call.read_integer("start", 0) : stop if isinstance(stop, int) else None]
 
 
 def _bound_output(call: Call, inputs: Sequence[Any]) -> float:
@@ -238,7 +241,7 @@ def _evaluate(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
     try:
         with np.errstate(all="ignore"):
             outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(feeds))
-    except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
+    except (*INCONSISTENCY_ERRORS, RuntimeError, AssertionError, ArithmeticError) as error:
         raise NetworkError(
             f"{call.title} is inconsistent: {error}", hint="Export the network again"
         ) from error

@@ -15,8 +15,8 @@ from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.imports.onnx.choices import (
     Choices,
     apply_choices,
-    default_shape,
-    is_open,
+    choose_default_shape,
+    has_open_shape,
     make_example,
     read_ports,
 )
@@ -24,9 +24,9 @@ from lightning.networks.imports.onnx.parts import Versions, limit_opsets, read_a
 from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.onnx.tracing import add_node, make_error, read_constant
-from lightning.networks.imports.simplify import finish
+from lightning.networks.imports.simplify import build_network
 from lightning.networks.network import Network, Port, Preprocessing
-from lightning.networks.operations.operation_list import CONTRADICTIONS
+from lightning.networks.operations.operation_list import INCONSISTENCY_ERRORS
 
 Array = npt.NDArray[Any]
 
@@ -36,15 +36,15 @@ REWRITERS = {
     "RNN": rewrite_recurrent,
     "ConvTranspose": rewrite_conv_transpose,
 }
-_LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
-_DATA_DEPENDENT = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
-_RANDOM = frozenset(
+_LOOP_OPERATIONS = frozenset({"Loop", "Scan", "SequenceMap"})
+_DATA_DEPENDENT_OPERATIONS = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
+_RANDOM_OPERATIONS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 PACKED_INPUT, PACKED_OUTPUT = "inputs", "outputs"
 
 DEFAULT_LENGTHS = (0, 64, 512, 16, 1)
-"""Lengths tried for open axes; 0 selects the default of `default_shape`."""
+"""Lengths tried for open axes; 0 selects the default of `choose_default_shape`."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def import_fixed(
     if traced.refusals:
         raise traced.refusals[0].error
     ports = tuple(_make_port(traced.scope, output) for output in traced.outputs)
-    network = finish(
+    network = build_network(
         traced.scope.builder, name, traced.entry, _pack_outputs(traced.scope, traced.outputs), preprocessing
     )
     return replace(network, inputs=traced.inputs, outputs=ports)
@@ -118,10 +118,10 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
         scope.examples[port.name] = make_example(port)
     if len(ports) == 1:
         port = ports[0]
-        tensor = scope.builder.input(port.name, sample_shape(port.shape))
+        tensor = scope.builder.add_input(port.name, sample_shape(port.shape))
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         return tensor, ports
-    entry = scope.builder.input(PACKED_INPUT, (sum(port.size for port in ports),))
+    entry = scope.builder.add_input(PACKED_INPUT, (sum(port.size for port in ports),))
     start = 0
     for port in ports:
         span = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
@@ -139,25 +139,25 @@ def _make_step(node: Any) -> Any:
 
 
 def _find_outer_reads(node: Any) -> set[str]:
-    read: set[str] = set()
+    read_names: set[str] = set()
     for attribute in node.attribute:
         if attribute.HasField("g"):
             inner_names = {value_info.name for value_info in (*attribute.g.initializer, *attribute.g.input)}
             for inner_node in attribute.g.node:
-                read |= (
+                read_names |= (
                     {name for name in inner_node.input if name} | _find_outer_reads(inner_node)
                 ) - inner_names
                 inner_names |= set(inner_node.output)
-            read |= {value_info.name for value_info in attribute.g.output} - inner_names
-    return read
+            read_names |= {value_info.name for value_info in attribute.g.output} - inner_names
+    return read_names
 
 
 def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add one node to the network, or append its refusal. Skip a node that reads the output of a refused node."""
-    missing = [
+    missing_inputs = [
         name for name in node.input if name and name not in scope.constants and name not in scope.values
     ]
-    if missing:
+    if missing_inputs:
         return
     try:
         _translate(scope, node, refusals)
@@ -200,15 +200,15 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 
 def _check_supported(scope: Scope, node: Any) -> None:
     is_constant = all(scope.is_known(name) for name in node.input)
-    if node.op_type in _LOOPS:
+    if node.op_type in _LOOP_OPERATIONS:
         raise make_error(
             node, "repeats a number of times that depends on its values", _advise_cut(scope, node)
         )
-    if node.op_type in _DATA_DEPENDENT and not is_constant:
+    if node.op_type in _DATA_DEPENDENT_OPERATIONS and not is_constant:
         raise make_error(
             node, "produces a number of values that depends on its inputs", _advise_cut(scope, node)
         )
-    if node.op_type in _RANDOM:
+    if node.op_type in _RANDOM_OPERATIONS:
         raise make_error(node, "draws random numbers", _advise_cut(scope, node))
 
 
@@ -221,8 +221,8 @@ def _advise_if(scope: Scope, node: Any) -> str:
 
 def _advise_cut(scope: Scope, node: Any) -> str:
     """Return advice to end the network at a float tensor that `node` reads, else at the latest float tensor."""
-    read = [*node.input, *sorted(_find_outer_reads(node))]
-    for name in [*read, *reversed(scope.values)]:
+    read_names = [*node.input, *sorted(_find_outer_reads(node))]
+    for name in [*read_names, *reversed(scope.values)]:
         value = scope.values.get(name)
         if (
             value is not None
@@ -256,7 +256,7 @@ def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
             parts.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
         else:
             flat = np.asarray(scope.constants[name], np.float32).reshape(1, -1)
-            parts.append(scope.builder.constant(flat, f"{name}.flat"))
+            parts.append(scope.builder.add_constant(flat, f"{name}.flat"))
     return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})
 
 
@@ -268,18 +268,18 @@ def import_fixed_or_advise(
     `first_error` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with
     these shapes as a hint. If a node is refused even then, raise this refusal.
     """
-    opens = open_entries(versions.newest)
-    if not opens:
+    open_inputs = find_open_inputs(versions.newest_model)
+    if not open_inputs:
         return _import_either_version(versions, name, folder, preprocessing, first_error)
     for length in DEFAULT_LENGTHS:
-        shapes = {entry.name: default_shape(entry, length) for entry in opens}
+        shapes = {entry.name: choose_default_shape(entry, length) for entry in open_inputs}
         try:
             # Discard the network: these shapes are only advice.
-            model = apply_choices(versions.newest, name, Choices(shapes))
+            model = apply_choices(versions.newest_model, name, Choices(shapes))
             import_fixed(model, name, folder, preprocessing, limit_opsets(model, name))
         except UnsupportedNode as error:
             raise UnsupportedNode(error.problem, hint=error.hint) from first_error
-        except (NetworkError, *CONTRADICTIONS):
+        except (NetworkError, *INCONSISTENCY_ERRORS):
             continue
         options = " ".join(
             f"--shape {input_name}={'x'.join(map(str, shape))}" for input_name, shape in shapes.items()
@@ -290,23 +290,29 @@ def import_fixed_or_advise(
     raise first_error
 
 
-def open_entries(model: Any) -> list[Any]:
+def find_open_inputs(model: Any) -> list[Any]:
     """Return the inputs with an open shape."""
     constant_names = {initialiser.name for initialiser in model.graph.initializer}
-    return [entry for entry in model.graph.input if entry.name not in constant_names and is_open(entry)]
+    return [
+        entry for entry in model.graph.input if entry.name not in constant_names and has_open_shape(entry)
+    ]
 
 
 def _import_either_version(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
 ) -> Network:
     """Return the network of the converted model, or else of the original. Raise the first refusal, or `first_error`."""
-    models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
+    models = (
+        [versions.newest_model]
+        if versions.converted_to is None
+        else [versions.newest_model, versions.original_model]
+    )
     errors = [first_error]
     for model in models:
         try:
             return import_fixed(model, name, folder, preprocessing, limit_opsets(model, name))
         except UnsupportedNode as refusal:
             errors.append(refusal)
-        except (NetworkError, *CONTRADICTIONS):
+        except (NetworkError, *INCONSISTENCY_ERRORS):
             continue
     raise errors[1] if len(errors) > 1 else first_error

@@ -10,18 +10,24 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.onnx.choices import Choices, apply_choices, check_kind, default_shape, is_open
+from lightning.networks.imports.onnx.choices import (
+    Choices,
+    apply_choices,
+    choose_default_shape,
+    has_open_shape,
+    read_kind,
+)
 from lightning.networks.imports.onnx.file import from_bytes, read_content
 from lightning.networks.imports.onnx.fixed import (
     DEFAULT_LENGTHS,
     Refusal,
     TracedGraph,
-    open_entries,
+    find_open_inputs,
     trace_graph,
 )
 from lightning.networks.imports.onnx.parts import Versions, convert_opset, limit_opsets, parse_model
 from lightning.networks.network import Network
-from lightning.networks.operations.operation_list import CONTRADICTIONS
+from lightning.networks.operations.operation_list import INCONSISTENCY_ERRORS
 
 _NODE_MESSAGE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
 
@@ -41,8 +47,8 @@ class Inspection:
 
 def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
     """Inspect a file. Raise `NetworkError` if it is not an ONNX file, or for choices that do not fit."""
-    content, chosen = read_content(path), choices or Choices()
-    model = apply_choices(parse_model(content, path.stem), path.stem, chosen)
+    content, applied_choices = read_content(path), choices or Choices()
+    model = apply_choices(parse_model(content, path.stem), path.stem, applied_choices)
     versions = convert_opset(model, path.stem)
     constant_names = {initialiser.name for initialiser in model.graph.initializer}
     inputs = tuple(_describe_port(entry) for entry in model.graph.input if entry.name not in constant_names)
@@ -50,7 +56,7 @@ def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
     network: Network | None
     refusals: tuple[Refusal, ...] = ()
     try:
-        network = from_bytes(content, path.stem, path.parent, None, chosen)
+        network = from_bytes(content, path.stem, path.parent, None, applied_choices)
     except NetworkError as error:
         network, refusals = _trace_partly(versions, path, _parse_refusal(error))
     return Inspection(versions.opset, versions.converted_to, inputs, outputs, network, refusals)
@@ -64,7 +70,7 @@ def _describe_port(entry: Any) -> dict[str, Any]:
         else None
     )
     try:
-        return {"name": entry.name, "shape": shape, "type": check_kind(entry)}
+        return {"name": entry.name, "shape": shape, "type": read_kind(entry)}
     except (LightningError, KeyError, TypeError):
         return {"name": entry.name, "shape": shape, "type": None}
 
@@ -81,14 +87,16 @@ def _trace_partly(
     versions: Versions, path: Path, first_refusal: Refusal
 ) -> tuple[Network | None, tuple[Refusal, ...]]:
     """Trace the graph with default shapes; return the supported part of the network and all refusals."""
-    opens = open_entries(versions.newest)
-    for length in DEFAULT_LENGTHS if opens else (0,):
-        shapes = {entry.name: default_shape(entry, length) for entry in opens if is_open(entry)}
+    open_inputs = find_open_inputs(versions.newest_model)
+    for length in DEFAULT_LENGTHS if open_inputs else (0,):
+        shapes = {
+            entry.name: choose_default_shape(entry, length) for entry in open_inputs if has_open_shape(entry)
+        }
         try:
-            model = apply_choices(versions.newest, path.stem, Choices(shapes))
+            model = apply_choices(versions.newest_model, path.stem, Choices(shapes))
             with np.errstate(all="ignore"):
                 traced_graph = trace_graph(model, path.stem, path.parent, limit_opsets(model, path.stem))
-        except (NetworkError, *CONTRADICTIONS):
+        except (NetworkError, *INCONSISTENCY_ERRORS):
             continue
         other_refusals = tuple(
             refusal for refusal in traced_graph.refusals if refusal.node != first_refusal.node

@@ -14,7 +14,7 @@ from lightning.errors import CyclicNetwork, NetworkError
 from lightning.networks.network import Network
 from lightning.optional import require
 
-OPSETS = range(13, 22)
+UNCONVERTED_OPSETS = range(13, 22)
 """Opsets that need no conversion. Later opsets change no supported operation."""
 OLDEST_OPSET = 7
 
@@ -58,8 +58,8 @@ def read_opsets(model: Any, name: str) -> dict[str, int]:
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if not versions:
         raise NetworkError(f"{name}.onnx names no opset", hint="Export it with opset_version=17")
-    by_domain = {entry.domain: int(entry.version) for entry in model.opset_import}
-    return {**by_domain, "": int(versions[0])}
+    opset_by_domain = {entry.domain: int(entry.version) for entry in model.opset_import}
+    return {**opset_by_domain, "": int(versions[0])}
 
 
 def read_array(tensor: Any, folder: Path) -> npt.NDArray[Any]:
@@ -157,50 +157,54 @@ def sort_topologically(steps: Sequence[Any], known_tensors: Iterable[str], targe
     Nodes have `name`, `input` and `output` as in ONNX. Raise `CyclicNetwork` with the nodes of a cycle, and
     `NetworkError` for a tensor that no node or two nodes produce.
     """
-    producers, available = _map_producers(steps), {"", *known_tensors}
-    ordered: list[Any] = []
-    path = [] if target in available else [_find_producer(producers, target, "the network's output")]
+    producer_by_tensor, available_tensors = _map_producers(steps), {"", *known_tensors}
+    ordered_steps: list[Any] = []
+    path = (
+        []
+        if target in available_tensors
+        else [_find_producer(producer_by_tensor, target, "the network's output")]
+    )
     while path:  # each node depends on the next one in the path
         step = steps[path[-1]]
-        missing = next((tensor for tensor in step.input if tensor not in available), None)
-        if missing is None:
+        missing_tensor = next((tensor for tensor in step.input if tensor not in available_tensors), None)
+        if missing_tensor is None:
             path.pop()
-            available.update(step.output)
-            ordered.append(step)
+            available_tensors.update(step.output)
+            ordered_steps.append(step)
             continue
-        path.append(_find_producer(producers, missing, f"node {step.name}"))
+        path.append(_find_producer(producer_by_tensor, missing_tensor, f"node {step.name}"))
         if path[-1] in path[:-1]:
             names = " -> ".join(steps[number].name or "?" for number in path[path.index(path[-1]) :])
             raise CyclicNetwork(
                 f"nodes form a cycle: {names}", hint="Unroll the loop, or export the network again"
             )
-    return ordered
+    return ordered_steps
 
 
-def _find_producer(producers: Mapping[str, int], tensor: str, reader: str) -> int:
-    if tensor not in producers:
+def _find_producer(producer_by_tensor: Mapping[str, int], tensor: str, reader: str) -> int:
+    if tensor not in producer_by_tensor:
         raise NetworkError(f"{reader} needs {tensor!r}, which no node produces", hint=EXPORT_HINT)
-    return producers[tensor]
+    return producer_by_tensor[tensor]
 
 
 def _map_producers(steps: Sequence[Any]) -> Mapping[str, int]:
-    producers: dict[str, int] = {}
+    producer_by_tensor: dict[str, int] = {}
     for number, step in enumerate(steps):
         for output in step.output:
-            if output and output in producers:
-                names = f"{steps[producers[output]].name} and {step.name}"
+            if output and output in producer_by_tensor:
+                names = f"{steps[producer_by_tensor[output]].name} and {step.name}"
                 raise NetworkError(f"nodes {names} both produce {output!r}", hint=EXPORT_HINT)
-            producers[output] = number
-    return producers
+            producer_by_tensor[output] = number
+    return producer_by_tensor
 
 
 @dataclass(frozen=True)
 class Versions:
     """The original model, and the converted one."""
 
-    original: Any
+    original_model: Any
     opset: int
-    newest: Any
+    newest_model: Any
     converted_to: int | None
 
     def add_note(self, network: Network) -> Network:
@@ -221,7 +225,7 @@ def convert_opset(model: Any, name: str) -> Versions:
             if opset < OLDEST_OPSET
             else "Run: pip install --upgrade onnx",
         )
-    if opset >= OPSETS[0]:
+    if opset >= UNCONVERTED_OPSETS[0]:
         return Versions(model, opset, model, None)
     converter = require("onnx.version_converter", "to read ONNX files of older opsets")
     try:

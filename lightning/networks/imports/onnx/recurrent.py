@@ -14,8 +14,8 @@ from lightning.optional import require
 Array = npt.NDArray[Any]
 MAX_STEPS = 512
 """Longer sequences stay electronic, because every step adds its own product."""
-_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+_GATE_COUNTS = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_DEFAULT_ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
 
 class StepWeights(NamedTuple):
@@ -34,25 +34,25 @@ class NodeReplacement:
         self.node = node
         self.nodes: list[Any] = []
         self._count = 0
-        self._shared: dict[bytes, str] = {}
+        self._name_by_content: dict[bytes, str] = {}
         self.attributes = {attribute.name: attribute for attribute in node.attribute}
 
-    def number(self, name: str, default: float) -> float:
+    def read_number(self, name: str, default: float) -> float:
         """Return a number attribute of the node."""
         attribute = self.attributes.get(name)
         return default if attribute is None else float(attribute.i if attribute.type == 2 else attribute.f)
 
-    def integers(self, name: str, default: Sequence[int]) -> list[int]:
+    def read_integers(self, name: str, default: Sequence[int]) -> list[int]:
         """Return a list attribute of the node, of integers."""
         attribute = self.attributes.get(name)
         return list(default) if attribute is None else [int(integer) for integer in attribute.ints]
 
-    def text(self, name: str, default: str) -> str:
+    def read_text(self, name: str, default: str) -> str:
         """Return a string attribute of the node."""
         attribute = self.attributes.get(name)
         return default if attribute is None else str(attribute.s.decode())
 
-    def length(self, name: str, axis: int = 0) -> int:
+    def read_length(self, name: str, axis: int = 0) -> int:
         """Return the length of an axis of a tensor."""
         return int(np.asarray(self.scope.array(name)).shape[axis])
 
@@ -69,26 +69,26 @@ class NodeReplacement:
         )
         return output
 
-    def constant(self, values: npt.ArrayLike) -> str:
+    def add_constant(self, values: npt.ArrayLike) -> str:
         """Add a constant and return its name."""
         self._count += 1
         name = f"{self.node.name}/constant{self._count}"
         self.scope.constants[name] = np.asarray(values, order="C")
         return name
 
-    def share(self, title: str, values: Array) -> str:
+    def share_constant(self, label: str, values: Array) -> str:
         """Return the name of a constant. Equal constants are added only once."""
-        key = title.encode() + np.ascontiguousarray(values).tobytes()
-        if key not in self._shared:
-            self._shared[key] = self.constant(values)
-        return self._shared[key]
+        key = label.encode() + np.ascontiguousarray(values).tobytes()
+        if key not in self._name_by_content:
+            self._name_by_content[key] = self.add_constant(values)
+        return self._name_by_content[key]
 
     def integer_constant(self, values: Any) -> str:
         """Return the name of a shared constant of integers."""
         array = np.asarray(values, np.int64)
-        return self.share(f"whole{array.shape}", array)
+        return self.share_constant(f"whole{array.shape}", array)
 
-    def part(self, tensor: str, index: int, size: int) -> str:
+    def add_part(self, tensor: str, index: int, size: int) -> str:
         """Add a slice of the last axis, number `index` of the slices of length `size`; return its name."""
         start, stop = self.integer_constant([index * size]), self.integer_constant([(index + 1) * size])
         return self.add("Slice", [tensor, start, stop, self.integer_constant([-1])])
@@ -104,26 +104,32 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
     weights, x = scope.constants.get(node.input[1]), scope.array(node.input[0])
     if weights is None or x is None or weights.ndim not in {3, 4} or len(x) != 1:
         return None
-    if replacement.text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
+    if replacement.read_text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
         return None
-    sides, group = weights.ndim - 2, int(replacement.number("group", 1))
-    strides, dilations = (replacement.integers(name, [1] * sides) for name in ("strides", "dilations"))
+    axis_count, group = weights.ndim - 2, int(replacement.read_number("group", 1))
+    strides, dilations = (
+        replacement.read_integers(name, [1] * axis_count) for name in ("strides", "dilations")
+    )
     pads, extra_ends = (
-        replacement.integers("pads", [0] * 2 * sides),
-        replacement.integers("output_padding", [0] * sides),
+        replacement.read_integers("pads", [0] * 2 * axis_count),
+        replacement.read_integers("output_padding", [0] * axis_count),
     )
     tensor, shape = node.input[0], list(x.shape)
-    for axis in range(sides):
+    for axis in range(axis_count):
         tensor = _insert_zeros(replacement, tensor, axis + 2, shape, strides)
     paddings = []
-    for axis in range(sides):
+    for axis in range(axis_count):
         overlap = dilations[axis] * (weights.shape[axis + 2] - 1)
-        paddings.append((overlap - pads[axis], overlap - pads[axis + sides] + extra_ends[axis]))
+        paddings.append((overlap - pads[axis], overlap - pads[axis + axis_count] + extra_ends[axis]))
     tensor = _pad_or_crop(replacement, tensor, paddings)
-    flipped_kernels = np.flip(weights, axis=tuple(range(2, 2 + sides)))
-    by_group = flipped_kernels.reshape(group, weights.shape[0] // group, *weights.shape[1:]).swapaxes(1, 2)
-    kernels = by_group.reshape(group * weights.shape[1], weights.shape[0] // group, *weights.shape[2:])
-    inputs = [tensor, replacement.constant(kernels), *node.input[2:]]
+    flipped_kernels = np.flip(weights, axis=tuple(range(2, 2 + axis_count)))
+    kernels_by_group = flipped_kernels.reshape(group, weights.shape[0] // group, *weights.shape[1:]).swapaxes(
+        1, 2
+    )
+    kernels = kernels_by_group.reshape(
+        group * weights.shape[1], weights.shape[0] // group, *weights.shape[2:]
+    )
+    inputs = [tensor, replacement.add_constant(kernels), *node.input[2:]]
     replacement.add("Conv", inputs, node.output[0], group=group, dilations=dilations)
     return replacement.nodes
 
@@ -149,7 +155,7 @@ def _insert_zeros(
 
 def _pad_or_crop(replacement: NodeReplacement, tensor: str, paddings: Sequence[tuple[int, int]]) -> str:
     """Pad both ends of the last axes with zeros, or crop them for negative counts."""
-    pads_before, pads_after = ([max(end[k], 0) for end in paddings] for k in (0, 1))
+    pads_before, pads_after = ([max(end[side], 0) for end in paddings] for side in (0, 1))
     if any(pads_before) or any(pads_after):
         tensor = replacement.add(
             "Pad", [tensor, replacement.integer_constant([0, 0, *pads_before, 0, 0, *pads_after])]
@@ -170,17 +176,17 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
     replacement = NodeReplacement(scope, node)
     if not _is_supported(scope, node, replacement):
         return None
-    steps, directions = replacement.length(node.input[0]), len(scope.constants[node.input[1]])
-    outputs = [_add_direction(replacement, direction, steps) for direction in range(directions)]
+    step_count, direction_count = replacement.read_length(node.input[0]), len(scope.constants[node.input[1]])
+    outputs = [_add_direction(replacement, direction, step_count) for direction in range(direction_count)]
     names = [*node.output, "", "", ""]
     if names[0]:
-        by_step = [
+        step_outputs = [
             replacement.add("Concat", [hidden[step] for hidden, _ in outputs], axis=0)
-            for step in range(steps)
+            for step in range(step_count)
         ]
         stacked = [
             replacement.add("Unsqueeze", [step_output, replacement.integer_constant([0])])
-            for step_output in by_step
+            for step_output in step_outputs
         ]
         replacement.add("Concat", stacked, names[0], axis=0)
     for name, last_states in (
@@ -209,24 +215,28 @@ def _order_directions(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _read_direction(node: Any) -> str:
-    return next((a.s.decode() for a in node.attribute if a.name == "direction"), "forward")
+    return next(
+        (attribute.s.decode() for attribute in node.attribute if attribute.name == "direction"), "forward"
+    )
 
 
 def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool:
-    """Return whether a node has the usual form of exporters, constant weights and full-length sequences."""
+    """Return whether a node has the attributes that exporters set, constant weights and full-length sequences."""
     # The inputs are X, W, R, B, sequence_lens, initial_h, initial_c and, of an LSTM, the peepholes P.
     names = [*node.input, *[""] * 8]
     if not all(names[index] in scope.constants for index in (1, 2)) or not scope.is_known(names[3]):
         return False
     x = scope.array(names[0])
-    if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.number("layout", 0) or names[7]:
+    if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.read_number("layout", 0) or names[7]:
         return False
     lengths = scope.constants.get(names[4])
     if names[4] and (lengths is None or np.any(lengths != len(x))):
         return False
-    attributes = {a.name: a for a in node.attribute}
-    directions = len(scope.constants[names[1]])
-    default_activations = [activation.lower() for activation in _DEFAULTS[node.op_type] * directions]
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    direction_count = len(scope.constants[names[1]])
+    default_activations = [
+        activation.lower() for activation in _DEFAULT_ACTIVATIONS[node.op_type] * direction_count
+    ]
     if (
         "activations" in attributes
         and [activation.decode().lower() for activation in attributes["activations"].strings]
@@ -235,33 +245,39 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
         return False
     return not (
         {"clip", "activation_alpha", "activation_beta"} & attributes.keys()
-    ) and not replacement.number("input_forget", 0)
+    ) and not replacement.read_number("input_forget", 0)
 
 
-def _add_direction(replacement: NodeReplacement, direction: int, steps: int) -> tuple[list[str], str]:
+def _add_direction(replacement: NodeReplacement, direction: int, step_count: int) -> tuple[list[str], str]:
     """Add one direction; return its hidden states (1, batch, size) in time order, and the last cell state."""
     node, scope = replacement.node, replacement.scope
     names = [*node.input, *[""] * 8]
-    gates = _GATES[node.op_type]
-    weights, recurrence = (np.asarray(scope.constants[names[k]][direction], np.float32) for k in (1, 2))
-    size = recurrence.shape[1]
-    bias = scope.constants[names[3]][direction] if names[3] else np.zeros(2 * gates * size, np.float32)
-    reset = replacement.number("linear_before_reset", 0)
+    gate_count = _GATE_COUNTS[node.op_type]
+    weights, recurrence = (
+        np.asarray(scope.constants[names[index]][direction], np.float32) for index in (1, 2)
+    )
+    hidden_size = recurrence.shape[1]
+    bias = (
+        scope.constants[names[3]][direction]
+        if names[3]
+        else np.zeros(2 * gate_count * hidden_size, np.float32)
+    )
+    is_reset_last = replacement.read_number("linear_before_reset", 0)
     input_bias, recurrent_bias = np.split(np.asarray(bias, np.float32), 2)
     if node.op_type != "GRU":
         input_bias, recurrent_bias = input_bias + recurrent_bias, 0 * recurrent_bias
-    product = replacement.add("MatMul", [names[0], replacement.constant(weights.T)])
-    product = replacement.add("Add", [product, replacement.constant(input_bias)])
+    product = replacement.add("MatMul", [names[0], replacement.add_constant(weights.T)])
+    product = replacement.add("Add", [product, replacement.add_constant(input_bias)])
     state = [
-        _add_initial_state(replacement, names[5 + k], direction, size)
-        for k in range(2 if node.op_type == "LSTM" else 1)
+        _add_initial_state(replacement, names[5 + index], direction, hidden_size)
+        for index in range(2 if node.op_type == "LSTM" else 1)
     ]
-    backwards = direction == 1 or _read_direction(node) == "reverse"
-    hidden = [""] * steps
-    for step in reversed(range(steps)) if backwards else range(steps):
+    is_backwards = direction == 1 or _read_direction(node) == "reverse"
+    hidden = [""] * step_count
+    for step in reversed(range(step_count)) if is_backwards else range(step_count):
         x = replacement.add("Gather", [product, replacement.integer_constant(step)], axis=0)
-        state = _STEPS[node.op_type](
-            replacement, x, state, StepWeights(recurrence, recurrent_bias, size), reset
+        state = _STEP_FUNCTIONS[node.op_type](
+            replacement, x, state, StepWeights(recurrence, recurrent_bias, hidden_size), is_reset_last
         )
         hidden[step] = replacement.add("Unsqueeze", [state[0], replacement.integer_constant([0])])
     cell = (
@@ -270,51 +286,66 @@ def _add_direction(replacement: NodeReplacement, direction: int, steps: int) -> 
     return hidden, cell
 
 
-def _add_initial_state(replacement: NodeReplacement, name: str, direction: int, size: int) -> str:
+def _add_initial_state(replacement: NodeReplacement, name: str, direction: int, hidden_size: int) -> str:
     if name:
         return replacement.add("Gather", [name, replacement.integer_constant(direction)], axis=0)
-    return replacement.constant(
-        np.zeros((replacement.length(replacement.node.input[0], 1), size), np.float32)
+    return replacement.add_constant(
+        np.zeros((replacement.read_length(replacement.node.input[0], 1), hidden_size), np.float32)
     )
 
 
 def _step_lstm(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
-    recurrence, _bias, size = weights
+    recurrence, _bias, hidden_size = weights
     hidden, cell = state
     total = replacement.add(
-        "Add", [x, replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence.T)])]
+        "Add",
+        [x, replacement.add("MatMul", [hidden, replacement.share_constant("recurrence", recurrence.T)])],
     )
     # ONNX orders the gates of an LSTM as input, output, forget, cell.
-    input_gate, output_gate, forget_gate, new_state = (replacement.part(total, k, size) for k in range(4))
+    input_gate, output_gate, forget_gate, new_state = (
+        replacement.add_part(total, k, hidden_size) for k in range(4)
+    )
     input_gate, output_gate, forget_gate = (
         replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
     )
-    remembered = replacement.add("Mul", [forget_gate, cell])
+    kept_cell = replacement.add("Mul", [forget_gate, cell])
     cell = replacement.add(
-        "Add", [remembered, replacement.add("Mul", [input_gate, replacement.add("Tanh", [new_state])])]
+        "Add", [kept_cell, replacement.add("Mul", [input_gate, replacement.add("Tanh", [new_state])])]
     )
     return [replacement.add("Mul", [output_gate, replacement.add("Tanh", [cell])]), cell]
 
 
 def _step_gru(
-    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, reset_last: float
+    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, is_reset_last: float
 ) -> list[str]:
-    recurrence, bias, size = weights
+    recurrence, bias, hidden_size = weights
     (hidden,) = state
-    gate_sums = replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence[: 2 * size].T)])
-    gate_sums = replacement.add("Add", [gate_sums, replacement.share("bias", bias[: 2 * size])])
+    gate_sums = replacement.add(
+        "MatMul", [hidden, replacement.share_constant("recurrence", recurrence[: 2 * hidden_size].T)]
+    )
+    gate_sums = replacement.add(
+        "Add", [gate_sums, replacement.share_constant("bias", bias[: 2 * hidden_size])]
+    )
     update, reset = (
         replacement.add(
             "Sigmoid",
-            [replacement.add("Add", [replacement.part(x, k, size), replacement.part(gate_sums, k, size)])],
+            [
+                replacement.add(
+                    "Add",
+                    [
+                        replacement.add_part(x, k, hidden_size),
+                        replacement.add_part(gate_sums, k, hidden_size),
+                    ],
+                )
+            ],
         )
         for k in (0, 1)
     )
-    candidate_weights = replacement.share("new", recurrence[2 * size :].T)
-    new_bias = replacement.share("new_bias", bias[2 * size :])
-    if reset_last:
+    candidate_weights = replacement.share_constant("new", recurrence[2 * hidden_size :].T)
+    new_bias = replacement.share_constant("new_bias", bias[2 * hidden_size :])
+    if is_reset_last:
         recurrent_part = replacement.add(
             "Mul",
             [
@@ -331,7 +362,7 @@ def _step_gru(
             ],
         )
     candidate = replacement.add(
-        "Tanh", [replacement.add("Add", [replacement.part(x, 2, size), recurrent_part])]
+        "Tanh", [replacement.add("Add", [replacement.add_part(x, 2, hidden_size), recurrent_part])]
     )
     kept_change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
     return [replacement.add("Add", [candidate, kept_change])]
@@ -341,8 +372,10 @@ def _step_rnn(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
     recurrence, _bias, _size = weights
-    recurrent_part = replacement.add("MatMul", [state[0], replacement.share("recurrence", recurrence.T)])
+    recurrent_part = replacement.add(
+        "MatMul", [state[0], replacement.share_constant("recurrence", recurrence.T)]
+    )
     return [replacement.add("Tanh", [replacement.add("Add", [x, recurrent_part])])]
 
 
-_STEPS = {"LSTM": _step_lstm, "GRU": _step_gru, "RNN": _step_rnn}
+_STEP_FUNCTIONS = {"LSTM": _step_lstm, "GRU": _step_gru, "RNN": _step_rnn}

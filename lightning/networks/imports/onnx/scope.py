@@ -41,7 +41,7 @@ class Scope:
 
     folder: Path
     opsets: Mapping[str, int]
-    builder: Builder = field(default_factory=lambda: Builder(compute_node, batched=False))
+    builder: Builder = field(default_factory=lambda: Builder(compute_node, is_batched=False))
     constants: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     examples: dict[str, Array] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Scope:
         if name in self.values:
             return self.values[name].tensor
         if name not in self.constant_names:
-            self.constant_names[name] = self.builder.constant(self.constants[name], name)
+            self.constant_names[name] = self.builder.add_constant(self.constants[name], name)
         return self.constant_names[name]
 
     def array(self, name: str) -> Array | None:

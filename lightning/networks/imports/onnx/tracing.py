@@ -25,19 +25,19 @@ from lightning.networks.operations.builder import Builder, Call
 from lightning.networks.operations.elementwise import ELEMENTWISE
 from lightning.networks.operations.operation_list import OPERATORS, translate
 
-_PLAIN = frozenset({*ELEMENTWISE, "Gemm", "MatMul", "Mean"})
+_AXIS_FREE_OPERATIONS = frozenset({*ELEMENTWISE, "Gemm", "MatMul", "Mean"})
 """Operations that need no change for an extra leading axis."""
 Array = npt.NDArray[Any]
-OPEN_SINCE = 13
-"""Operations outside `UNCHANGED` are translated from this opset on. In older opsets they stay electronic."""
-UNCHANGED = frozenset(
+MIN_TRANSLATED_OPSET = 13
+"""Lowest opset in which operations outside `STABLE_OPERATIONS` are translated. In older opsets they stay electronic."""
+STABLE_OPERATIONS = frozenset(
     "Conv Gemm MatMul Relu Add Sub Mul Div Sigmoid Tanh MaxPool AveragePool GlobalAveragePool GlobalMaxPool Transpose "  # noqa: SIM905
     "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
 )
-RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+RESHAPE_OPERATIONS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 MAX_IMAGES = 16
 """Largest fixed batch that a convolution computes as groups."""
-LARGEST_CONSTANT = 1 << 28
+MAX_OUTPUT_SIZE = 1 << 28
 
 
 def shift_axes(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
@@ -55,14 +55,14 @@ def _keep_call(_: Builder, call: Call, __: Sequence[int]) -> Call:
 
 def _shift_axis(default: int) -> Callable[[Builder, Call, Sequence[int]], Call]:
     def shift(_: Builder, call: Call, __: Sequence[int]) -> Call:
-        axis = call.integer("axis", default)
+        axis = call.read_integer("axis", default)
         attributes = {**call.attributes, "axis": axis + 1 if axis >= 0 else axis}
         return replace(call, attributes=attributes)
 
     return shift
 
 
-def _shift(axes: Iterable[Any]) -> list[int]:
+def _increase_axes(axes: Iterable[Any]) -> list[int]:
     return [int(axis) + 1 if axis >= 0 else int(axis) for axis in axes]
 
 
@@ -70,8 +70,10 @@ def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call
     if call.input_name(1):
         return _shift_axes_input(builder, call, 1)
     if "axes" in call.attributes:
-        return replace(call, attributes={**call.attributes, "axes": tuple(_shift(call.attributes["axes"]))})
-    if call.integer("noop_with_empty_axes", 0):
+        return replace(
+            call, attributes={**call.attributes, "axes": tuple(_increase_axes(call.attributes["axes"]))}
+        )
+    if call.read_integer("noop_with_empty_axes", 0):
         return None
     return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
 
@@ -80,7 +82,7 @@ def _shift_axes_input(builder: Builder, call: Call, index: int) -> Call | None:
     axes = builder.constants.get(call.input_name(index))
     if axes is None:
         return None
-    constant = builder.constant(np.array(_shift(axes.reshape(-1)), np.int64), f"{call.name}.axes")
+    constant = builder.add_constant(np.array(_increase_axes(axes.reshape(-1)), np.int64), f"{call.name}.axes")
     return replace(call, inputs=(*call.inputs[:index], constant, *call.inputs[index + 1 :]))
 
 
@@ -90,14 +92,14 @@ def _shift_slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None
         return None
     if call.input_name(3):
         return _shift_axes_input(builder, call, 3)
-    axes = builder.constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
+    axes = builder.add_constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
     inputs = (*call.inputs, "", "")[:3]
     return replace(call, inputs=(*inputs, axes, *call.inputs[4:]))
 
 
 def _shift_concat(builder: Builder, call: Call, ranks: Sequence[int]) -> Call:
     inputs = tuple(
-        builder.constant(builder.constants[name][None], f"{call.name}.part")
+        builder.add_constant(builder.constants[name][None], f"{call.name}.part")
         if builder.is_constant(name)
         else name
         for name in call.inputs
@@ -111,7 +113,7 @@ def _shift_transpose(_: Builder, call: Call, ranks: Sequence[int]) -> Call:
 
 
 _SHIFTERS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] = {
-    **dict.fromkeys(_PLAIN, _keep_call),
+    **dict.fromkeys(_AXIS_FREE_OPERATIONS, _keep_call),
     **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization"), _shift_axis(-1)),
     **dict.fromkeys(("Split", "Gather"), _shift_axis(0)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _shift_reduction),
@@ -139,10 +141,10 @@ def _make_plain(node: Any, value: Any, folder: Path) -> Any:
             f"node {node.name} ({node.op_type}) holds a graph",
             hint="Cut the network before it: --output NAME",
         )
-    return tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
+    return tuple(entry.decode(errors="replace") if isinstance(entry, bytes) else entry for entry in value)
 
 
-def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
+def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     """Add an electronic node for each named output, and return the tensors, with "" for unnamed outputs."""
     builder = scope.builder
     names = list(node.input)
@@ -163,13 +165,13 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
     tensors = [scope.tensor(name) for name in names if name]
-    tensors_out = []
+    output_tensors = []
     for index, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
         output_attributes = {**attributes, "place": index, "shape": sample_shape(array.shape)}
-        tensors_out.append(
+        output_tensors.append(
             builder.emit(ELECTRONIC, tensors, f"{node.name}", output_attributes) if name else ""
         )
-    return tensors_out
+    return output_tensors
 
 
 def _find_kind(scope: Scope, name: str) -> str:
@@ -212,32 +214,29 @@ def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
     sizes = arrays[index] if index is not None and index < len(arrays) else None
     if sizes is None or not np.issubdtype(sizes.dtype, np.integer):
         return 0
-    numbers, data = [int(number) for number in sizes.ravel()], arrays[0]
-    own_shape = () if data is None or operation == "ConstantOfShape" else data.shape
+    lengths, own_array = [int(number) for number in sizes.ravel()], arrays[0]
+    own_shape = () if own_array is None or operation == "ConstantOfShape" else own_array.shape
     if operation == "Expand":  # shapes that do not match fail later, in the runtime
-        own_shape = (1,) * (len(numbers) - len(own_shape)) + own_shape
-        return math.prod(map(max, zip(own_shape, numbers, strict=False)))
+        own_shape = (1,) * (len(lengths) - len(own_shape)) + own_shape
+        return math.prod(map(max, zip(own_shape, lengths, strict=False)))
     if operation == "Pad":
         pads_before, pads_after = (
-            numbers[: len(own_shape)],
-            numbers[len(own_shape) :],
+            lengths[: len(own_shape)],
+            lengths[len(own_shape) :],
         )  # fewer where only some axes are padded
         return (
             math.prod(map(sum, zip(own_shape, pads_before, pads_after, strict=True)))
             if len(pads_after) == len(own_shape)
             else 0
         )
-    return math.prod((*own_shape, *numbers))
+    return math.prod((*own_shape, *lengths))
 
 
-def _check_size(node: Any, numbers: int) -> None:
-    """Raise `NetworkError` for an output with more than `LARGEST_CONSTANT` numbers."""
-    if numbers > LARGEST_CONSTANT:
+def _check_size(node: Any, size: int) -> None:
+    """Raise `NetworkError` for an output with more than `MAX_OUTPUT_SIZE` numbers."""
+    if size > MAX_OUTPUT_SIZE:
         raise NetworkError(
-            (
-                f"node {node.name} ({node.op_type}) makes {numbers:,} numbers; the limit is "
-                f"{LARGEST_CONSTANT:,}"
-            ),
+            (f"node {node.name} ({node.op_type}) makes {size:,} numbers; the limit is {MAX_OUTPUT_SIZE:,}"),
             hint="Fix smaller shapes: --shape NAME=1x3x64x64",
         )
 
@@ -263,9 +262,9 @@ def add_node(scope: Scope, node: Any) -> None:
         return
     if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
         scope.alias(node.output[0], node.input[0])
-        for mask in node.output[1:]:
-            if mask:
-                scope.constants[mask] = np.ones(scope.values[node.input[0]].shape, bool)
+        for mask_name in node.output[1:]:
+            if mask_name:
+                scope.constants[mask_name] = np.ones(scope.values[node.input[0]].shape, bool)
         return
     outputs = evaluate(scope, node)
     if node.op_type in {"Shape", "Size"} and not node.domain:
@@ -281,29 +280,29 @@ def add_node(scope: Scope, node: Any) -> None:
 def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     """Translate the node if possible, else add an electronic node; return the builder's tensors."""
     kinds = {array.dtype.kind for array in outputs}
-    floats = kinds <= {"f"} and all(
+    is_float = kinds <= {"f"} and all(
         scope.values[name].kind.startswith("float") for name in node.input if name in scope.values
     )
-    if node.op_type in RESHAPES and not node.domain and len(node.output) == 1:
+    if node.op_type in RESHAPE_OPERATIONS and not node.domain and len(node.output) == 1:
         source = scope.values[node.input[0]].tensor
         return [scope.builder.reshape(source, sample_shape(outputs[0].shape), _read_name(node))]
-    if node.op_type == "Cast" and floats:
+    if node.op_type == "Cast" and is_float:
         return [scope.values[node.input[0]].tensor]
-    used = [array for name, array in zip(node.output, outputs, strict=True) if name]
-    if floats and _has_translation(scope, node):
+    used_outputs = [array for name, array in zip(node.output, outputs, strict=True) if name]
+    if is_float and _has_translation(scope, node):
         for attempt in (_translate_without_batch, _translate_as_groups, _translate_with_extra_axis):
-            nodes = len(scope.builder.nodes)
-            notes = len(scope.builder.notes)
+            node_count = len(scope.builder.nodes)
+            note_count = len(scope.builder.notes)
             try:
-                translated = attempt(scope, node, used)
+                translated = attempt(scope, node, used_outputs)
             except NetworkError:
                 translated = None
             if translated is not None:
                 remaining_tensors = iter(translated)
                 return [next(remaining_tensors, "") if name else "" for name in node.output]
             # A failed attempt leaves nothing behind.
-            del scope.builder.nodes[nodes:], scope.builder.notes[notes:]
-    return emit_electronic(scope, node, outputs)
+            del scope.builder.nodes[node_count:], scope.builder.notes[note_count:]
+    return add_electronic(scope, node, outputs)
 
 
 def _read_name(node: Any) -> str:
@@ -313,14 +312,14 @@ def _read_name(node: Any) -> str:
 def _has_translation(scope: Scope, node: Any) -> bool:
     if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATORS:
         return False
-    return scope.find_opset(node) >= OPEN_SINCE or node.op_type in UNCHANGED
+    return scope.find_opset(node) >= MIN_TRANSLATED_OPSET or node.op_type in STABLE_OPERATIONS
 
 
 def _make_call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
     attributes = dict(read_plain_attributes(node, scope.folder))
-    outputs = max((number for number, name in enumerate(node.output, 1) if name), default=1)
+    output_count = max((number for number, name in enumerate(node.output, 1) if name), default=1)
     return Call(
-        _read_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.find_opset(node)
+        _read_name(node), node.op_type, tuple(tensors), attributes, output_count, "", scope.find_opset(node)
     )
 
 
@@ -332,27 +331,29 @@ def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) 
     translated = translate(
         scope.builder, _make_call(scope, node, [scope.tensor(name) for name in node.input])
     )
-    return _check_shapes(scope, translated, [array.shape[1:] for array in outputs])
+    return _match_shapes(scope, translated, [array.shape[1:] for array in outputs])
 
 
 def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Translate a convolution of several images to a grouped convolution, one group per image; else return None."""
-    images_in = scope.values.get(node.input[0])
-    if node.op_type != "Conv" or images_in is None or not 1 < images_in.shape[0] <= MAX_IMAGES:
+    source = scope.values.get(node.input[0])
+    if node.op_type != "Conv" or source is None or not 1 < source.shape[0] <= MAX_IMAGES:
         return None
-    images, channels, *sides = images_in.shape
+    image_count, channels, *sides = source.shape
     call = _make_call(scope, node, [scope.tensor(name) for name in node.input])
-    flat = scope.builder.reshape(images_in.tensor, (images * channels, *sides), f"{call.name}/images")
-    inputs = [flat]
+    flat_images = scope.builder.reshape(
+        source.tensor, (image_count * channels, *sides), f"{call.name}/images"
+    )
+    inputs = [flat_images]
     for index, name in enumerate(call.inputs[1:], 1):
         weights = scope.builder.require_constant(call, index)
-        tiled = np.concatenate([weights] * images)
-        inputs.append(scope.builder.constant(tiled, f"{name}.tiled") if name else "")
-    attributes = {**call.attributes, "group": call.integer("group", 1) * images}
-    tensors_out = translate(
+        tiled = np.concatenate([weights] * image_count)
+        inputs.append(scope.builder.add_constant(tiled, f"{name}.tiled") if name else "")
+    attributes = {**call.attributes, "group": call.read_integer("group", 1) * image_count}
+    output_tensors = translate(
         scope.builder, Call(call.name, "Conv", tuple(inputs), attributes, 1, "", call.opset)
     )
-    return [scope.builder.reshape(tensors_out[0], outputs[0].shape, f"{call.name}/apart")]
+    return [scope.builder.reshape(output_tensors[0], outputs[0].shape, f"{call.name}/apart")]
 
 
 def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
@@ -370,7 +371,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     call = shift_axes(builder, _make_call(scope, node, tensors), ranks)
     if call is None:
         return None
-    translated = _check_shapes(scope, translate(builder, call), [array.shape for array in outputs])
+    translated = _match_shapes(scope, translate(builder, call), [array.shape for array in outputs])
     if translated is None:
         return None
     return [
@@ -379,14 +380,14 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     ]
 
 
-def _check_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
+def _match_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
     """Return the tensors if they have the shapes that ONNX Runtime computed, else None."""
     tensors = [tensor for tensor in names if tensor]
-    fits = len(tensors) == len(shapes) and all(
+    has_expected_shapes = len(tensors) == len(shapes) and all(
         scope.builder.shapes.get(tensor) == tuple(shape)
         for tensor, shape in zip(tensors, shapes, strict=True)
     )
-    return tensors if fits else None
+    return tensors if has_expected_shapes else None
 
 
 def make_error(node: Any, problem: str, advice: str) -> UnsupportedNode:

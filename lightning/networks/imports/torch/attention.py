@@ -24,39 +24,41 @@ def attend_multihead(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
-    """Add attention with photonic projections and digital scores; return (output, None instead of weights)."""
+    """Add attention with photonic projections and digital scores. Return the output, and None in place of weights."""
     if not layer.batch_first:
         raise scope.make_error("has the batch axis second", "Build it with batch_first=True")
-    unsupported = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
-    if unsupported or key_padding_mask is not None:
+    is_unsupported = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
+    if is_unsupported or key_padding_mask is not None:
         raise scope.make_error(
             "has key widths, biases or padding masks of its own", "Use plain self-attention"
         )
-    heads, width = layer.num_heads, layer.head_dim
+    head_count, head_width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
-    parts = []
+    projected_heads = []
     projections = zip("qkv", (query, key, value), layer.in_proj_weight.chunk(3), biases, strict=True)
     for part, x, weight, bias in projections:
         projection_scope = replace(scope, name=f"{scope.name}.{part}_proj")
-        rows = functions.linear(projection_scope, x, weight, bias)
-        split = functions.reshape(
+        projected_rows = functions.linear(projection_scope, x, weight, bias)
+        split_heads = functions.reshape(
             replace(projection_scope, name=f"{projection_scope.name}/heads"),
-            rows,
+            projected_rows,
             *scope.shape(x)[:-1],
-            heads,
-            width,
+            head_count,
+            head_width,
         )
-        parts.append(
+        projected_heads.append(
             functions.transpose(
-                replace(projection_scope, name=f"{projection_scope.name}/turned"), split, 1, 2
+                replace(projection_scope, name=f"{projection_scope.name}/turned"), split_heads, 1, 2
             )
         )
     mask = _convert_mask(scope, attn_mask, is_causal=is_causal)
-    attention = functions.attention(scope, parts[0], parts[1], parts[2], mask)
+    attention = functions.attention(scope, projected_heads[0], projected_heads[1], projected_heads[2], mask)
     merged_heads = functions.transpose(replace(scope, name=f"{scope.name}/together"), attention, 1, 2)
-    flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), merged_heads, *scope.shape(query))
+    flat_heads = functions.reshape(
+        replace(scope, name=f"{scope.name}/flat"), merged_heads, *scope.shape(query)
+    )
     output_scope = replace(scope, name=f"{scope.name}.out_proj")
-    return functions.linear(output_scope, flat, layer.out_proj.weight, layer.out_proj.bias), None
+    return functions.linear(output_scope, flat_heads, layer.out_proj.weight, layer.out_proj.bias), None
 
 
 def _convert_mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
@@ -96,13 +98,13 @@ def encode_layer(
         return attend_multihead(name_part("self_attn"), layer.self_attn, *inputs)[0]
 
     def feed_forward(value: Tensor) -> Tensor:
-        wide = functions.linear(name_part("linear1"), value, layer.linear1.weight, layer.linear1.bias)
-        activated = _activate(name_part("activation"), layer.activation, wide)
+        hidden = functions.linear(name_part("linear1"), value, layer.linear1.weight, layer.linear1.bias)
+        activated = _activate(name_part("activation"), layer.activation, hidden)
         return functions.linear(name_part("linear2"), activated, layer.linear2.weight, layer.linear2.bias)
 
     for norm_name, block in (("norm1", attend), ("norm2", feed_forward)):
-        inside = norm(norm_name, x) if layer.norm_first else x
-        x = name_part(f"{norm_name}/around").add("Add", [x, block(inside)])
+        block_input = norm(norm_name, x) if layer.norm_first else x
+        x = name_part(f"{norm_name}/around").add("Add", [x, block(block_input)])
         x = x if layer.norm_first else norm(norm_name, x)
     return x
 

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lightning.networks.imports.torch.scope import Scope, Tensor, count_spatial_axes, repeat_per_axis, sizes
+from lightning.networks.imports.torch.scope import (
+    Scope,
+    Tensor,
+    count_spatial_axes,
+    list_sizes,
+    repeat_per_axis,
+)
 from lightning.networks.operations.builder import BATCH
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
@@ -19,7 +25,7 @@ from lightning.networks.operations.builder import BATCH
 Function = Callable[..., Any]
 
 
-def make_plain(operation: str) -> Function:
+def make_unary(operation: str) -> Function:
     """Return a function of one activation that has no settings."""
 
     def function(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
@@ -80,7 +86,7 @@ def hardtanh(
 def pass_through(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
     """Return the activation itself."""
     if scope.operation.lower().endswith("dropout"):
-        scope.builder.note(f"{scope.operation} {scope.name} left out: it changes nothing in inference")
+        scope.builder.add_note(f"{scope.operation} {scope.name} left out: it changes nothing in inference")
     return x
 
 
@@ -131,11 +137,11 @@ def layer_norm(
 ) -> Tensor:
     """Add a layer normalisation over the last axes."""
     scale = 1.0 if weight is None else weight
-    axis = -len(sizes(normalized_shape, 1))
+    axis = -len(list_sizes(normalized_shape, 1))
     return scope.add("LayerNormalization", [x, scale, bias], axis=axis, epsilon=float(eps))
 
 
-def make_along_axis(operation: str) -> Function:
+def make_softmax(operation: str) -> Function:
     """Return a function that applies `Softmax` or `LogSoftmax` along an axis."""
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
@@ -152,7 +158,7 @@ def make_reduction(operation: str) -> Function:
     def function(
         scope: Scope, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     ) -> Tensor:
-        axes = range(len(scope.shape(x))) if dim is None else sizes(dim, 1)
+        axes = range(len(scope.shape(x))) if dim is None else list_sizes(dim, 1)
         return scope.add(operation, [x], axes=[int(axis or 0) for axis in axes], keepdims=int(keepdim))
 
     return function
@@ -183,8 +189,8 @@ def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
     """Split one axis into several."""
     shape, axis = scope.shape(x), scope.axis(x, dim)
     known_size = math.prod(size for size in sizes if size != -1)
-    full = [shape[axis] // known_size if size == -1 else size for size in sizes]
-    return reshape(scope, x, *shape[:axis], *full, *shape[axis + 1 :])
+    resolved_sizes = [shape[axis] // known_size if size == -1 else size for size in sizes]
+    return reshape(scope, x, *shape[:axis], *resolved_sizes, *shape[axis + 1 :])
 
 
 def permute(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
@@ -234,7 +240,9 @@ def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) ->
 def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return the entries along an axis as separate tensors."""
     axis = scope.axis(x, dim)
-    return tuple(scope.add("Gather", [x, k], str(k), axis=axis) for k in range(scope.shape(x)[axis]))
+    return tuple(
+        scope.add("Gather", [x, index], str(index), axis=axis) for index in range(scope.shape(x)[axis])
+    )
 
 
 def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
@@ -323,7 +331,7 @@ def matmul(scope: Scope, x: Any, y: Any) -> Tensor:
     return scope.add("MatMul", [x, y])
 
 
-def make_additive(mask: Any) -> Any:
+def make_additive_mask(mask: Any) -> Any:
     """Convert a boolean mask to 0 where true and minus infinity elsewhere. Return other masks unchanged."""
     is_boolean = str(mask.dtype).removeprefix("torch.") == "bool"
     return np.where(np.asarray(mask), 0, -np.inf).astype(np.float32) if is_boolean else mask
@@ -347,7 +355,7 @@ def attention(
     scores = scope.add("MatMul", [query, transposed], "scores")
     scores = scope.add("Mul", [scores, float(scale or 1 / math.sqrt(width))], "scaled")
     if attn_mask is not None:
-        scores = scope.add("Add", [scores, make_additive(attn_mask)], "masked")
+        scores = scope.add("Add", [scores, make_additive_mask(attn_mask)], "masked")
     return scope.add("MatMul", [scope.add("Softmax", [scores], "softmax", axis=-1), value])
 
 
@@ -392,38 +400,39 @@ def _add_pool(
     kernel: Any,
     stride: Any,
     padding: Any,
-    ceil: bool,
+    ceil_mode: bool,
     extra_attributes: Mapping[str, Any],
-    count: int = 0,
+    count_include_pad: int = 0,
 ) -> Tensor:
     axes = count_spatial_axes(scope, x)
     attributes = {name: repeat_per_axis(value, axes) for name, value in extra_attributes.items()}
-    steps = repeat_per_axis(kernel if stride is None or stride == [] else stride, axes)
+    strides = repeat_per_axis(kernel if stride is None or stride == [] else stride, axes)
     return scope.add(
         operation,
         [x],
         kernel_shape=repeat_per_axis(kernel, axes),
-        strides=steps,
+        strides=strides,
         pads=repeat_per_axis(padding, axes) * 2,
-        ceil_mode=int(ceil),
-        count_include_pad=count,
+        ceil_mode=int(ceil_mode),
+        count_include_pad=count_include_pad,
         **attributes,
     )
 
 
-def make_adaptive(operation: str) -> Function:
+def make_adaptive_pool(operation: str) -> Function:
     """Return a pooling to a given output size: one value, or windows that divide the image evenly."""
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-        size = scope.shape(x)[2:]
+        image_size = scope.shape(x)[2:]
         targets = [
-            full if n is None else n for n, full in zip(sizes(output_size, len(size)), size, strict=True)
+            length if target is None else target
+            for target, length in zip(list_sizes(output_size, len(image_size)), image_size, strict=True)
         ]
-        if all(n == 1 for n in targets) and not return_indices:
+        if all(target == 1 for target in targets) and not return_indices:
             return scope.add(f"Global{operation}", [x])
-        if return_indices or any(full % n for n, full in zip(targets, size, strict=True)):
-            raise scope.make_error(f"pools {size} to {targets}", "Choose a size that divides it")
-        kernel = [full // n for n, full in zip(targets, size, strict=True)]
+        if return_indices or any(length % target for target, length in zip(targets, image_size, strict=True)):
+            raise scope.make_error(f"pools {image_size} to {targets}", "Choose a size that divides it")
+        kernel = [length // target for target, length in zip(targets, image_size, strict=True)]
         return scope.add(operation, [x], kernel_shape=kernel, strides=kernel)
 
     return function
@@ -436,15 +445,15 @@ FUNCTIONS: Mapping[str, Function] = {
     "scaled_dot_product_attention": attention,
     **dict.fromkeys(("max_pool1d", "max_pool2d"), max_pool),
     **dict.fromkeys(("avg_pool1d", "avg_pool2d"), average_pool),
-    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), make_adaptive("AveragePool")),
-    "adaptive_max_pool2d": make_adaptive("MaxPool"),
-    "relu": make_plain("Relu"),
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), make_adaptive_pool("AveragePool")),
+    "adaptive_max_pool2d": make_adaptive_pool("MaxPool"),
+    "relu": make_unary("Relu"),
     "relu6": relu6,
-    "sigmoid": make_plain("Sigmoid"),
-    "tanh": make_plain("Tanh"),
-    "silu": make_plain("Swish"),
-    "mish": make_plain("Mish"),
-    "hardswish": make_plain("HardSwish"),
+    "sigmoid": make_unary("Sigmoid"),
+    "tanh": make_unary("Tanh"),
+    "silu": make_unary("Swish"),
+    "mish": make_unary("Mish"),
+    "hardswish": make_unary("HardSwish"),
     "hardsigmoid": hardsigmoid,
     "leaky_relu": leaky_relu,
     "elu": elu,
@@ -455,7 +464,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **dict.fromkeys(("clamp", "clip"), clamp),
     "hardtanh": hardtanh,
     **{
-        name: make_plain(name.capitalize())
+        name: make_unary(name.capitalize())
         for name in ("erf", "exp", "log", "sqrt", "abs", "neg", "reciprocal")
     },
     **dict.fromkeys(("identity", "dropout", "dropout1d", "dropout2d", "alpha_dropout"), pass_through),
@@ -472,8 +481,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "where": lambda scope, condition, x, y: scope.add("Where", [condition, x, y]),
     "batch_norm": batch_norm,
     "layer_norm": layer_norm,
-    "softmax": make_along_axis("Softmax"),
-    "log_softmax": make_along_axis("LogSoftmax"),
+    "softmax": make_softmax("Softmax"),
+    "log_softmax": make_softmax("LogSoftmax"),
     "mean": make_reduction("ReduceMean"),
     "sum": make_reduction("ReduceSum"),
     "amax": make_reduction("ReduceMax"),

@@ -13,31 +13,31 @@ import numpy as np
 
 from lightning.errors import LightningError, NetworkError, UnsupportedNode
 from lightning.networks.imports.onnx.file import from_bytes
-from lightning.networks.imports.simplify import finish
+from lightning.networks.imports.simplify import build_network
 from lightning.networks.imports.torch.attention import ATTENTION
 from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.scope import Scope, Tensor
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.operations.builder import Builder
-from lightning.networks.operations.operation_list import CONTRADICTIONS, compute_node, run_float
+from lightning.networks.operations.operation_list import INCONSISTENCY_ERRORS, compute_node, run_float
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import require
 
-EXPORT = "Export it with torch.onnx.export and import the file"
+EXPORT_HINT = "Export it with torch.onnx.export and import the file"
 
-RECTIFIERS = frozenset(
+INPLACE_FUNCTIONS = frozenset(
     {"relu", "relu6", "leaky_relu", "elu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"}
 )
 """Functions whose last argument is `inplace`."""
-VIEWS = frozenset(
+VIEW_OPERATIONS = frozenset(
     {"view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "t",
      "swapaxes", "swapdims", "movedim", "moveaxis", "squeeze", "unsqueeze", "expand", "expand_as", "getitem", "getattr",
      "chunk", "split", "unbind", "narrow", "select", "contiguous", "detach", "float", "to", "dropout", "type_as",
      "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"}
 )  # fmt: skip
 """Methods, functions and layers whose result may share memory with the first argument."""
-OPSET = 17
-TOLERANCE = 1e-3
+EXPORT_OPSET = 17
+RELATIVE_TOLERANCE = 1e-3
 """Tolerance between module and network, relative to the largest output."""
 FunctionCall = tuple[str, tuple[Any, ...]]
 
@@ -57,7 +57,7 @@ def from_torch(
     except (
         UnsupportedNode
     ) as error:  # not for errors of fx: an export would record only one branch of control flow
-        if error.hint != EXPORT:
+        if error.hint != EXPORT_HINT:
             raise
         return export_module(module, example_shape, preprocessing, error)
 
@@ -67,12 +67,12 @@ def _trace_by_fx(module: Any, example_shape: Sequence[int], preprocessing: Prepr
     name = type(module).__name__
     if name in LAYERS or name in ATTENTION:  # fx always traces into the outermost module
         module = torch.nn.Sequential(module)
-    graph, leaves = _trace(module, name)
+    graph, layer_by_name = _trace(module, name)
     builder = Builder(compute_node)
-    entry = builder.input("input", example_shape)
+    entry = builder.add_input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-        output = _add_graph(builder, module, graph, leaves, entry)
-        network = finish(builder, name, entry, output, preprocessing or Preprocessing())
+        output = _add_graph(builder, module, graph, layer_by_name, entry)
+        network = build_network(builder, name, entry, output, preprocessing or Preprocessing())
     check_preprocessing(network.preprocessing, network.input_shape)
     return network
 
@@ -83,7 +83,7 @@ def _trace(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
         with _set_inference_mode(module):
             graph = fx.Tracer().trace(module)
     except Exception as error:  # the module's own code runs here
-        raise NetworkError(f"torch.fx cannot follow {name}: {error}", hint=EXPORT) from error
+        raise NetworkError(f"torch.fx cannot follow {name}: {error}", hint=EXPORT_HINT) from error
     return graph, dict(module.named_modules())
 
 
@@ -99,21 +99,23 @@ def _set_inference_mode(module: Any) -> Iterator[None]:
             part.training = training
 
 
-def _add_graph(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
+def _add_graph(
+    builder: Builder, module: Any, graph: Any, layer_by_name: Mapping[str, Any], entry: str
+) -> str:
     """Add every node of `graph` to `builder`, and return the name of the output."""
-    values: dict[Any, Any] = {}
-    aliases = Aliases(leaves)
+    value_by_node: dict[Any, Any] = {}
+    aliases = Aliases(layer_by_name)
     for node in graph.nodes:
         if node.op == "placeholder":
-            values[node] = _read_argument(node, bool(values), entry)
+            value_by_node[node] = _read_argument(node, bool(value_by_node), entry)
         elif node.op == "get_attr":
-            values[node] = _read_attribute(module, node.target)
+            value_by_node[node] = _read_attribute(module, node.target)
         elif node.op == "output":
-            return _read_output(_substitute_values(node.args[0], values))
+            return _read_output(_substitute_values(node.args[0], value_by_node))
         else:
-            values[node] = _add_node(builder, node, leaves, values)
-        for changed in aliases.add(node):
-            values[changed] = values[node]
+            value_by_node[node] = _add_node(builder, node, layer_by_name, value_by_node)
+        for changed_node in aliases.add(node):
+            value_by_node[changed_node] = value_by_node[node]
     raise NetworkError("the module returns nothing", hint="Return the scores")
 
 
@@ -139,19 +141,26 @@ def _read_output(value: Any) -> str:
     return value.name
 
 
-def _substitute_values(argument: Any, values: Mapping[Any, Any]) -> Any:
+def _substitute_values(argument: Any, value_by_node: Mapping[Any, Any]) -> Any:
     """Return an fx argument with its nodes replaced by their values."""
     fx = require("torch.fx", "to import modules")
-    return fx.node.map_arg(argument, values.__getitem__)
+    return fx.node.map_arg(argument, value_by_node.__getitem__)
 
 
-def _add_node(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mapping[Any, Any]) -> Any:
-    arguments, keywords = _substitute_values(node.args, values), _substitute_values(node.kwargs, values)
+def _add_node(
+    builder: Builder, node: Any, layer_by_name: Mapping[str, Any], value_by_node: Mapping[Any, Any]
+) -> Any:
+    arguments, keywords = (
+        _substitute_values(node.args, value_by_node),
+        _substitute_values(node.kwargs, value_by_node),
+    )
     if node.op == "call_module":
-        return _add_layer(builder, str(node.target), leaves[node.target], arguments, keywords)
-    title = node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
-    title = str(title).removesuffix("_")  # in-place forms are handled by `Aliases`
-    scope = Scope(builder, node.name, title)
+        return _add_layer(builder, str(node.target), layer_by_name[node.target], arguments, keywords)
+    operation = (
+        node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
+    )
+    operation = str(operation).removesuffix("_")  # in-place forms are handled by `Aliases`
+    scope = Scope(builder, node.name, operation)
     if not _holds_activation((arguments, keywords)):
         return _compute(scope, node, arguments, keywords)
     return _call(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
@@ -162,20 +171,20 @@ def _add_layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords
     if scope.operation in ATTENTION:
         return _call(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
     if scope.operation not in LAYERS:
-        raise scope.make_error("is an unsupported layer", EXPORT)
+        raise scope.make_error("is an unsupported layer", EXPORT_HINT)
     function, settings = LAYERS[scope.operation](layer)
     return _call(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
 
 
 def _call(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
     if function is None:
-        raise scope.make_error("is an unsupported function", EXPORT)
+        raise scope.make_error("is an unsupported function", EXPORT_HINT)
     try:
         return function(scope, *arguments, **keywords)
     except LightningError:
         raise
-    except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.make_error(f"is called in an unsupported way: {error}", EXPORT) from error
+    except (*INCONSISTENCY_ERRORS, RuntimeError) as error:
+        raise scope.make_error(f"is called in an unsupported way: {error}", EXPORT_HINT) from error
 
 
 def _compute(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
@@ -184,8 +193,8 @@ def _compute(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
         if node.op == "call_method":
             return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
         return node.target(*arguments, **keywords)
-    except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.make_error(f"cannot be computed: {error}", EXPORT) from error
+    except (*INCONSISTENCY_ERRORS, RuntimeError) as error:
+        raise scope.make_error(f"cannot be computed: {error}", EXPORT_HINT) from error
 
 
 def _holds_activation(value: Any) -> bool:
@@ -200,12 +209,12 @@ def _holds_activation(value: Any) -> bool:
 class Aliases:
     """Aliases and shared memory among the nodes of an fx graph. Nodes are added in order."""
 
-    leaves: Mapping[str, Any]
+    layer_by_name: Mapping[str, Any]
     """Layers by name."""
-    positions: dict[Any, int] = field(default_factory=dict)
-    memories: dict[Any, Any] = field(default_factory=dict)
+    position_by_node: dict[Any, int] = field(default_factory=dict)
+    owner_by_node: dict[Any, Any] = field(default_factory=dict)
     """For each node, the node that allocated the memory of its tensor."""
-    tensors: dict[Any, Any] = field(default_factory=dict)
+    tensor_by_node: dict[Any, Any] = field(default_factory=dict)
     """For each node, the node that first returned the same tensor."""
 
     def add(self, node: Any) -> list[Any]:
@@ -213,52 +222,56 @@ class Aliases:
 
         Raise `UnsupportedNode` if this also changes a view that is read later, because views are copies here.
         """
-        self.positions[node] = len(self.positions)
-        source = node.args[0] if node.args and node.args[0] in self.memories else node
-        changes = source is not node and is_in_place(node, self.leaves)
-        shared = changes or title(node, self.leaves) in VIEWS
-        self.memories[node] = self.memories[source] if shared and source is not node else node
-        self.tensors[node] = self.tensors[source] if changes else node
-        if not changes:
+        self.position_by_node[node] = len(self.position_by_node)
+        source = node.args[0] if node.args and node.args[0] in self.owner_by_node else node
+        is_source_changed = source is not node and is_in_place(node, self.layer_by_name)
+        is_memory_shared = is_source_changed or find_title(node, self.layer_by_name) in VIEW_OPERATIONS
+        self.owner_by_node[node] = (
+            self.owner_by_node[source] if is_memory_shared and source is not node else node
+        )
+        self.tensor_by_node[node] = self.tensor_by_node[source] if is_source_changed else node
+        if not is_source_changed:
             return []
         sharing_nodes = [
-            sharing_node for sharing_node, memory in self.memories.items() if memory is self.memories[node]
+            sharing_node
+            for sharing_node, owner in self.owner_by_node.items()
+            if owner is self.owner_by_node[node]
         ]
         for sharing_node in sharing_nodes:
             is_read_later = any(
-                self.positions.get(user, len(self.positions)) > self.positions[node]
+                self.position_by_node.get(user, len(self.position_by_node)) > self.position_by_node[node]
                 for user in sharing_node.users
             )
-            if is_read_later and self.tensors[sharing_node] is not self.tensors[node]:
+            if is_read_later and self.tensor_by_node[sharing_node] is not self.tensor_by_node[node]:
                 raise UnsupportedNode(
                     (
-                        f"node {node.name} (torch {title(node, self.leaves)}) changes in place a tensor that shares "
-                        f"memory with {sharing_node.name}, which is read later"
+                        f"node {node.name} (torch {find_title(node, self.layer_by_name)}) changes in place a tensor "
+                        f"that shares memory with {sharing_node.name}, which is read later"
                     ),
                     hint="Use the out-of-place form",
                 )
         return [
             sharing_node
             for sharing_node in sharing_nodes
-            if self.tensors[sharing_node] is self.tensors[node] and sharing_node is not node
+            if self.tensor_by_node[sharing_node] is self.tensor_by_node[node] and sharing_node is not node
         ]
 
 
-def title(node: Any, leaves: Mapping[str, Any]) -> str:
+def find_title(node: Any, layer_by_name: Mapping[str, Any]) -> str:
     """Return the name of the method, function or layer class."""
     if node.op == "call_module":
-        return type(leaves[node.target]).__name__
+        return type(layer_by_name[node.target]).__name__
     return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
 
 
-def is_in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
+def is_in_place(node: Any, layer_by_name: Mapping[str, Any]) -> bool:
     """Return whether `node` writes its result into its first argument."""
     if node.op == "call_module":
-        return bool(getattr(leaves[node.target], "inplace", False))
+        return bool(getattr(layer_by_name[node.target], "inplace", False))
     if node.op == "call_method":
         return bool(node.target.endswith("_"))
-    positional = title(node, leaves) in RECTIFIERS and node.args[-1] is True
-    return positional or bool(node.kwargs.get("inplace"))
+    is_set_by_position = find_title(node, layer_by_name) in INPLACE_FUNCTIONS and node.args[-1] is True
+    return is_set_by_position or bool(node.kwargs.get("inplace"))
 
 
 def export_module(
@@ -276,9 +289,9 @@ def export_module(
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")  # the exporter's own advice to its users
             example = torch.zeros(1, *example_shape)
-            torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=OPSET)
+            torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=EXPORT_OPSET)
             network = from_bytes(buffer.getvalue(), type(module).__name__, preprocessing=preprocessing)
-            if not _agrees(torch, module, network):
+            if not _is_equivalent(torch, module, network):
                 raise first_error
     except Exception:  # noqa: BLE001 - the module's own code runs here, and the exporter's
         raise first_error from None
@@ -288,15 +301,15 @@ def export_module(
     return replace(network, notes=("imported by way of ONNX: " + first_error.problem, *network.notes))
 
 
-def _agrees(torch: Any, module: Any, network: Network) -> bool:
+def _is_equivalent(torch: Any, module: Any, network: Network) -> bool:
     """Return whether module and network agree on two images. An export from one image may fix the batch or a branch."""
     random = np.random.default_rng(0)
     images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
     with torch.no_grad():
         expected = module(torch.from_numpy(images)).numpy()
     outputs = run_float(network, images)
-    limit = TOLERANCE * max(float(np.abs(expected).max()), TOLERANCE)
-    return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= limit)
+    max_difference = RELATIVE_TOLERANCE * max(float(np.abs(expected).max()), RELATIVE_TOLERANCE)
+    return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= max_difference)
 
 
 def _read_convolution(layer: Any) -> FunctionCall:
@@ -320,45 +333,45 @@ def _read_average_pool(layer: Any) -> FunctionCall:
     return "avg_pool2d", (*settings, getattr(layer, "divisor_override", None))
 
 
-def _make_plain(function: str, *settings: str) -> Callable[[Any], FunctionCall]:
+def _make_reader(function: str, *settings: str) -> Callable[[Any], FunctionCall]:
     return lambda layer: (function, tuple(getattr(layer, name) for name in settings))
 
 
 LAYERS: Mapping[str, Callable[[Any], FunctionCall]] = {
-    "Linear": _make_plain("linear", "weight", "bias"),
+    "Linear": _make_reader("linear", "weight", "bias"),
     "Conv1d": _read_convolution,
     "Conv2d": _read_convolution,
     "BatchNorm1d": _read_batch_norm,
     "BatchNorm2d": _read_batch_norm,
-    "LayerNorm": _make_plain("layer_norm", "normalized_shape", "weight", "bias", "eps"),
+    "LayerNorm": _make_reader("layer_norm", "normalized_shape", "weight", "bias", "eps"),
     "MaxPool1d": _read_max_pool,
     "MaxPool2d": _read_max_pool,
     "AvgPool1d": _read_average_pool,
     "AvgPool2d": _read_average_pool,
-    "AdaptiveAvgPool1d": _make_plain("adaptive_avg_pool2d", "output_size"),
-    "AdaptiveAvgPool2d": _make_plain("adaptive_avg_pool2d", "output_size"),
-    "AdaptiveMaxPool2d": _make_plain("adaptive_max_pool2d", "output_size"),
-    "Flatten": _make_plain("flatten", "start_dim", "end_dim"),
-    "Unflatten": _make_plain("unflatten", "dim", "unflattened_size"),
-    "Identity": _make_plain("identity"),
-    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "AlphaDropout"), _make_plain("dropout")),
-    "ReLU": _make_plain("relu"),
-    "ReLU6": _make_plain("relu6"),
-    "LeakyReLU": _make_plain("leaky_relu", "negative_slope"),
-    "PReLU": _make_plain("prelu", "weight"),
-    "ELU": _make_plain("elu", "alpha"),
+    "AdaptiveAvgPool1d": _make_reader("adaptive_avg_pool2d", "output_size"),
+    "AdaptiveAvgPool2d": _make_reader("adaptive_avg_pool2d", "output_size"),
+    "AdaptiveMaxPool2d": _make_reader("adaptive_max_pool2d", "output_size"),
+    "Flatten": _make_reader("flatten", "start_dim", "end_dim"),
+    "Unflatten": _make_reader("unflatten", "dim", "unflattened_size"),
+    "Identity": _make_reader("identity"),
+    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "AlphaDropout"), _make_reader("dropout")),
+    "ReLU": _make_reader("relu"),
+    "ReLU6": _make_reader("relu6"),
+    "LeakyReLU": _make_reader("leaky_relu", "negative_slope"),
+    "PReLU": _make_reader("prelu", "weight"),
+    "ELU": _make_reader("elu", "alpha"),
     "GELU": lambda layer: ("gelu_as", (layer.approximate,)),
-    "Sigmoid": _make_plain("sigmoid"),
-    "Tanh": _make_plain("tanh"),
-    "SiLU": _make_plain("silu"),
-    "Mish": _make_plain("mish"),
-    "Softplus": _make_plain("softplus", "beta", "threshold"),
-    "Hardswish": _make_plain("hardswish"),
-    "Hardsigmoid": _make_plain("hardsigmoid"),
-    "Hardtanh": _make_plain("hardtanh", "min_val", "max_val"),
-    "Softmax": _make_plain("softmax", "dim"),
-    "LogSoftmax": _make_plain("log_softmax", "dim"),
-    "ZeroPad2d": _make_plain("pad", "padding"),
+    "Sigmoid": _make_reader("sigmoid"),
+    "Tanh": _make_reader("tanh"),
+    "SiLU": _make_reader("silu"),
+    "Mish": _make_reader("mish"),
+    "Softplus": _make_reader("softplus", "beta", "threshold"),
+    "Hardswish": _make_reader("hardswish"),
+    "Hardsigmoid": _make_reader("hardsigmoid"),
+    "Hardtanh": _make_reader("hardtanh", "min_val", "max_val"),
+    "Softmax": _make_reader("softmax", "dim"),
+    "LogSoftmax": _make_reader("log_softmax", "dim"),
+    "ZeroPad2d": _make_reader("pad", "padding"),
     "ConstantPad1d": lambda layer: ("pad", (layer.padding, "constant", layer.value)),
     "ConstantPad2d": lambda layer: ("pad", (layer.padding, "constant", layer.value)),
 }

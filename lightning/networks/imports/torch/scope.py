@@ -45,13 +45,18 @@ class Scope:
         return self.add_several(operation, inputs, part, 1, attributes)[0]
 
     def add_several(
-        self, operation: str, inputs: Sequence[Any], part: str, outputs: int, attributes: Mapping[str, Any]
+        self,
+        operation: str,
+        inputs: Sequence[Any],
+        part: str,
+        output_count: int,
+        attributes: Mapping[str, Any],
     ) -> tuple[Tensor, ...]:
         """Add an ONNX operation with several outputs."""
         name = f"{self.name}/{part}" if part else self.name
         names = tuple(self._name_tensor(value, f"{name}.{index}") for index, value in enumerate(inputs))
         return tuple(
-            map(Tensor, translate(self.builder, Call(name, operation, names, dict(attributes), outputs)))
+            map(Tensor, translate(self.builder, Call(name, operation, names, dict(attributes), output_count)))
         )
 
     def _name_tensor(self, value: Any, name: str) -> str:
@@ -62,7 +67,7 @@ class Scope:
         array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
         if array.ndim and array.shape[0] == BATCH:  # a view that repeats one entry for every image
             array = array[:1]
-        return self.builder.constant(np.asarray(array), name)
+        return self.builder.add_constant(np.asarray(array), name)
 
 
 def count_spatial_axes(scope: Scope, x: Tensor) -> int:
@@ -70,12 +75,12 @@ def count_spatial_axes(scope: Scope, x: Tensor) -> int:
     return len(scope.shape(x)) - 2
 
 
-def sizes(value: Any, axes: int) -> list[int | None]:
+def list_sizes(value: Any, axes: int) -> list[int | None]:
     """Return a sequence as a list, or a single number repeated for every axis."""
     numbers = list(value) if isinstance(value, (tuple, list)) else [value]
     return numbers * axes if len(numbers) == 1 else numbers
 
 
 def repeat_per_axis(value: Any, axes: int) -> list[int]:
-    """Return the numbers of `sizes` as integers."""
-    return [int(number or 0) for number in sizes(value, axes)]
+    """Return the numbers of `list_sizes` as integers."""
+    return [int(number or 0) for number in list_sizes(value, axes)]

@@ -10,23 +10,23 @@ skip_without("qick")
 
 import lightning
 from lightning.kit.calibration.decoder import (
-    accuracy,
-    rms_error,
-    true_product,
+    compute_accuracy,
+    compute_rms_error,
+    compute_true_product,
 )
 from lightning.kit.calibration.drift import measure_drift, recalibrate
 from lightning.kit.calibration.guided import run_guided
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.delay import Arrival
-from lightning.kit.calibration.measurement.pairs import Encoders, sum_truth
+from lightning.kit.calibration.measurement.pairs import Encoders, compute_true_sums
 from lightning.kit.calibration.measurement.steps import STEPS, measure_noise
 from lightning.kit.compute import LightningCompute
 
 pytestmark = pytest.mark.board
 
 PAIRS = np.random.default_rng(2024).integers(0, 256, (2, 4_096))
-ROUNDED = np.rint(true_product(*PAIRS))
+ROUNDED = np.rint(compute_true_product(*PAIRS))
 
 
 def calibrated(address):
@@ -55,13 +55,13 @@ def wrong(analogue, count=4_096):
 
 @pytest.mark.long
 def test_one_decimated_sample_at_default_noise_gives_99_7_per_cent(kit):
-    found = accuracy(np.clip(np.rint(answers(kit, window=1)), 0, 255), *PAIRS)
+    found = compute_accuracy(np.clip(np.rint(answers(kit, window=1)), 0, 255), *PAIRS)
     assert found >= 99.7
 
 
 @pytest.mark.long
 def test_averaging_gives_99_85_per_cent_of_at_most_99_887(kit):
-    found = accuracy(np.clip(np.rint(answers(kit, shots=4, count=2_048)), 0, 255), *PAIRS[:, :2_048])
+    found = compute_accuracy(np.clip(np.rint(answers(kit, shots=4, count=2_048)), 0, 255), *PAIRS[:, :2_048])
     assert 99.85 <= found <= 99.90
 
 
@@ -70,7 +70,7 @@ def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
     soc, _ = kit
     soc.knobs["noise"] = "constant"
     try:
-        found = accuracy(np.clip(np.rint(answers(kit, window=1)), 0, 255), *PAIRS)
+        found = compute_accuracy(np.clip(np.rint(answers(kit, window=1)), 0, 255), *PAIRS)
     finally:
         soc.knobs["noise"] = "on"
     assert 99.25 <= found <= 99.87
@@ -92,8 +92,8 @@ def test_linear_words_as_published_are_no_encoder(kit, chebyshev_decoder):
     words = np.zeros((1_024, 4), dtype=np.int64)
     words[:, :2] = np.rint(PAIRS[:, :1_024].T * 20_000 / 255)  # as the published library drives
     levels = LightningCompute(soc, run.calibration).rows.read(words, shots=4).levels
-    published = chebyshev_decoder(levels[:512], true_product(*PAIRS[:, :512]))(levels[512:])
-    assert accuracy(published, *PAIRS[:, 512:1_024]) < 98.0
+    published = chebyshev_decoder(levels[:512], compute_true_product(*PAIRS[:, :512]))(levels[512:])
+    assert compute_accuracy(published, *PAIRS[:, 512:1_024]) < 98.0
 
 
 @pytest.mark.long
@@ -112,15 +112,17 @@ def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polyno
     values = np.zeros((1_024, 4), dtype=np.int64)
     values[:, :2] = pairs.T
     levels = (
-        LightningCompute(soc, run.calibration).rows.read(run.calibration.word_table(values), shots=4).levels
+        LightningCompute(soc, run.calibration)
+        .rows.read(run.calibration.look_up_words(values), shots=4)
+        .levels
     )
     decoded = run.calibration.decode_table(levels, values)
-    assert accuracy(np.clip(np.rint(decoded), 0, 255), *pairs) >= 99.85
+    assert compute_accuracy(np.clip(np.rint(decoded), 0, 255), *pairs) >= 99.85
     train, held = slice(0, 512), slice(512, None)
-    truth = true_product(*pairs)
-    ours = rms_error(decoded[held], *pairs[:, held])
-    second = rms_error(polynomial_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
-    third = rms_error(chebyshev_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
+    truth = compute_true_product(*pairs)
+    ours = compute_rms_error(decoded[held], *pairs[:, held])
+    second = compute_rms_error(polynomial_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
+    third = compute_rms_error(chebyshev_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
     assert ours < 0.06
     assert min(second, third) > 3 * ours
 
@@ -130,22 +132,22 @@ def test_after_a_drift_one_sweep_per_modulator_brings_the_accuracy_back():
     soc, run = calibrated("sim://kit?seed=31&vary=yes&drift=off")
     stale, rows = run.calibration, LightningCompute(soc, run.calibration).rows
     pairs = PAIRS[:, :512]
-    assert not measure_drift(rows, stale).recalibrate
+    assert not measure_drift(rows, stale).needs_recalibration
     for i in range(4):
         soc.knobs[f"null_v_{i}"] += 0.05 * soc.knobs[f"v_pi_{i}"]
-    assert accuracy(np.clip(np.rint(answers((soc, run), shots=4, count=512)), 0, 255), *pairs) < 95.0
+    assert compute_accuracy(np.clip(np.rint(answers((soc, run), shots=4, count=512)), 0, 255), *pairs) < 95.0
     asked = measure_drift(rows, stale)
-    assert asked.recalibrate
+    assert asked.needs_recalibration
     assert "lightning calibrate" in str(asked)
     fresh = recalibrate(rows, stale)
     again = LightningCompute(soc, fresh, shots=4).analogue_product(*pairs)
-    assert accuracy(np.clip(np.rint(again), 0, 255), *pairs) >= 99.7
-    assert not measure_drift(rows, fresh).recalibrate
+    assert compute_accuracy(np.clip(np.rint(again), 0, 255), *pairs) >= 99.7
+    assert not measure_drift(rows, fresh).needs_recalibration
     soc.knobs["laser_dbm"] -= 0.5
-    assert measure_drift(rows, fresh).recalibrate
+    assert measure_drift(rows, fresh).needs_recalibration
     dimmer = recalibrate(rows, fresh)
     assert dimmer.decoder.gain[0] / fresh.decoder.gain[0] == pytest.approx(10**-0.05, rel=2e-3)
-    assert not measure_drift(rows, dimmer).recalibrate
+    assert not measure_drift(rows, dimmer).needs_recalibration
 
 
 @pytest.mark.long
@@ -161,7 +163,7 @@ def test_sums_of_two_products_and_their_signs(kit):
     mixed = (np.sign(a * b).sum(axis=1) == 0).sum()
     assert mixed >= 400
     values = rng.integers(0, 256, (512, 4))
-    assert np.sqrt(np.mean((compute.measure(values) - sum_truth(values)) ** 2)) < 0.6
+    assert np.sqrt(np.mean((compute.measure(values) - compute_true_sums(values)) ** 2)) < 0.6
 
 
 @pytest.mark.slow
@@ -174,7 +176,7 @@ def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
     soc.knobs["rin_db_hz"] = rin_db_hz
     try:
         rows = LightningCompute(soc, run.calibration, window=1).rows
-        found = measure_noise(rows, run.calibration.word_table)
+        found = measure_noise(rows, run.calibration.look_up_words)
     finally:
         soc.knobs["rin_db_hz"] = before
     filtered = taps("fir")
@@ -188,7 +190,7 @@ def test_too_much_noise_fails_its_step_and_names_the_laser(kit):
     made = run.calibration
     bench = Bench(soc, arrivals=tuple(Arrival(ticks, 1.0, 1.0) for ticks in made.timing.arrival))
     full, shared = (tuple(getattr(m, name) for m in made.modulators) for name in ("encoder", "shared"))
-    bench.coded, bench.decoder = Encoders(full, shared, (1.0, 1.0)), made.decoder
+    bench.encoders, bench.decoder = Encoders(full, shared, (1.0, 1.0)), made.decoder
     assert STEPS["noise"](bench).passed
     before = soc.knobs["rin_db_hz"]
     soc.knobs["rin_db_hz"] = -120.0

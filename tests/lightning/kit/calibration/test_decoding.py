@@ -4,11 +4,11 @@ import pytest
 from lightning.kit.calibration.decoder import (
     DecodedLevel,
     Decoder,
-    accuracy,
+    compute_accuracy,
+    compute_rms_error,
+    compute_true_product,
     fit_decoder,
-    rms_error,
     round_products,
-    true_product,
 )
 
 KNOWN = Decoder(
@@ -63,19 +63,19 @@ def test_a_decoder_needs_rows_that_tell_it_apart():
 
 def test_answers_are_rounded_into_their_range_and_say_how_far_they_were():
     assert round_products([-3.0, 0.4, 254.6, 300.0]).tolist() == [0, 0, 255, 255]
-    assert round_products([300.0, 600.0], products=2).tolist() == [300, 510]
+    assert round_products([300.0, 600.0], product_count=2).tolist() == [300, 510]
     assert DecodedLevel(20, 19.6, saturated=False).residual == pytest.approx(-0.4)
 
 
 def test_accuracy_is_the_published_measure():
-    assert true_product(255, 255) == 255.0
-    assert rms_error([3.0, 0.0], [255, 0], [0, 255]) == pytest.approx(np.sqrt(4.5))
-    assert accuracy([2.55], [0], [0]) == pytest.approx(99.0)
+    assert compute_true_product(255, 255) == 255.0
+    assert compute_rms_error([3.0, 0.0], [255, 0], [0, 255]) == pytest.approx(np.sqrt(4.5))
+    assert compute_accuracy([2.55], [0], [0]) == pytest.approx(99.0)
 
 
 def test_rounding_alone_leaves_99_887_per_cent():
     a, b = np.meshgrid(np.arange(256), np.arange(256))
-    assert accuracy(np.rint(true_product(a, b)), a, b) == pytest.approx(99.887, abs=0.001)
+    assert compute_accuracy(np.rint(compute_true_product(a, b)), a, b) == pytest.approx(99.887, abs=0.001)
 
 
 def test_constant_noise_of_one_sample_of_the_converter_leaves_99_25_per_cent():
@@ -86,7 +86,7 @@ def test_constant_noise_of_one_sample_of_the_converter_leaves_99_25_per_cent():
     lit = np.tile([True, False], (a.size, 1))
     sigma = 1.6569279459762971 * KNOWN.gain[0] / 255
     noisy = KNOWN.predict(v) + sigma * rng.standard_normal(a.size)
-    found = accuracy(round_products(KNOWN.decode(noisy, v, lit)), a, b)
+    found = compute_accuracy(round_products(KNOWN.decode(noisy, v, lit)), a, b)
     assert found >= 99.25
     assert found == pytest.approx(99.36, abs=0.04)
 
@@ -98,11 +98,11 @@ def test_polynomials_cannot_take_leaks_off_and_ours_can(polynomial_decoder, cheb
     v[:, :2] = values / 255
     y = KNOWN.predict(v)
     lit = np.tile([True, False], (4_096, 1))
-    truth = true_product(values[:, 0], values[:, 1])
+    truth = compute_true_product(values[:, 0], values[:, 1])
     train, test = slice(0, 1_024), slice(1_024, None)
-    ours = rms_error(KNOWN.decode(y, v, lit)[test], values[test, 0], values[test, 1])
+    ours = compute_rms_error(KNOWN.decode(y, v, lit)[test], values[test, 0], values[test, 1])
     second = polynomial_decoder(y[train], truth[train])(y[test])
     third = chebyshev_decoder(y[train], truth[train])(y[test])
     assert ours < 1e-6
-    assert 0.05 < rms_error(third, values[test, 0], values[test, 1]) < 1.0
-    assert 0.05 < rms_error(second, values[test, 0], values[test, 1]) < 1.0
+    assert 0.05 < compute_rms_error(third, values[test, 0], values[test, 1]) < 1.0
+    assert 0.05 < compute_rms_error(second, values[test, 0], values[test, 1]) < 1.0

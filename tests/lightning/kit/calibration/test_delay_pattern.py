@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from lightning.kit.calibration.measurement.batch import Window
-from lightning.kit.calibration.measurement.delay import chips, locate, pattern
+from lightning.kit.calibration.measurement.delay import locate_pattern, make_chips, make_pattern
 
 FINE = 8
 
 
 def received(ticks, length=800, swing=500.0, sigma=0.0, seed=0):
     """Return the pattern at `ticks` on a time line 8 times as fine, behind a readout's low-pass filter."""
-    edges = np.clip(np.arange(length * FINE + 1) / FINE - ticks, 0, pattern().size)
-    integral = np.concatenate([[0], np.cumsum(pattern())])
+    edges = np.clip(np.arange(length * FINE + 1) / FINE - ticks, 0, make_pattern().size)
+    integral = np.concatenate([[0], np.cumsum(make_pattern())])
     line = np.diff(np.interp(edges, np.arange(integral.size), integral)) * FINE
     taps = np.sinc(0.766 / FINE * (np.arange(15 * FINE) - (15 * FINE - 1) / 2)) * np.kaiser(15 * FINE, 5.0)
     filtered = np.convolve(line, taps / taps.sum())[63:][: length * FINE : FINE]
@@ -19,7 +19,7 @@ def received(ticks, length=800, swing=500.0, sigma=0.0, seed=0):
 
 
 def test_the_pattern_agrees_with_no_shift_of_itself():
-    sequence = 2 * chips() - 1
+    sequence = 2 * make_chips() - 1
     products = [int(sequence @ np.roll(sequence, shift)) for shift in range(127)]
     assert products[0] == 127
     assert set(products[1:]) == {-1}
@@ -31,7 +31,7 @@ def test_whole_and_broken_ticks_are_found_in_noise():
     wrong = []
     for seed in range(40):
         ticks = float(rng.uniform(0, 500))
-        found = locate(received(ticks, sigma=5.0, seed=seed))
+        found = locate_pattern(received(ticks, sigma=5.0, seed=seed))
         wrong.append(found.ticks - ticks)
         assert found.swing == pytest.approx(500, rel=0.1)
         assert found.quality > 0.98
@@ -39,23 +39,23 @@ def test_whole_and_broken_ticks_are_found_in_noise():
 
 
 def test_an_inverted_pattern_has_a_negative_swing():
-    found = locate(received(123.5, swing=-400.0))
+    found = locate_pattern(received(123.5, swing=-400.0))
     assert found.ticks == pytest.approx(123.5, abs=0.01)
     assert found.swing == pytest.approx(-400.0, rel=0.1)
 
 
 def test_noise_alone_is_not_believed():
-    found = locate(np.random.default_rng(1).normal(0, 5, 900))
+    found = locate_pattern(np.random.default_rng(1).normal(0, 5, 900))
     assert found.quality < 0.6
 
 
 def test_silence_has_no_quality():
-    assert locate(np.full(900, 7.0)).quality == 0.0
+    assert locate_pattern(np.full(900, 7.0)).quality == 0.0
 
 
 def test_a_trace_must_hold_the_pattern():
     with pytest.raises(ValueError, match="cannot hold the pattern"):
-        locate(np.zeros(200))
+        locate_pattern(np.zeros(200))
 
 
 def test_a_window_follows_the_latest_light_and_delays_the_others():

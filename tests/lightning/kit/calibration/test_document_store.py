@@ -9,7 +9,7 @@ from lightning import errors
 from lightning.kit.calibration import Calibration, Outcome, find, from_json, load, require, save, to_json
 from lightning.kit.calibration.decoder import Decoder
 from lightning.kit.calibration.document import Modulator, Timing
-from lightning.kit.calibration.encoder import dim, make_encoder
+from lightning.kit.calibration.encoder import dim_encoder, make_encoder
 from lightning.kit.calibration.fringe import Fringe
 from lightning.kit.calibration.noise import NoiseModel
 from lightning.kit.calibration.store import find_path, load_raw
@@ -35,7 +35,7 @@ class Device:
 def modulator(channel, half_wave):
     curve = Fringe((0.0, np.pi / 2), 0.0, half_wave, 10.0, 15_000.0, 1.0)
     full = make_encoder(curve)
-    return Modulator(channel, curve, full, dim(curve, full, 0.5) if channel % 2 == 0 else full, 1.0)
+    return Modulator(channel, curve, full, dim_encoder(curve, full, 0.5) if channel % 2 == 0 else full, 1.0)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
     assert [outcome.step for outcome in run.outcomes][-1] == "delay"
     assert "laser" in failed(run)["delay"].hint
     with pytest.raises(errors.CalibrationError, match=r"'delay' failed.*laser is on"):
-        factory_calibration.make("sim://kit?seed=2&laser=off", tmp_path / "none.json")
+        factory_calibration.write_factory_calibration("sim://kit?seed=2&laser=off", tmp_path / "none.json")
     assert not (tmp_path / "none.json").exists()
 
 

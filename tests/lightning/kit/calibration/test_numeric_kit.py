@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning import errors
-from lightning.kit.calibration.decoder import accuracy, fit_decoder, true_product
+from lightning.kit.calibration.decoder import compute_accuracy, compute_true_product, fit_decoder
 from lightning.kit.calibration.document import Calibration, Modulator, Timing
 from lightning.kit.calibration.drift import Monitor, measure_drift, recalibrate
 from lightning.kit.calibration.measurement import pairs
@@ -27,7 +27,9 @@ class Device:
 def calibrated(kit, seed=0):
     sweeps = sweep_all(kit, find_coarse_peaks(kit))
     coded = pairs.make_encoders(sweeps, full_scale=kit.end, idle=kit.offset)
-    decoder, _ = pairs.train(kit, coded, full_scale=kit.end, rng=np.random.default_rng(seed), shots=16)
+    decoder, _ = pairs.train_decoder(
+        kit, coded, full_scale=kit.end, rng=np.random.default_rng(seed), shots=16
+    )
     modulators = [
         Modulator(
             i,
@@ -73,7 +75,7 @@ def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_k
     values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
     lit = np.tile([True, False], (a.size, 1))
     found = np.rint(decoder.decode(rows(values), values / 255, lit))
-    assert (found != np.rint(true_product(a, b))).sum() == 0
+    assert (found != np.rint(compute_true_product(a, b))).sum() == 0
 
 
 @pytest.mark.long
@@ -95,7 +97,7 @@ def test_products_of_random_kits_are_right(numeric_kit):
     a, b = rng.integers(0, 256, (2, 2_000))
     for seed in range(4):
         compute = compute_on(numeric_kit.random(seed, sigma=15.0))
-        assert accuracy(compute.multiply(a, b), a, b) >= 99.85
+        assert compute_accuracy(compute.multiply(a, b), a, b) >= 99.85
 
 
 @pytest.mark.slow
@@ -163,7 +165,7 @@ def test_another_devices_calibration_is_refused(numeric_kit):
 def test_the_monitor_measures_when_it_is_due_and_asks_for_a_calibration(numeric_kit):
     kit, now = numeric_kit(sigma=10.0), [0.0]
     monitor = Monitor(kit, calibrated(kit), interval_s=60, clock=lambda: now[0])
-    assert not monitor.inspect().recalibrate
+    assert not monitor.inspect().needs_recalibration
     kit.null = tuple(null + 1_000 for null in kit.null)
     read = kit.rows_read
     now[0] = 59.0
@@ -172,7 +174,7 @@ def test_the_monitor_measures_when_it_is_due_and_asks_for_a_calibration(numeric_
     now[0] = 60.0
     with pytest.raises(errors.StaleCalibration, match="drifted"):
         monitor.inspect()
-    assert monitor.last.recalibrate
+    assert monitor.last.needs_recalibration
     with pytest.raises(errors.StaleCalibration):
         monitor.inspect()
 

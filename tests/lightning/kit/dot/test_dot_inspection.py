@@ -11,7 +11,7 @@ skip_without("qick")
 import lightning
 from lightning.errors import OutOfRange
 from lightning.kit.dot import inspect
-from lightning.kit.dot.inspection import SYMBOL, capacity, find_settled_samples
+from lightning.kit.dot.inspection import SYMBOL, count_max_products, find_settled_samples
 from lightning.kit.dot.program import TileReader
 
 pytestmark = pytest.mark.board
@@ -33,7 +33,7 @@ def test_an_acquisition_shows_64_products_of_either_pair_each_by_itself(kit):
 
 @pytest.mark.slow
 def test_the_buffer_holds_66_products_of_either_pair(kit):
-    assert capacity(TileReader(*kit)) == 132
+    assert count_max_products(TileReader(*kit)) == 132
     with pytest.raises(OutOfRange, match="up to 132 entries"):
         inspect(*kit, np.ones(133), np.ones(133))
 

@@ -13,14 +13,14 @@ from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.dot.packing import check_operands, pack
 from lightning.kit.dot.symbol import (
     EDGE_TICKS,
-    GATES,
-    HALF_STEP,
+    GATE_INDICES,
+    HALF_STEP_WORDS,
     REACH_TICKS,
     Alignment,
     Coding,
     Symbol,
     Tile,
-    envelopes,
+    make_envelopes,
 )
 
 RAMP = Encoder(np.arange(256) * 70 + 50, np.arange(256) / 255, 0.0, 1.0)
@@ -144,11 +144,11 @@ def test_the_gate_is_open_only_while_its_partner_rests():
     rng = np.random.default_rng(1)
     tile = Tile(9, Symbol(), 16)
     words = CODING.words(rng.integers(1, 256, (2, 9, 4)))
-    made = envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
+    made = make_envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
     assert made.shape == (4, 2, tile.samples)
     moves = np.diff(made, axis=-1) != 0
-    for gate in GATES:
-        open_now = made[gate] != CODING.dark[gate] + HALF_STEP
+    for gate in GATE_INDICES:
+        open_now = made[gate] != CODING.dark[gate] + HALF_STEP_WORDS
         assert open_now.sum() == 2 * 9 * Symbol().settled
         near = np.zeros_like(open_now)
         for shift in range(-3, 4):
@@ -160,18 +160,18 @@ def test_samples_carry_the_words_of_the_symbols_in_order():
     tile = Tile(3, Symbol(), 16)
     chosen = np.array([[[10, 20, 30, 40], [50, 60, 70, 80], [90, 100, 110, 120]]])
     words = CODING.words(chosen)
-    made = envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
+    made = make_envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
     centres = EDGE_TICKS * 16 + 16 + 32 * np.arange(3)
-    assert (made[:, 0, centres].T - HALF_STEP).tolist() == words[0].tolist()
+    assert (made[:, 0, centres].T - HALF_STEP_WORDS).tolist() == words[0].tolist()
     edge = EDGE_TICKS * 16
-    assert (made[:, :, :edge] == 50 + HALF_STEP).all()
-    assert (made[:, :, -edge:] == 50 + HALF_STEP).all()
+    assert (made[:, :, :edge] == 50 + HALF_STEP_WORDS).all()
+    assert (made[:, :, -edge:] == 50 + HALF_STEP_WORDS).all()
 
 
 def test_a_shift_moves_an_envelope_by_samples_and_changes_nothing_else():
     tile = Tile(5, Symbol(), 16)
     words = CODING.words(np.random.default_rng(3).integers(0, 256, (1, 5, 4)))
-    plain = envelopes(words, CODING.dark, tile, TOGETHER)
-    shifted = envelopes(words, CODING.dark, tile, Alignment((0, 0, 0, 0), (0, 15, 3, 1), 147))
+    plain = make_envelopes(words, CODING.dark, tile, TOGETHER)
+    shifted = make_envelopes(words, CODING.dark, tile, Alignment((0, 0, 0, 0), (0, 15, 3, 1), 147))
     for index, by in enumerate((0, 15, 3, 1)):
         assert np.array_equal(np.roll(plain[index], by, axis=-1), shifted[index])
