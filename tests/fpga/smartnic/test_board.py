@@ -193,7 +193,7 @@ def test_requests_are_answered_and_counted(board):
     board.driver.load(PROGRAM, board.write_memory)
     images, frames = requests(PROGRAM, 6)
     unknown = frame(99, 7, np.zeros(40, np.uint8))
-    board.send([*frames[:3], unknown, *frames[3:], frames[0]], is_bad={7})
+    board.send([*frames[:3], unknown, *frames[3:], frames[0]], bad={7})
     board.run(3000)
     answers = board.answers()
     (refusal,) = (each for each in answers if each.kind is Kind.REFUSAL)
