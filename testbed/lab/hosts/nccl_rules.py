@@ -91,8 +91,8 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "numaid",
         True,
         _NUMBER,
-        "the NUMA node, -1 if the machine has none. NCCL adds a GPU that it finds itself to the `cpu` of "
-        "the GPU's node",
+        "number of the NUMA node; -1 if the machine has no NUMA nodes. If NCCL finds a GPU itself, it adds the "
+        "GPU to the `cpu` of the GPU's NUMA node",
         f"{TOPO}, `ncclTopoAddCpu`; {XML}, `ncclTopoGetXmlFromSys`",
     ),
     AttributeRule(
@@ -110,7 +110,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "vendor",
         False,
         r"GenuineIntel|AuthenticAMD|CentaurHauls|  Shanghai  ",
-        "required if `arch` is `x86_64`",
+        "name of the vendor; required if `arch` is `x86_64`",
         f"{TOPO}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
@@ -119,7 +119,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "familyid",
         False,
         _NUMBER,
-        "required for Intel and Zhaoxin",
+        "number of the processor's family or model; required for Intel and Zhaoxin",
         f"{TOPO}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
@@ -128,7 +128,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "modelid",
         False,
         _NUMBER,
-        "required for Intel and Zhaoxin",
+        "number of the processor's family or model; required for Intel and Zhaoxin",
         f"{TOPO}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
@@ -149,7 +149,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "busid",
         True,
         _ADDRESS,
-        "lower-case letters: NCCL compares a GPU's address as text",
+        "PCI address in lower case, because NCCL compares a GPU's address as text",
         f"{TOPO}, `ncclTopoAddPci`; {XML}, `ncclTopoGetPciNode`; src/misc/utils.cc, `int64ToBusId`",
     ),
     AttributeRule(
@@ -167,7 +167,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "link_speed",
         True,
         LINK_SPEED,
-        "other values, and an empty value, count as 8 GT/s",
+        "speed as the kernel writes it; NCCL takes an empty or unknown value as 8 GT/s",
         f"{TOPO}, `ncclTopoAddPci`",
     ),
     AttributeRule(
@@ -176,7 +176,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "link_width",
         True,
         r"[0-9]*",
-        "number of lanes; 0 and an empty value count as 16",
+        "number of lanes; NCCL takes 0 or an empty value as 16",
         f"{TOPO}, `ncclTopoAddPci`",
     ),
     *(
@@ -189,7 +189,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER,
-        "number of the GPU in the driver; if absent, NCCL asks the driver. -1 excludes the GPU",
+        "number that the driver gives the GPU; if absent, NCCL asks the driver. With -1, NCCL does not use the GPU",
         f"{XML}, `ncclTopoGetXmlFromGpu`",
     ),
     AttributeRule(
@@ -219,7 +219,8 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "name",
         True,
         r"[^\"<>& ]+",
-        "name in the network plugin; for sockets, the interface. A `net` that the plugin does not have is removed",
+        "name in the network plugin; for sockets, the name of the interface. If the plugin does not have this name, "
+        "NCCL removes the `net`",
         f"{XML}, `ncclTopoFillNet`, `ncclTopoTrimXml`",
     ),
     AttributeRule(
@@ -228,7 +229,8 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER,
-        "NCCL overwrites it with the plugin's number; for sockets, the place among running interfaces (`getifaddrs`)",
+        "NCCL overwrites it with the plugin's number; for sockets, this is the position in the list of running "
+        "interfaces (`getifaddrs`)",
         f"{TOPO}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
     ),
     AttributeRule(
@@ -237,7 +239,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "speed",
         False,
         r"[1-9][0-9]*",
-        "Mbit/s, an integer; 0 and less count as 10000. If absent, NCCL takes the speed of the plugin",
+        "integer, in Mbit/s; NCCL takes 0 and negative numbers as 10000. If absent, NCCL takes the speed of the plugin",
         f"{TOPO}, `ncclTopoAddNet`",
     ),
     AttributeRule(
@@ -262,7 +264,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "id",
         True,
         r"[0-4]",
-        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. If the file lacks a graph, NCCL computes the graph",
+        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. NCCL computes each graph that the file does not contain",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
     ),
     AttributeRule(
@@ -280,8 +282,8 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "crossnic",
         True,
         r"[012]",
-        "1: a ring may leave by another NIC than it enters by. NCCL ignores a graph with 1 if `NCCL_CROSS_NIC` is 0. "
-        "With 2, NCCL exchanges channels of odd hosts",
+        "1: a ring may leave a host by another NIC than the one where it enters; NCCL ignores such a graph if "
+        "`NCCL_CROSS_NIC` is 0. With 2, NCCL exchanges channels of odd hosts",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {CONNECT}, `ncclTopoPostset`",
     ),
     AttributeRule(
@@ -299,7 +301,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "speedintra",
         True,
         _DECIMAL,
-        "Gbyte/s of a channel inside the host",
+        "Gbyte/s of one channel inside a host",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
@@ -308,7 +310,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "speedinter",
         True,
         _DECIMAL,
-        "Gbyte/s of a channel between hosts",
+        "Gbyte/s of one channel between hosts",
         f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
@@ -375,18 +377,20 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
 TEXTS: tuple[TextRule, ...] = (
     TextRule(
         "start of the file",
-        "`system` or `graphs`, without an XML declaration",
+        "the element `system` or `graphs`, without an XML declaration",
         f"{XML}, `xmlGetNode`, `ncclTopoGetXmlFromFile`",
     ),
-    TextRule("between elements", "blanks, `\\n` and `\\r`; neither tabs nor text", f"{XML}, `xmlGetNode`"),
+    TextRule("between elements", "only blanks, `\\n` and `\\r`; no tabs and no text", f"{XML}, `xmlGetNode`"),
     TextRule(
         "attributes",
         "one blank before each attribute, none before `/>` or `>`; quotes are `\"` or `'`; "
         "entities such as `&amp;` are not decoded",
         f"{XML}, `xmlGetNode`, `xmlGetValue`",
     ),
-    TextRule("closing tag", "`</NAME>` of the element that is open, without blanks", f"{XML}, `xmlLoadSub`"),
-    TextRule("comments", "`<!-- ... -->` between elements", f"{XML}, `xmlSkipComment`"),
+    TextRule(
+        "closing tag", "`</NAME>` with the name of the open element, without blanks", f"{XML}, `xmlLoadSub`"
+    ),
+    TextRule("comments", "`<!-- ... -->`, only between elements", f"{XML}, `xmlSkipComment`"),
     TextRule(
         "lengths",
         f"names and values have at most {MAX_LENGTH} characters",
@@ -401,17 +405,17 @@ TEXTS: tuple[TextRule, ...] = (
     ),
     TextRule(
         "other elements",
-        "NCCL ignores them, unless they contain elements: then its reader fails",
+        "NCCL ignores other elements; if such an element contains elements, NCCL's reader fails",
         f"{XML}, `xmlLoadSub`",
     ),
     TextRule(
         "addresses and names",
-        "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL takes the first element",
+        "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL uses only the first element",
         f"{HEADER}, `xmlFindTagKv`",
     ),
     TextRule(
         "`nic`",
-        "inside `pci`, or inside `cpu` for an interface without a PCI device",
+        "inside `pci`; for an interface without a PCI device, inside `cpu`",
         f"{XML}, `ncclTopoXmlLoadCpu`, `ncclTopoFillNet`",
     ),
     TextRule(
@@ -422,7 +426,8 @@ TEXTS: tuple[TextRule, ...] = (
     ),
     TextRule(
         "channels",
-        f"at most {MAX_CHANNELS}. Ring and tree both use the smaller of their two numbers, the same on all hosts",
+        f"at most {MAX_CHANNELS}, and the same number on all hosts. Ring and tree both use the smaller of their two "
+        "numbers",
         f"src/init.cc, `initTransportsRank`; {CONNECT}, `ncclTopoPostset`",
     ),
     TextRule(
@@ -432,7 +437,7 @@ TEXTS: tuple[TextRule, ...] = (
     ),
     TextRule(
         "order of the hosts",
-        "in all channels the order of the ranks. A file orders only the GPUs and NICs inside a host",
+        "all channels have the order of the ranks. A file sets only the order of GPUs and NICs inside a host",
         f"{CONNECT}, `connectRings`",
     ),
 )
