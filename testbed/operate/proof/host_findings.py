@@ -45,7 +45,7 @@ WRONG_QUEUE = FindingKind(
     "wrong_queue",
     "a NIC has a queueing discipline, a tc filter or an XDP program that may drop, delay or divert packets",
     (
-        "remove it: `tc qdisc del dev NIC root` (or `clsact` or `ingress` in place of `root`), or "
+        "remove it: `tc qdisc del dev NIC root` (or `clsact` or `ingress` instead of `root`), or "
         "`ip link set dev NIC xdp off`"
     ),
 )
