@@ -35,7 +35,7 @@ METRICS: tuple[Metric, ...] = (
         "testbed_step_seconds",
         "gauge",
         ("lab", "change", "quantile"),
-        "Time from intent to outcome of the newest 200 steps.",
+        "Seconds that a step takes: quantiles of the newest 200 steps.",
     ),
     Metric("testbed_epoch", "gauge", _LAB_LABELS, "Number of the newest epoch."),
     Metric("testbed_epoch_verified", "gauge", _LAB_LABELS, "1 if the newest epoch is verified, 0 if not."),
@@ -60,7 +60,12 @@ METRICS: tuple[Metric, ...] = (
         "Power at the end of a fibre section, newest reading.",
     ),
     Metric("testbed_optical_loss_db", "gauge", _PLACE_LABELS, "Loss of a fibre section, newest reading."),
-    Metric("testbed_optical_excess_loss_db", "gauge", _PLACE_LABELS, "Loss beyond that of the lab file."),
+    Metric(
+        "testbed_optical_excess_loss_db",
+        "gauge",
+        _PLACE_LABELS,
+        "Loss of a fibre section minus the loss that the lab file predicts.",
+    ),
     Metric("testbed_optical_reading_timestamp_seconds", "gauge", _LAB_LABELS, "Time of the newest reading."),
     Metric("testbed_switch_up", "gauge", _SWITCH_LABELS, "1 if the switch answers now, 0 if not."),
     Metric("testbed_circuits", "gauge", _SWITCH_LABELS, "Cross-connects that the switch holds now."),
@@ -74,7 +79,7 @@ METRICS: tuple[Metric, ...] = (
         "testbed_dark_ports",
         "gauge",
         _SWITCH_LABELS,
-        "Ports with a circuit whose power is below the floor of the monitor.",
+        "Ports in circuits whose power monitor reads less than its floor.",
     ),
 )
 METRICS_BY_NAME = {metric.name: metric for metric in METRICS}

@@ -19,7 +19,7 @@ from testbed.operate.model import FindingKind, LinkFinding
 
 NO_CARRIER = FindingKind(
     "no_carrier",
-    "a NIC has no carrier, although light leaves the switch towards it or may do so",
+    "a NIC has no carrier, although the switch sends light to it or may do so",
     "check the receive fibre and the module of the NIC",
 )
 SWAPPED_CABLES = FindingKind(
@@ -27,7 +27,7 @@ SWAPPED_CABLES = FindingKind(
     "fibres or whole cables are swapped",
     (
         "swap the plugs that the detail names, or correct the lab file; `testbed verify --narrow` "
-        "finds out which"
+        "finds out which fibres are swapped"
     ),
 )
 NOT_HEARD = FindingKind(

@@ -19,7 +19,7 @@ def nesting_table() -> Iterator[str]:
 
 def text_table() -> Iterator[str]:
     """Yield the lines of the table of rules that are not about one attribute."""
-    yield "| of | rule | source |"
+    yield "| part | rule | source |"
     yield "|---|---|---|"
     for rule in TEXT_RULES:
         yield f"| {rule.subject} | {rule.meaning} | {rule.source} |"

@@ -91,8 +91,8 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "numaid",
         True,
         _NUMBER_PATTERN,
-        "the NUMA node, -1 if the machine has none. NCCL adds a GPU that it finds itself to the `cpu` of "
-        "the GPU's node",
+        "number of the NUMA node; -1 if the machine has no NUMA nodes. If NCCL finds a GPU itself, it adds the "
+        "GPU to the `cpu` of the GPU's NUMA node",
         f"{TOPO_SOURCE}, `ncclTopoAddCpu`; {XML_SOURCE}, `ncclTopoGetXmlFromSys`",
     ),
     AttributeRule(
@@ -110,7 +110,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "vendor",
         False,
         r"GenuineIntel|AuthenticAMD|CentaurHauls|  Shanghai  ",
-        "required if `arch` is `x86_64`",
+        "name of the vendor; required if `arch` is `x86_64`",
         f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
@@ -119,7 +119,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "familyid",
         False,
         _NUMBER_PATTERN,
-        "required for Intel and Zhaoxin",
+        "number of the processor's family or model; required for Intel and Zhaoxin",
         f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
@@ -128,7 +128,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "modelid",
         False,
         _NUMBER_PATTERN,
-        "required for Intel and Zhaoxin",
+        "number of the processor's family or model; required for Intel and Zhaoxin",
         f"{TOPO_SOURCE}, `ncclTopoAddCpu`",
     ),
     AttributeRule(
@@ -155,7 +155,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "busid",
         True,
         _ADDRESS_PATTERN,
-        "lower-case letters: NCCL compares a GPU's address as text",
+        "PCI address in lower case, because NCCL compares a GPU's address as text",
         f"{TOPO_SOURCE}, `ncclTopoAddPci`; {XML_SOURCE}, `ncclTopoGetPciNode`; src/misc/utils.cc, `int64ToBusId`",
     ),
     AttributeRule(
@@ -172,8 +172,8 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "pci",
         "link_speed",
         True,
-        LINK_SPEED_PATTERN,
-        "other values, and an empty value, count as 8 GT/s",
+        LINK_SPEED,
+        "speed as the kernel writes it; NCCL takes an empty or unknown value as 8 GT/s",
         f"{TOPO_SOURCE}, `ncclTopoAddPci`",
     ),
     AttributeRule(
@@ -182,7 +182,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "link_width",
         True,
         r"[0-9]*",
-        "number of lanes; 0 and an empty value count as 16",
+        "number of lanes; NCCL takes 0 or an empty value as 16",
         f"{TOPO_SOURCE}, `ncclTopoAddPci`",
     ),
     *(
@@ -203,7 +203,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER_PATTERN,
-        "number of the GPU in the driver; if absent, NCCL asks the driver. -1 excludes the GPU",
+        "number that the driver gives the GPU; if absent, NCCL asks the driver. With -1, NCCL does not use the GPU",
         f"{XML_SOURCE}, `ncclTopoGetXmlFromGpu`",
     ),
     AttributeRule(
@@ -239,7 +239,8 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "name",
         True,
         r"[^\"<>& ]+",
-        "name in the network plugin; for sockets, the interface. A `net` that the plugin does not have is removed",
+        "name in the network plugin; for sockets, the name of the interface. If the plugin does not have this name, "
+        "NCCL removes the `net`",
         f"{XML_SOURCE}, `ncclTopoFillNet`, `ncclTopoTrimXml`",
     ),
     AttributeRule(
@@ -248,7 +249,8 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER_PATTERN,
-        "NCCL overwrites it with the plugin's number; for sockets, the place among running interfaces (`getifaddrs`)",
+        "NCCL overwrites it with the plugin's number; for sockets, this is the position in the list of running "
+        "interfaces (`getifaddrs`)",
         f"{TOPO_SOURCE}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
     ),
     AttributeRule(
@@ -257,7 +259,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "speed",
         False,
         r"[1-9][0-9]*",
-        "Mbit/s, an integer; 0 and less count as 10000. If absent, NCCL takes the speed of the plugin",
+        "integer, in Mbit/s; NCCL takes 0 and negative numbers as 10000. If absent, NCCL takes the speed of the plugin",
         f"{TOPO_SOURCE}, `ncclTopoAddNet`",
     ),
     AttributeRule(
@@ -290,8 +292,8 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "id",
         True,
         r"[0-4]",
-        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. If the file lacks a graph, NCCL computes the graph",
-        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
+        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. NCCL computes each graph that the file does not contain",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
     ),
     AttributeRule(
         "graph",
@@ -308,9 +310,9 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "crossnic",
         True,
         r"[012]",
-        "1: a ring may leave by another NIC than it enters by. NCCL ignores a graph with 1 if `NCCL_CROSS_NIC` is 0. "
-        "With 2, NCCL exchanges channels of odd hosts",
-        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`; {CONNECT_SOURCE}, `ncclTopoPostset`",
+        "1: a ring may leave a host by another NIC than the one where it enters; NCCL ignores such a graph if "
+        "`NCCL_CROSS_NIC` is 0. With 2, NCCL exchanges channels of odd hosts",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {CONNECT}, `ncclTopoPostset`",
     ),
     AttributeRule(
         "graph",
@@ -326,18 +328,18 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "graph",
         "speedintra",
         True,
-        _DECIMAL_PATTERN,
-        "Gbyte/s of a channel inside the host",
-        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
+        _DECIMAL,
+        "Gbyte/s of one channel inside a host",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
         "graph",
         "speedinter",
         True,
-        _DECIMAL_PATTERN,
-        "Gbyte/s of a channel between hosts",
-        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
+        _DECIMAL,
+        "Gbyte/s of one channel between hosts",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
@@ -403,11 +405,11 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
 TEXT_RULES: tuple[TextRule, ...] = (
     TextRule(
         "start of the file",
-        "`system` or `graphs`, without an XML declaration",
+        "the element `system` or `graphs`, without an XML declaration",
         f"{XML_SOURCE}, `xmlGetNode`, `ncclTopoGetXmlFromFile`",
     ),
     TextRule(
-        "between elements", "blanks, `\\n` and `\\r`; neither tabs nor text", f"{XML_SOURCE}, `xmlGetNode`"
+        "between elements", "only blanks, `\\n` and `\\r`; no tabs and no text", f"{XML_SOURCE}, `xmlGetNode`"
     ),
     TextRule(
         "attributes",
@@ -416,9 +418,11 @@ TEXT_RULES: tuple[TextRule, ...] = (
         f"{XML_SOURCE}, `xmlGetNode`, `xmlGetValue`",
     ),
     TextRule(
-        "closing tag", "`</NAME>` of the element that is open, without blanks", f"{XML_SOURCE}, `xmlLoadSub`"
+        "closing tag",
+        "`</NAME>` with the name of the open element, without blanks",
+        f"{XML_SOURCE}, `xmlLoadSub`",
     ),
-    TextRule("comments", "`<!-- ... -->` between elements", f"{XML_SOURCE}, `xmlSkipComment`"),
+    TextRule("comments", "`<!-- ... -->`, only between elements", f"{XML_SOURCE}, `xmlSkipComment`"),
     TextRule(
         "lengths",
         f"names and values have at most {MAX_TEXT_LENGTH} characters",
@@ -433,17 +437,17 @@ TEXT_RULES: tuple[TextRule, ...] = (
     ),
     TextRule(
         "other elements",
-        "NCCL ignores them, unless they contain elements: then its reader fails",
+        "NCCL ignores other elements; if such an element contains elements, NCCL's reader fails",
         f"{XML_SOURCE}, `xmlLoadSub`",
     ),
     TextRule(
         "addresses and names",
-        "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL takes the first element",
-        f"{HEADER_SOURCE}, `xmlFindTagKv`",
+        "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL uses only the first element",
+        f"{HEADER}, `xmlFindTagKv`",
     ),
     TextRule(
         "`nic`",
-        "inside `pci`, or inside `cpu` for an interface without a PCI device",
+        "inside `pci`; for an interface without a PCI device, inside `cpu`",
         f"{XML_SOURCE}, `ncclTopoXmlLoadCpu`, `ncclTopoFillNet`",
     ),
     TextRule(
@@ -454,8 +458,9 @@ TEXT_RULES: tuple[TextRule, ...] = (
     ),
     TextRule(
         "channels",
-        f"at most {MAX_CHANNEL_COUNT}. Ring and tree both use the smaller of their two numbers, the same on all hosts",
-        f"src/init.cc, `initTransportsRank`; {CONNECT_SOURCE}, `ncclTopoPostset`",
+        f"at most {MAX_CHANNELS}, and the same number on all hosts. Ring and tree both use the smaller of their two "
+        "numbers",
+        f"src/init.cc, `initTransportsRank`; {CONNECT}, `ncclTopoPostset`",
     ),
     TextRule(
         "one GPU per host",
@@ -464,8 +469,8 @@ TEXT_RULES: tuple[TextRule, ...] = (
     ),
     TextRule(
         "order of the hosts",
-        "in all channels the order of the ranks. A file orders only the GPUs and NICs inside a host",
-        f"{CONNECT_SOURCE}, `connectRings`",
+        "all channels have the order of the ranks. A file sets only the order of GPUs and NICs inside a host",
+        f"{CONNECT}, `connectRings`",
     ),
 )
 """Rules on more than one attribute."""

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 SUDDEN_LOSS = FindingKind(
     "sudden_loss",
-    "a fibre section loses more light than before, since a step in its series",
+    "the loss of a fibre section has risen suddenly",
     "clean or straighten the fibre in the detail; if you changed it yourself, correct `loss_db` and pass `--since`",
     stops_packets=False,
 )
 SLOW_LOSS = FindingKind(
     "slow_loss",
-    "a fibre section loses a little more light every day",
-    "schedule the work before the power leaves the receiver's window; the detail names the slope",
+    "the loss of a fibre section rises slowly",
+    "repair the section before the receiver gets too little power; the detail says how fast the loss rises",
     stops_packets=False,
 )
 

@@ -15,20 +15,19 @@ from testbed.lab.model import Lab, LabHost
 from testbed.operate.model import FindingKind, LinkFinding
 
 MISSING_INTERFACE = FindingKind(
-    "missing_interface", "the host has no interface of that name", "correct the lab file, or the driver"
+    "missing_interface",
+    "the host has no interface with the name of the NIC",
+    "correct the name in the lab file, or load the NIC's driver on the host",
 )
 INTERFACE_DOWN = FindingKind(
     "interface_down",
     "an interface is administratively down",
-    (
-        "run `ip link set dev NIC up` on the host, then `testbed apply`: the routes were lost with "
-        "the interface"
-    ),
+    ("run `ip link set dev NIC up` on the host, then `testbed apply`, because the kernel removed the routes"),
 )
 WRONG_MASTER = FindingKind(
     "wrong_master",
-    "a NIC belongs to a bridge, a bond or a VRF, which takes its incoming packets",
-    "`ip link set dev NIC nomaster` on the host, then `testbed apply`",
+    "a NIC belongs to a bridge, a bond or a VRF, which gets all packets that the NIC receives",
+    "run `ip link set dev NIC nomaster` on the host, then `testbed apply`",
 )
 WRONG_MTU = FindingKind(
     "wrong_mtu",
@@ -39,13 +38,16 @@ WRONG_MTU = FindingKind(
 WRONG_RATE = FindingKind(
     "wrong_rate",
     "a NIC sends at a different rate than the lab file",
-    "check negotiation (`ethtool NIC`) and queueing discipline (`tc qdisc`), or correct `rate_mbps`",
+    "check the negotiated rate (`ethtool NIC`) and the queueing discipline (`tc qdisc`), or correct `rate_mbps`",
     stops_packets=False,
 )
 WRONG_QUEUE = FindingKind(
     "wrong_queue",
     "a NIC has a queueing discipline, a tc filter or an XDP program that may drop, delay or divert packets",
-    "`tc qdisc del dev NIC root`, or `clsact`, `ingress` for `root`; `ip link set dev NIC xdp off`",
+    (
+        "remove it: `tc qdisc del dev NIC root` (or `clsact` or `ingress` instead of `root`), or "
+        "`ip link set dev NIC xdp off`"
+    ),
 )
 PACKET_FILTER = FindingKind(
     "packet_filter",
@@ -54,8 +56,8 @@ PACKET_FILTER = FindingKind(
 )
 WRONG_RULE = FindingKind(
     "wrong_rule",
-    "policy rules apply to packets of the lab before its routes do",
-    "`ip rule del` the rules that the detail names, or restrict them to other addresses",
+    "policy rules apply to packets of the lab before the routes of the lab",
+    "remove the rules that the detail names (`ip rule del`), or restrict them to other addresses",
 )
 WRONG_ADDRESS = FindingKind("wrong_address", "an address is missing, or not planned", "run `testbed apply`")
 FORWARDING_OFF = FindingKind("forwarding_off", "a host does not forward packets", "run `testbed apply`")
@@ -79,11 +81,11 @@ EXTRA_ROUTE = FindingKind(
 )
 NOT_CONFIGURED = FindingKind(
     "not_configured",
-    "hosts have no part of the plan: no address, no route, no neighbour",
+    "hosts have nothing of the plan: no address, no route and no neighbour entry",
     "run `testbed apply`",
 )
 OTHER_TOPOLOGY = FindingKind(
-    "other_topology", "hosts have the routes and neighbours of another topology", "run `testbed apply`"
+    "other_topology", "hosts have the routes and neighbour entries of another topology", "run `testbed apply`"
 )
 
 RATE_TOLERANCE = 0.01

@@ -46,13 +46,13 @@ HOST_OFF = FindingKind(
 )
 NOT_PROBED = FindingKind(
     "not_probed",
-    "a host answers, but a part of the proof cannot run there; what that part covers is not judged",
-    "the proof needs root, Python 3, `ip`, `tc` and `ethtool` on the host: the detail says what failed",
+    "a host answers, but some checks cannot run on it; what these checks cover is not judged",
+    "the checks need root, Python 3, `ip`, `tc` and `ethtool` on the host; the detail says what failed",
     stops_packets=False,
 )
 UNDER_CHANGE = FindingKind(
     "changing",
-    "a switch changes while it is being read",
+    "circuits of a switch change while `verify` reads them",
     "wait until the other operation has ended, then run `testbed verify` again",
 )
 

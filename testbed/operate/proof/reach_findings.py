@@ -17,7 +17,7 @@ from testbed.operate.model import FindingKind, LinkFinding
 
 UNREACHABLE = FindingKind(
     "unreachable",
-    "hosts do not answer one another, and no other finding explains it",
+    "hosts do not answer one another, and no other finding explains this",
     "look for packet filters and policy rules (`nft list ruleset`, `ip rule`) on the hosts of the path",
 )
 NO_LARGE_PACKETS = FindingKind(
@@ -38,12 +38,12 @@ NO_TCP = FindingKind(
 LOSSY_PATH = FindingKind(
     "lossy_path",
     "packets are lost on the way",
-    "look for a dirty connector, errors of the NICs (`ip -s link`), queues and filters at both ends",
+    "look for dirty connectors, for errors of the NICs (`ip -s link`), and for queues and filters at both ends",
     stops_packets=False,
 )
 WRONG_PATH = FindingKind(
     "wrong_path",
-    "replies take a different number of hops than planned, and no other finding explains it",
+    "replies take more or fewer hops than planned, and no other finding explains this",
     "run `testbed path A B` to see the path that the kernels choose",
     stops_packets=False,
 )

@@ -17,21 +17,21 @@ from testbed.operate.model import Circuit, FindingKind, LinkFinding
 
 POWER_OUT_OF_WINDOW = FindingKind(
     "power_out_of_window",
-    "the power at a receiver is outside the window of its own module",
+    "the power at a receiver is outside the range that its module allows",
     "too weak: clean the receive fibre; too strong: insert an attenuator",
     stops_packets=False,
 )
 NO_MODULE_READINGS = FindingKind(
     "no_module_readings",
-    "modules do not report their received power; for information only, the lab may be as planned",
-    "nothing to do; for these receivers only the power at the switch is judged",
+    "modules do not report the power that they receive; the lab may still be as planned",
+    "nothing to do; for these receivers, only the power at the switch is judged",
     stops_packets=False,
     is_informational=True,
 )
 DARK_CABLE = FindingKind(
     "dark_cable",
     "both fibres of a NIC are dark",
-    "check the cable and the module: the module may be unplugged, or the NIC without power",
+    "check the cable and the module: the module may be unplugged, or the NIC may have no power",
 )
 
 RESOLUTION_DB = 0.05

@@ -93,56 +93,56 @@ class SimulatorFault:
 
 RTL_FAULTS = (
     RtlFault(
-        "the base is compared, without this cycle's increment",
+        "the target is compared with the base, without the increment of the cycle",
         "count_action",
         "(base ^ increment ^ target) == (wanted << 1)",
         "base == (target | (wanted & '0))",
         "unit",
     ),
     RtlFault(
-        "at least the target fires",
+        "a count without `at least` also fires above its target",
         "count_action",
         "(AtLeast && is_above",
         "(is_above",
         "unit",
     ),
     RtlFault(
-        "a stalled count counts",
+        "a count counts while its module is stalled",
         "count_action",
         "enable_i && !stall_i &&",
         "enable_i &&",
         "lint",
     ),
     RtlFault(
-        "a clear waits for the next increment",
+        "a clear takes effect only with the next increment",
         "count_action",
         "rst_i || clear_i || (fire_o",
         "rst_i || (clear_i && counts) || (fire_o",
         "co-simulation",
     ),
     RtlFault(
-        "a fire does not begin the count again",
+        "a count does not restart after a fire",
         "count_action",
         "(fire_o && !Carry)",
         "(fire_o && Carry)",
         "unit",
     ),
     RtlFault(
-        "a count wraps",
+        "a count wraps instead of saturating",
         "count_action",
         "is_full ? '1 : rest[Width-1:0]",
         "rest[Width-1:0]",
         "unit",
     ),
     RtlFault(
-        "an overshoot is forgotten in the next cycle",
+        "the overshoot bit stays set for one cycle only",
         "count_action",
         "overshoots || (overshoot_q && !clear_status_i)",
         "overshoots",
         "unit",
     ),
     RtlFault(
-        "clearing the status wins over an event",
+        "clearing the status overrides an event of the same cycle",
         "count_action",
         "saturates || (saturated_q && !clear_status_i)",
         "!clear_status_i && (saturates || saturated_q)",
@@ -156,14 +156,14 @@ RTL_FAULTS = (
         "unit",
     ),
     RtlFault(
-        "a commit leaves the highest bit",
+        "a commit does not change the highest bit of a target",
         "count_action_targets",
         "target_q <= shadow_i;",
         "target_q <= {target_q[Width-1], shadow_i[Width-2:0]};",
         "lint",
     ),
     RtlFault(
-        "a commit comes a cycle late",
+        "a commit takes effect one cycle late",
         "count_action_targets",
         "  always_ff @(posedge clk_i) begin\n    if (commit_i) target_q",
         "  logic commit_q;\n  always_ff @(posedge clk_i) commit_q <= commit_i;\n\n"
@@ -178,56 +178,56 @@ RTL_FAULTS = (
         "unit",
     ),
     RtlFault(
-        "a beat that waits is lost",
+        "a waiting beat is lost",
         "count_action_beat",
         "fire_i || stalled_o",
         "fire_i",
         "unit",
     ),
     RtlFault(
-        "a beat that was taken stays",
+        "a beat stays after the receiver has taken it",
         "count_action_beat",
         "fire_i || stalled_o",
         "fire_i || valid_q",
         "unit",
     ),
     RtlFault(
-        "the data of a beat follow the input",
+        "the data of a waiting beat change with the input",
         "count_action_beat",
         "if (fire_i) data_q",
         "data_q",
         "unit",
     ),
     RtlFault(
-        "the sum goes on over a fire",
+        "a sum does not restart after a fire",
         "count_action_sum",
         "rst_i || clear_i",
         "rst_i",
         "lint",
     ),
     RtlFault(
-        "signed samples are extended by ones",
+        "all signed samples are extended with ones",
         "count_action_sum",
         "SampleSigned && samples_i",
         "SampleSigned || samples_i",
         "unit",
     ),
     RtlFault(
-        "a sum is shifted as if it had no sign",
+        "a signed sum is shifted as an unsigned sum",
         "count_action_sum",
         "fill  = Signed &&",
         "fill  = !Signed &&",
         "unit",
     ),
     RtlFault(
-        "clear wins over set",
+        "a clear overrides a set of the same cycle",
         "count_action_flag",
         "set_i || (flag_q && !clear_i)",
         "!clear_i && (set_i || flag_q)",
         "unit",
     ),
     RtlFault(
-        "a number turns one too late",
+        "a number of `advance` wraps one step too late",
         "count_action_advance",
         "number_q == Last ?",
         "number_q > Last ?",
@@ -283,54 +283,76 @@ def _swapped(sound: Callable[..., str]) -> Callable[..., str]:
 
 EMITTER_FAULTS = (
     EmitterFault(
-        "a beat is counted when it is valid, not when it moves",
+        "a beat is counted while it is valid, instead of when it moves",
         (counts, top),
         "term",
         _terms_by_valid,
         "unit",
     ),
-    EmitterFault("only the first taker holds a stream", (Wiring,), "ready", _first_taker_only, "unit"),
     EmitterFault(
-        "samples are added whether their beat moves or not",
+        "only the first of several counts can make a stream wait",
+        (Wiring,),
+        "ready",
+        _first_taker_only,
+        "unit",
+    ),
+    EmitterFault(
+        "samples are added even if their beat does not move",
         (counts, actions, top),
         "find_move_bit",
         _always_valid,
         "unit",
     ),
-    EmitterFault("an increment is a bit too narrow", (counts,), "increment_width", _narrow, "lint"),
+    EmitterFault("an increment has one bit too few", (counts,), "increment_width", _narrow, "lint"),
     EmitterFault(
-        "all counts of a module have its first target",
+        "all counts of a module use its first target",
         (counts,),
         "find_target_bits",
         _first_target,
         "co-simulation",
     ),
     EmitterFault(
-        "clears from other modules are forgotten", (counts, actions), "clear", _clears_of_own_module, "unit"
+        "clears by other modules are ignored", (counts, actions), "clear", _clears_of_own_module, "unit"
     ),
     EmitterFault(
-        "only the first condition of a gate is looked at",
+        "only the first condition of `while` is evaluated",
         (counts, actions),
         "enable",
         _first_condition,
         "unit",
     ),
-    EmitterFault("samples of other widths lose their sign", (actions,), "_fit_sample", _without_sign, "unit"),
-    EmitterFault("only the first action on a flag works", (Module,), "drivers", _one_setter, "unit"),
-    EmitterFault("the last one stands lowest", (text, actions, top, wiring), "concatenate", _swapped, "unit"),
+    EmitterFault(
+        "samples that are widened or narrowed lose their sign",
+        (actions,),
+        "_fit_sample",
+        _without_sign,
+        "unit",
+    ),
+    EmitterFault("only the first action on a flag has an effect", (Module,), "drivers", _one_setter, "unit"),
+    EmitterFault(
+        "joined values are in the reverse order",
+        (text, actions, top, wiring),
+        "concatenate",
+        _swapped,
+        "unit",
+    ),
 )
 
 SIMULATOR_FAULTS = (
     SimulatorFault(
-        "a fire does not begin the count again", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"
+        "a count does not restart after a fire", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"
     ),
-    SimulatorFault("a count wraps", r"\(x(\d+) \| -s\1\)", r"x\1", "unit"),
-    SimulatorFault("a count that fires saturates", r"^(s\d+ = .*) & \(f\d+ \^ 1\)$", r"\1", "unit"),
-    SimulatorFault("a target of 0 is overshot", r"^(b\d+ = .*) & \(t\d+ != 0\)", r"\1", "unit"),
-    SimulatorFault("an overshoot is never cleared", r"over(\d+) & keep", r"over\1", "unit"),
-    SimulatorFault("a beat that was taken stays", r"^(v(\d+) = f.* \| v\2) & .*$", r"\1", "unit"),
-    SimulatorFault("nothing stalls", r"^(n\d+) = .*$", r"\1 = 1", "unit"),
-    SimulatorFault("samples have no sign", r"<< (\d+) >> \1\b", r"& -1", "unit"),
+    SimulatorFault("a count wraps instead of saturating", r"\(x(\d+) \| -s\1\)", r"x\1", "unit"),
+    SimulatorFault(
+        "a count saturates in the cycle of a fire", r"^(s\d+ = .*) & \(f\d+ \^ 1\)$", r"\1", "unit"
+    ),
+    SimulatorFault("a target of 0 causes an overshoot", r"^(b\d+ = .*) & \(t\d+ != 0\)", r"\1", "unit"),
+    SimulatorFault("an overshoot bit is never cleared", r"over(\d+) & keep", r"over\1", "unit"),
+    SimulatorFault(
+        "a beat stays after the receiver has taken it", r"^(v(\d+) = f.* \| v\2) & .*$", r"\1", "unit"
+    ),
+    SimulatorFault("no module stalls", r"^(n\d+) = .*$", r"\1 = 1", "unit"),
+    SimulatorFault("signed samples are read as unsigned", r"<< (\d+) >> \1\b", r"& -1", "unit"),
 )
 
 FAULTS = (*RTL_FAULTS, *EMITTER_FAULTS, *SIMULATOR_FAULTS)

@@ -68,7 +68,7 @@ class KitParameters:
     laser: bool = _knob(True, "whether the laser's output is on")
     shutter_open: bool = _knob(True, "whether the laser's shutter is open")
     laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)
-    laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser is set to")
+    laser_dropped: bool = _knob(False, "a fault: the laser emits no light, whatever its settings are")
     wavelength_nm: float = _knob(1550.0, "wavelength of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
     channel_nm: float = _knob(1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0)
     channel_width_nm: float = _knob(0.4, "full width of a channel at half its transmission", 0.01, 100.0)
@@ -77,10 +77,14 @@ class KitParameters:
     polariser_db: float = _knob(30.0, "extinction of the modulators' polarisers", 0.0, 100.0)
     crosstalk_db: float = _knob(60.0, "isolation of an arm from the other line's light", 0.0, 200.0)
     crosstalk_phase_rad: float = _knob(
-        math.pi / 2, "phase between a line and what leaked through the other arm"
+        math.pi / 2,
+        "phase between a line's light in its own arm and its light that leaked through the other arm",
     )
     delay_ns: float = _knob(
-        380.0, "delay from a sample leaving a generator to its effect at a readout", 0.0, 1e5
+        380.0,
+        "time from the moment when a sample leaves a generator until its light reaches a readout",
+        0.0,
+        1e5,
     )
     responsivity_a_w: float = _knob(1.0, "responsivity of the detector", 0.0, 2.0)
     dark_current_a: float = _knob(5e-9, "dark current of the detector", 0.0, 1e-3)
@@ -88,30 +92,41 @@ class KitParameters:
     rin_db_hz: float = _knob(-140.0, "relative intensity noise of the laser", -250.0, -60.0)
     thermal_a_rthz: float = _knob(20e-12, "input current noise of the receiver", 0.0, 1e-6)
     transimpedance_ohm: float = _knob(
-        470.0, "volts at the converter per ampere of the detector, amplifier included", 0.0, 1e6
+        470.0,
+        "volts at the converter per ampere of the detector's current, including the amplifier",
+        0.0,
+        1e6,
     )
     saturation_v: float = _knob(
-        math.inf, "voltage that the receiver's amplifier tends to; inf: a linear amplifier", 1e-3
+        math.inf, "voltage at which the receiver's amplifier saturates; inf: a linear amplifier", 1e-3
     )
     offset_v: float = _knob(0.01, "volts at the converter's input without any light", -10.0, 10.0)
     adc_full_scale_v: float = _knob(0.5, "volts of the converter's largest code", 1e-3, 100.0)
     adc_enob: float = _knob(
-        10.1, "effective bits of the converter from -1 to 1, which give its noise", 1.0, 24.0
+        10.1,
+        "effective bits of the converter over its range from -1 to 1; they determine its noise",
+        1.0,
+        24.0,
     )
     jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
     noise: Noise = field(
         default="on",
-        metadata=_make_metadata("on: physical noise; off: no noise; constant: `noise_lsb` at any light"),
+        metadata=_make_metadata(
+            "on: physical noise; off: no noise; constant: noise of `noise_lsb` at any light"
+        ),
     )
     noise_lsb: float = _knob(
-        1.6569279459762971, "noise if `noise` is constant, in units of 1/255 of a full product", 0.0, 255.0
+        1.6569279459762971,
+        "standard deviation of the noise if `noise` is constant, in units of 1/255 of a full product",
+        0.0,
+        255.0,
     )
-    drift: bool = _knob(True, "whether device time moves the null voltages and the polarisation")
+    drift: bool = _knob(True, "whether null voltages and polarisation drift with device time")
     drift_v_pi: float = _knob(
         0.01, "long-run standard deviation of a null voltage, as a fraction of V_pi", 0.0, 10.0
     )
     drift_time_s: float = _knob(86400.0, "correlation time of the drift", 1e-3, 1e12)
-    polarisation_rad2_s: float = _knob(1e-9, "diffusion of the polarisation's angle", 0.0, 10.0)
+    polarisation_rad2_s: float = _knob(1e-9, "diffusion coefficient of the polarisation's angle", 0.0, 10.0)
     temperature_c: float = _knob(25.0, "temperature of the modulators", -50.0, 150.0)
     null_v_per_k: float = _knob(0.005, "shift of every null voltage with temperature", -10.0, 10.0)
     meter_tap_db: float = _knob(20.0, "loss of the tap in front of the optical power meter", 0.0, 100.0)
