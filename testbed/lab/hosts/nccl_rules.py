@@ -172,7 +172,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "pci",
         "link_speed",
         True,
-        LINK_SPEED,
+        LINK_SPEED_PATTERN,
         "speed as the kernel writes it; NCCL takes an empty or unknown value as 8 GT/s",
         f"{TOPO_SOURCE}, `ncclTopoAddPci`",
     ),
@@ -293,7 +293,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         True,
         r"[0-4]",
         "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS. NCCL computes each graph that the file does not contain",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
     ),
     AttributeRule(
         "graph",
@@ -312,7 +312,7 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         r"[012]",
         "1: a ring may leave a host by another NIC than the one where it enters; NCCL ignores such a graph if "
         "`NCCL_CROSS_NIC` is 0. With 2, NCCL exchanges channels of odd hosts",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {CONNECT}, `ncclTopoPostset`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`; {CONNECT_SOURCE}, `ncclTopoPostset`",
     ),
     AttributeRule(
         "graph",
@@ -328,18 +328,18 @@ ATTRIBUTE_RULES: tuple[AttributeRule, ...] = (
         "graph",
         "speedintra",
         True,
-        _DECIMAL,
+        _DECIMAL_PATTERN,
         "Gbyte/s of one channel inside a host",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
         "graph",
         "speedinter",
         True,
-        _DECIMAL,
+        _DECIMAL_PATTERN,
         "Gbyte/s of one channel between hosts",
-        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+        f"{SEARCH_SOURCE}, `ncclTopoGetGraphFromXmlSub`",
     ),
     AttributeRule(
         "graph",
@@ -443,7 +443,7 @@ TEXT_RULES: tuple[TextRule, ...] = (
     TextRule(
         "addresses and names",
         "each `busid` of a `pci`, and each `name` of a `net`, occurs once: NCCL uses only the first element",
-        f"{HEADER}, `xmlFindTagKv`",
+        f"{HEADER_SOURCE}, `xmlFindTagKv`",
     ),
     TextRule(
         "`nic`",
@@ -458,9 +458,9 @@ TEXT_RULES: tuple[TextRule, ...] = (
     ),
     TextRule(
         "channels",
-        f"at most {MAX_CHANNELS}, and the same number on all hosts. Ring and tree both use the smaller of their two "
-        "numbers",
-        f"src/init.cc, `initTransportsRank`; {CONNECT}, `ncclTopoPostset`",
+        f"at most {MAX_CHANNEL_COUNT}, and the same number on all hosts. Ring and tree both use the smaller of their "
+        "two numbers",
+        f"src/init.cc, `initTransportsRank`; {CONNECT_SOURCE}, `ncclTopoPostset`",
     ),
     TextRule(
         "one GPU per host",
@@ -470,7 +470,7 @@ TEXT_RULES: tuple[TextRule, ...] = (
     TextRule(
         "order of the hosts",
         "all channels have the order of the ranks. A file sets only the order of GPUs and NICs inside a host",
-        f"{CONNECT}, `connectRings`",
+        f"{CONNECT_SOURCE}, `connectRings`",
     ),
 )
 """Rules on more than one attribute."""
