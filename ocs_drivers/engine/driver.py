@@ -132,7 +132,7 @@ class SwitchDriver(ABC):
     poll_s = 0.5
     """Longest pause between two reads of a switch that is still moving, in seconds."""
 
-    after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
+    reaction_to_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
     """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
     time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read
     until nothing moves, for devices that report moves, and do so after a refusal too, which may concern part of it."""
@@ -173,9 +173,9 @@ class SwitchDriver(ABC):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return the configuration after a step, and the step's error if the device reports it separately."""
-        return self._read_again(step), None
+        return self._read_after_step(step), None
 
-    def _read_again(self, step: Step) -> Snapshot:
+    def _read_after_step(self, step: Step) -> Snapshot:
         """Read the configuration after a step, even if the connection broke; only settled circuits count."""
         del step
         return self.read()
@@ -350,13 +350,13 @@ class SwitchDriver(ABC):
         return StepHooks(
             perform=self._perform,
             read_configuration=self._read_back,
-            read_again=self._read_again,
+            read_again=self._read_after_step,
             is_moving=self._is_moving,
             explain_error=self._explain,
             find_timeout_s=self._longest_s,
             pauses_s=self._yield_pauses(),
-            settle_s=self.capabilities.switch_time_s[1] if self.after_loss == "settle" else 0.0,
-            is_watched_after_failure=self.after_loss == "watch",
+            settle_s=self.capabilities.switch_time_s[1] if self.reaction_to_loss == "settle" else 0.0,
+            is_watched_after_failure=self.reaction_to_loss == "watch",
             silence=self._silence,
             progress=self._progress,
         )

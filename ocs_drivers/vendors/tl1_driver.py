@@ -54,7 +54,7 @@ class Tl1Driver(SwitchDriver):
     def _read(self) -> Snapshot:
         return Snapshot(self._connections(), self._clock.now())
 
-    def _read_again(self, step: Step) -> Snapshot:
+    def _read_after_step(self, step: Step) -> Snapshot:
         del step
         return Snapshot(self._read_current(self._connections), self._clock.now())
 

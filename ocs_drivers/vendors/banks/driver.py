@@ -39,7 +39,7 @@ class BankSwitch(SwitchDriver):
 
     _session: ScpiSession
     poll_s = 0.1
-    after_loss = "watch"
+    reaction_to_loss = "watch"
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class CalientSwitch(SwitchDriver):
     """
 
     poll_s = 1.0
-    after_loss = "watch"
+    reaction_to_loss = "watch"
     provision_prefix = ""
     """Prefix of the command that provisions; only a denial of this command can mean that a port is in use."""
 
@@ -59,7 +59,7 @@ class CalientSwitch(SwitchDriver):
         self._names = Names(())
         self._circuits = Circuits(self._names, ())
         self._awaited: frozenset[Pair] = frozenset()
-        self._deletable: frozenset[str] = frozenset()
+        self._deletable_circuits: frozenset[str] = frozenset()
         self._awaited_until_s = 0.0
 
     @abstractmethod
@@ -122,7 +122,7 @@ class CalientSwitch(SwitchDriver):
         }
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
-    def _read_again(self, step: Step) -> Snapshot:
+    def _read_after_step(self, step: Step) -> Snapshot:
         """Read the circuits. A circuit that this driver activated counts as connected once its mirrors have settled."""
         del step
         self._circuits = self._read_current(self._ask_circuits)
@@ -160,7 +160,7 @@ class CalientSwitch(SwitchDriver):
         if isinstance(current, Snapshot):
             if scope is not None:
                 check_not_provisioned(current.pending, _list_added_pairs(*steps), scope, device=self.address)
-            self._deletable = frozenset(move.request for move in current.pending)
+            self._deletable_circuits = frozenset(move.request for move in current.pending)
         return steps
 
     def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
@@ -170,7 +170,7 @@ class CalientSwitch(SwitchDriver):
         that is now two-way and that the step would remove in part.
         """
         super()._check_as_planned(step, snapshot)
-        foreign_moves = [move for move in snapshot.pending if move.request not in self._deletable]
+        foreign_moves = [move for move in snapshot.pending if move.request not in self._deletable_circuits]
         check_not_provisioned(foreign_moves, _list_added_pairs(step), step.pairs, device=self.address)
         if any(group & step.pairs.pairs and group - step.pairs.pairs for group in snapshot.tied):
             raise transaction.make_conflict(step.before, snapshot.connections, device=self.address)

@@ -68,7 +68,7 @@ class GlimmerglassTl1(Tl1Driver):
 
     dialect = DIALECT
     poll_s = 0.1
-    after_loss = "watch"
+    reaction_to_loss = "watch"
     _inputs = 0
     _arriving: frozenset[tuple[int, int]] = frozenset()
     _settled_at_s = 0.0
@@ -150,7 +150,7 @@ class GlimmerglassTl1(Tl1Driver):
         unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
         return Snapshot(circuits.connections, self._clock.now(), unfit)
 
-    def _read_again(self, step: Step) -> Snapshot:
+    def _read_after_step(self, step: Step) -> Snapshot:
         """Read the circuits. A circuit of the step counts once its mirrors have settled, any other immediately."""
         circuits = self._read_current(self._read_circuits)
         self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs

@@ -126,7 +126,7 @@ class PolatisRest(SwitchDriver):
     """
 
     _session: RestconfSession
-    after_loss = "settle"
+    reaction_to_loss = "settle"
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class PolatisRest(SwitchDriver):
                 self._ask_ports()
             return replace(snapshot, unfit=self._unfit)
 
-    def _read_again(self, step: Step) -> Snapshot:
+    def _read_after_step(self, step: Step) -> Snapshot:
         del step
         return self._read_current(self._read_once)
 

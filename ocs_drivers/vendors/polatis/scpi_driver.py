@@ -52,7 +52,7 @@ class PolatisScpi(SwitchDriver):
     """
 
     _session: ScpiSession
-    after_loss = "settle"
+    reaction_to_loss = "settle"
 
     def __init__(
         self, address: str, transport: Transport, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK

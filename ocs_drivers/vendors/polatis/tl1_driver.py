@@ -36,7 +36,7 @@ MAX_PORTS_PER_QUERY = 256
 class PolatisTl1(Tl1Driver):
     """One Polatis over TL1, on any transport; `open` before use."""
 
-    after_loss = "settle"
+    reaction_to_loss = "settle"
     _monitored: frozenset[int] = frozenset()
     _reports_shutters = True
 

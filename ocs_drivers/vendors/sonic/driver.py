@@ -1,4 +1,4 @@
-"""An optical switch that runs SONiC, over its shell: A ports are inputs, B ports outputs.
+"""Driver of an optical switch that runs SONiC, through the shell. A ports are inputs, B ports are outputs.
 
 There are two tables: the configuration, and the circuits of the hardware. `read` returns the circuits of the hardware,
 because they carry the light. A ghost is a circuit of the hardware without configuration; `read` and `plan` treat it
@@ -53,11 +53,11 @@ SWITCH_TIME_S = (0.1, 60.0)
 
 
 class SonicOcs(SwitchDriver):
-    """One SONiC switch on any transport; `open` before use. With `sudo`, commands that change something use it."""
+    """One SONiC switch on any transport; `open` before use. `sudo` is true if commands that change it need sudo."""
 
     _session: CliSession
     poll_s = 0.2
-    after_loss = "watch"
+    reaction_to_loss = "watch"
 
     def __init__(
         self,
@@ -75,9 +75,8 @@ class SonicOcs(SwitchDriver):
         self._config = "sudo config ocs" if sudo else "config ocs"
         self._names = Names(0)
         self._last_tables = CrossConnectTables(frozenset(), {})
-        self._deletable: frozenset[Pair] = (
-            frozenset()
-        )  # unrealised pairs that the steps of the last plan may delete
+        # Unrealised pairs that the steps of the last plan may delete.
+        self._deletable_pairs: frozenset[Pair] = frozenset()
         self._last_command_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
@@ -119,7 +118,7 @@ class SonicOcs(SwitchDriver):
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            circuits = self._check_circuits(self._read_tables().hardware_circuits)
+            circuits = self._make_circuits(self._read_tables().hardware_circuits)
             unfit = {number: info.state for number, info in self._read_ports().items()}
         return Snapshot(
             circuits,
@@ -128,7 +127,7 @@ class SonicOcs(SwitchDriver):
             pending=tuple(PendingMove("connect", pair) for pair in sorted(self._last_tables.unrealised)),
         )
 
-    def _check_circuits(self, pairs: Collection[Pair]) -> CrossConnects:
+    def _make_circuits(self, pairs: Collection[Pair]) -> CrossConnects:
         try:
             circuits = CrossConnects(pairs)
             planning.check_target(circuits, None, self.capabilities)
@@ -157,11 +156,11 @@ class SonicOcs(SwitchDriver):
             number: PortInfo(
                 number,
                 Side.IN if number <= inputs else Side.OUT,
-                PortState.FAILED if number in failed_ports else override,
+                PortState.FAILED if number in failed_ports else configured_state,
                 label,
                 name=self._names.name_port(number),
             )
-            for number, (label, override) in sorted(config.items())
+            for number, (label, configured_state) in sorted(config.items())
         }
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
@@ -182,10 +181,10 @@ class SonicOcs(SwitchDriver):
             added_ports = {
                 port for step in steps if step.kind == "add" for pair in step.pairs.items() for port in pair
             }
-            self._deletable = frozenset(
+            self._deletable_pairs = frozenset(
                 pair for pair in self._last_tables.unrealised if added_ports & set(pair)
             )
-            self._check_in_scope(self._deletable, scope)
+            self._check_in_scope(self._deletable_pairs, scope)
         return steps
 
     def _check_in_scope(self, pairs: Collection[Pair], scope: Collection[int] | None) -> None:
@@ -223,11 +222,11 @@ class SonicOcs(SwitchDriver):
     def _yield_addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that delete unrealised pairs on the ports of new circuits, and add the circuits.
 
-        A pair is deleted only if it was unrealised at the time of the plan and still is. A newer unrealised pair may be
-        about to be connected, or belongs to somebody else.
+        A pair is deleted only if it was unrealised at the time of the plan and still is. A newer unrealised pair may
+        belong to somebody else, or the device may be about to connect it.
         """
         ports = {port for pair in pairs.items() for port in pair}
-        unrealised = self._deletable & self._retry(self._read_tables).unrealised
+        unrealised = self._deletable_pairs & self._retry(self._read_tables).unrealised
         unrealised = frozenset(pair for pair in unrealised if ports & set(pair))
         for group in self._names.format_lists(unrealised):
             yield f"delete {group}"
@@ -236,7 +235,7 @@ class SonicOcs(SwitchDriver):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return the circuits of the hardware, and an error if it reports pairs of the step as failed."""
-        read_back = self._read_again(step)
+        read_back = self._read_after_step(step)
         failed_pairs = self._last_tables.failed & self._find_untuned(step)
         if not failed_pairs:
             return read_back, None
@@ -247,11 +246,11 @@ class SonicOcs(SwitchDriver):
             ports=sorted(port for pair in failed_pairs for port in pair),
         )
 
-    def _read_again(self, step: Step) -> Snapshot:
+    def _read_after_step(self, step: Step) -> Snapshot:
         """Return the circuits of the hardware, without circuits that the step adds and that are not tuned."""
         tables = self._retry(self._read_tables)
         return Snapshot(
-            self._check_circuits(tables.hardware_circuits - self._find_untuned(step)), self._clock.now()
+            self._make_circuits(tables.hardware_circuits - self._find_untuned(step)), self._clock.now()
         )
 
     def _find_untuned(self, step: Step) -> frozenset[Pair]:
@@ -260,7 +259,8 @@ class SonicOcs(SwitchDriver):
     def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while the hardware differs from the configuration.
 
-        The wait ends for a pair that the hardware reports as failed, or has not started to tune by the timeout.
+        The wait for a pair ends when the hardware reports the pair as failed, or when it has not begun to tune the pair
+        before the timeout.
         """
         del read_back
         if step.kind == "remove":
@@ -276,12 +276,12 @@ class SonicOcs(SwitchDriver):
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Block ports or return them to normal, and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
-        override = "normal" if is_open else "force_blocked"
+        port_mode = "normal" if is_open else "force_blocked"
         with self._write_lock, self._session.lock():
             self._session.make_ready()
             for port in sorted(ports):
                 guard()
-                command = f"{self._config} port state {self._names.name_port(port)} {override}"
+                command = f"{self._config} port state {self._names.name_port(port)} {port_mode}"
                 self._session.ask(command, codec.check_silent)
         ports_after = self.ports() if ports else {}
         goal = PortState.ENABLED if is_open else PortState.DISABLED

@@ -1,4 +1,4 @@
-"""Codec of a Telescent: commands, the table of all outputs, the state of one input, refusals. Pure.
+"""Codec of a Telescent: commands, the table of all outputs, the state of one input, and refusals. It does no I/O.
 
     R0#N  AL3 UU1 UU2 ... x12        row 0: output 0 is allocated to input 3, outputs 1 and 2 are free
     STATE = ALLOCATED_AND_LOCKED     query of one input
@@ -11,11 +11,11 @@ Meaning of the states, as far as it is known:
 
 - `ALLOCATED_AND_LOCKED`: a finished circuit. The lock protects it against mistakes, so a removal unlocks it first.
 - `ALLOCATED_AND_UNLOCKED`: the circuit still exists.
-- `UNALLOCATED_AND_LOCKED`: somebody has reserved the port, because no documented command results in this state. Only
-  this state is reported as locked.
+- `UNALLOCATED_AND_LOCKED`: we assume that somebody has reserved the port, because no documented command leads to this
+  state. The driver reports only this state as locked.
 
-The device counts ports from 0, and each port has an input and an output that are independent: our input 3 is the
-input of its port 2, and our first output is the output of its port 0.
+The device counts ports from 0. Each of its ports has an input and an output, which are independent. Input 3 of the
+driver is the input of port 2 of the device, and the first output of the driver is the output of port 0.
 
 The commands come from one public driver for the fourth generation of the frame. The commands of current firmware are
 not published, so options of the address can replace every command (see the package docstring).
@@ -40,9 +40,9 @@ class CommandSet:
     """Commands to the device, and patterns of its answers.
 
     `prompt` and `robot_fault` are regular expressions. We assume that a refusal whose text matches `robot_fault` means
-    that the robot has stopped, and that a status that begins with the letter `making` or `clearing` means that the
-    robot has not yet connected or cleared the circuit. On a device without these letters, a circuit exists once it is
-    allocated.
+    that the robot has stopped. We also assume that the robot has not yet connected a circuit whose status begins with
+    the letter `making`, and not yet removed a circuit whose status begins with the letter `clearing`. On a device
+    without these letters, a circuit exists once it is allocated.
 
     >>> [command for command, _ in CommandSet().connect_commands(1, 2)]
     ['unlock --force -in 1', 'unlock --force -out 2', 'connect --force -in 1 -out 2']
@@ -69,8 +69,8 @@ class CommandSet:
     def disconnect_commands(self, source: int, output: int) -> tuple[Command, ...]:
         """Return the commands that remove a circuit.
 
-        They unlock both directions of both ports, because the public driver reports a device that refuses to unallocate
-        a port with only one direction unlocked.
+        They unlock both directions of both ports: according to the public driver, some devices refuse to unallocate a
+        port of which only one direction is unlocked.
         """
         return (
             (f"{self.unlock} {source}", False),
@@ -87,7 +87,7 @@ _ROW = re.compile(r"R\d+#")
 _CELLS = re.compile(r"R(?P<row>\d{1,9})#[A-Za-z]*(?P<cells>(?:\s+[A-Za-z]+\d{1,9})+)")
 _CELL = re.compile(r"(?P<status>[A-Za-z]+)(?P<number>\d+)")
 _FIELD = re.compile(r"\s*(?P<name>[A-Z][A-Z_\s]*)=(?P<value>.*)")
-_FRAME = re.compile(r"=+\s*(?:ERROR\s*=+)?")
+_RULER = re.compile(r"=+\s*(?:ERROR\s*=+)?")
 _REFUSAL = re.compile(r"Exception|ERROR")
 _TWIN_MARK = "SIMULATED"
 
@@ -159,13 +159,13 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
 
 
 def _extract_error_text(lines: Sequence[str]) -> list[str]:
-    """Return the text between the two lines of a frame; without a frame, the lines with ERROR or Exception."""
-    first_frame = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
-    if first_frame is None:
+    """Return the lines between two rulers of equals signs; without rulers, the lines with ERROR or Exception."""
+    first_ruler = next((n for n, line in enumerate(lines) if _RULER.fullmatch(line)), None)
+    if first_ruler is None:
         return [line for line in lines if _REFUSAL.search(line)]
-    framed_lines = lines[first_frame + 1 :]
-    last_frame = next((n for n, line in enumerate(framed_lines) if _FRAME.fullmatch(line)), len(framed_lines))
-    return list(framed_lines[:last_frame]) or ["the device says ERROR and no more"]
+    error_lines = lines[first_ruler + 1 :]
+    last_ruler = next((n for n, line in enumerate(error_lines) if _RULER.fullmatch(line)), len(error_lines))
+    return list(error_lines[:last_ruler]) or ["the device says ERROR and no more"]
 
 
 def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
@@ -217,7 +217,7 @@ def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Conversion between our port numbers and the device's, for a frame with `ports` ports.
+    """Conversion between our port numbers and the device's, for a frame with `port_count` ports.
 
     >>> Numbering(96).input_port(0), Numbering(96).output_port(0)
     (1, 97)
@@ -225,7 +225,7 @@ class Numbering:
     (2, 0)
     """
 
-    ports: int
+    port_count: int
 
     def input_port(self, number: int) -> int:
         """Return our number of the input of the device's port `number`."""
@@ -233,15 +233,15 @@ class Numbering:
 
     def output_port(self, number: int) -> int:
         """Return our number of the output of the device's port `number`."""
-        return self.ports + number + 1
+        return self.port_count + number + 1
 
     def device_pair(self, pair: tuple[int, int]) -> tuple[int, int]:
         """Return the device's numbers of the two ports of a circuit."""
-        return pair[0] - 1, pair[1] - self.ports - 1
+        return pair[0] - 1, pair[1] - self.port_count - 1
 
     def name(self, port: int) -> str:
-        """Return the device's name of our port, on its side."""
-        return str((port - 1) % self.ports)
+        """Return the device's name of a port of the driver."""
+        return str((port - 1) % self.port_count)
 
 
 @dataclass(frozen=True, slots=True)
