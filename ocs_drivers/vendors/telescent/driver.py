@@ -163,7 +163,7 @@ class TelescentCli(SwitchDriver):
             return self._session.ask_again(command, decode)
 
     def _decode_whole_table(self, lines: tuple[str, ...]) -> Table:
-        table, size = self._decode_table(lines), self._numbering.ports
+        table, size = self._decode_table(lines), self._numbering.port_count
         if len(table.cells) != size:
             raise ProtocolDesync(
                 f"the table shows {len(table.cells)} of {size} outputs", received=" ".join(lines)
