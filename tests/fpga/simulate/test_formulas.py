@@ -147,14 +147,17 @@ def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
 @pytest.mark.timeout(3600)
 @needs("hdl")
 def test_five_hundred_modules_agree(generated, formulas):
-    """In the plain interpreter, the fast simulator, Icarus and Verilator; modules share tops, which are built once."""
+    """In the plain interpreter, the fast simulator and Icarus, and every third top in Verilator, too.
+
+    Both run the same SystemVerilog, and g++ takes a minute or more for the model of one top.
+    """
     if reason := why_missing("iverilog", "vvp", "verilator", "make", "g++"):
         pytest.skip(reason)
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import simulate
     from fpga.hdl import icarus, verilator
 
-    modules, found, fires, chosen = 0, Counter(), 0, 0
+    modules, in_verilator, found, fires, chosen = 0, 0, Counter(), 0, 0
     for seed in range(1000, 1000 + MANY_TOPS):
         made = generated.random_datapath(seed, MANY, f"many_{seed}")
         datapath = formulas.with_formulas(made, seed)
@@ -162,14 +165,17 @@ def test_five_hundred_modules_agree(generated, formulas):
         expected = simulate(datapath, rows)
         assert find_first_mismatch(datapath, interpreted(datapath, rows), expected) is None
         assert find_first_mismatch(datapath, icarus.run(datapath, rows), expected) is None
-        with closing(verilator.build(datapath, optimise="-O0")) as rtl:
-            rtl.reset()
-            assert find_first_mismatch(datapath, rtl.run(rows), expected) is None
+        if seed % 3 == 0:
+            with closing(verilator.build(datapath, optimise="-O0")) as rtl:
+                rtl.reset()
+                assert find_first_mismatch(datapath, rtl.run(rows), expected) is None
+            in_verilator += len(datapath.modules)
         modules += len(datapath.modules)
         found += formulas.constructs(datapath)
         fires += measure_coverage(datapath, rows, expected).fires
         chosen += choices(datapath, expected)
     assert modules >= 500
+    assert in_verilator >= 150
     assert {name: found[name] for name in CONSTRUCTS if found[name] < 75} == {}
     assert {name: found[name] for name in ("wins", *REDUCTIONS, *CHOICES) if found[name] < 10} == {}
     assert fires >= ENOUGH_FIRES_OF_MANY
