@@ -128,7 +128,7 @@ def measure_current(
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)
     configurations = make_node_configurations(design, sizes)
-    sets = design.sets if session.fleet is not None else None
+    sets = design.route_sets if session.fleet is not None else None
     spec = CollectiveSpec(run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=sets)
     result = collect(
         session,

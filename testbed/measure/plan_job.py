@@ -139,7 +139,7 @@ def run_plan(
     `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in force, and
     `HostError`.
     """
-    if plan is None or design.sets is None:
+    if plan is None or design.route_sets is None:
         raise CollectiveError(
             "a job needs a plan for at least two servers: apply one with `testbed apply LAB --plan FILE`"
         )
@@ -151,7 +151,7 @@ def run_plan(
     link = session.lab.link
     job = make_host_job(
         build_plan_graph(plan),
-        design.sets,
+        design.route_sets,
         link.rate_mbps,
         stretch=plan.rate_gbps * 1000 / link.rate_mbps,
         target_s=lasts_s,

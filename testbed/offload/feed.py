@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class _Work:
+class _ApplyContext:
     """A unit in preparation: its number, its indices, and the number of attempts on workers."""
 
     unit: int
@@ -110,7 +110,7 @@ class Feed:
             side: deque(unit for unit in units if self._is_remote_side(unit) == side)
             for side in (False, True)
         }
-        self._pending: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
+        self._pending: dict[bool, deque[_ApplyContext]] = {False: deque(), True: deque()}
         self._is_alone = sides.remote is None or not sides.remote.workers()
         self.counts = Counts()
 
@@ -127,7 +127,7 @@ class Feed:
             return [work.unit], value
         return self._make_batch([self._take_next() for _ in range(self._sizes.popleft())])
 
-    def _make_batch(self, units: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
+    def _make_batch(self, units: list[tuple[_ApplyContext, Any]]) -> tuple[list[int], Any]:
         return [work.unit for work, _ in units], self._sides.runner.collate([value for _, value in units])
 
     def close(self) -> None:
@@ -149,12 +149,12 @@ class Feed:
                 self._start(work, is_remote_side=side)
                 self._pending[side].append(work)
 
-    def _make_work(self, unit: int) -> _Work:
+    def _make_work(self, unit: int) -> _ApplyContext:
         if self._is_batchwise:
-            return _Work(unit, self._order.batch(unit))
-        return _Work(unit, (self._order.indices[unit],))
+            return _ApplyContext(unit, self._order.batch(unit))
+        return _ApplyContext(unit, (self._order.indices[unit],))
 
-    def _start(self, work: _Work, *, is_remote_side: bool) -> None:
+    def _start(self, work: _ApplyContext, *, is_remote_side: bool) -> None:
         work.is_remote = is_remote_side and not self._is_alone
         if work.is_remote:
             work.future = self._submit(work)
@@ -163,7 +163,7 @@ class Feed:
         else:
             work.future = None
 
-    def _submit(self, work: _Work) -> Future[Any]:
+    def _submit(self, work: _ApplyContext) -> Future[Any]:
         assert self._sides.remote is not None
         assert self._rule.candidate is not None
         payload: Any = work.indices
@@ -182,7 +182,7 @@ class Feed:
         (index,) = indices
         return self._sides.runner.element(index, self._epoch)
 
-    def _take_next(self) -> tuple[_Work, Any]:
+    def _take_next(self) -> tuple[_ApplyContext, Any]:
         self._fill()
         side = self._is_remote_side(self._queue.popleft())
         if not side:
@@ -194,11 +194,11 @@ class Feed:
         self._fill()
         return work, value
 
-    def _get_local_value(self, work: _Work) -> Any:
+    def _get_local_value(self, work: _ApplyContext) -> Any:
         """Return the value of a local unit: prepare it now, or wait for its thread."""
         return self._prepare(work.indices) if work.future is None else work.future.result()
 
-    def _take_remote(self) -> tuple[_Work, Any]:
+    def _take_remote(self) -> tuple[_ApplyContext, Any]:
         """Return the next unit of the workers. After too many losses or no answer, the trainer prepares it."""
         pending = self._pending[True]
         while True:
@@ -224,7 +224,7 @@ class Feed:
         pending.remove(work)
         return work, value
 
-    def _await(self, work: _Work) -> Any:
+    def _await(self, work: _ApplyContext) -> Any:
         """Wait for the result of a unit. Raises `_UnansweredError` after `patience_s` or if no worker is left."""
         assert work.future is not None
         remaining_s = self._rule.patience_s
@@ -243,7 +243,7 @@ class Feed:
     def _has_workers(self) -> bool:
         return self._sides.remote is not None and bool(self._sides.remote.workers())
 
-    def _take_back(self, work: _Work, *, is_unanswered: bool) -> None:
+    def _take_back(self, work: _ApplyContext, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
         unanswered = [item for item in self._pending[True] if not _is_answered(item)]
         self._is_alone = not self._has_workers() or (
@@ -255,7 +255,7 @@ class Feed:
                 item.future.cancel()
                 self._start(item, is_remote_side=False)
 
-    def _first_ready(self, pending: deque[_Work]) -> _Work:
+    def _first_ready(self, pending: deque[_ApplyContext]) -> _ApplyContext:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""
         remaining_s = self._rule.patience_s
         while True:
@@ -307,7 +307,7 @@ class StreamFeed(Feed):
 
     def __next__(self) -> tuple[list[int], Any]:
         """Return the numbers of the elements of the next batch, and the batch."""
-        units: list[tuple[_Work, Any]] = []
+        units: list[tuple[_ApplyContext, Any]] = []
         while len(units) < self._order.batch_size:
             self._fill()
             if not self._queue:
@@ -351,8 +351,8 @@ class StreamFeed(Feed):
             len(self._remaining[side]) + len(self._pending[side]) < self._ahead[side] for side in sides
         )
 
-    def _make_work(self, unit: int) -> _Work:
-        return _Work(unit, (self._index.pop(unit),))
+    def _make_work(self, unit: int) -> _ApplyContext:
+        return _ApplyContext(unit, (self._index.pop(unit),))
 
     def _read(self, index: int) -> Any:
         return self._raw[index]
@@ -362,7 +362,7 @@ class StreamFeed(Feed):
         return self._sides.runner.finish(index, self._raw[index], self._epoch)
 
 
-def _is_answered(work: _Work) -> bool:
+def _is_answered(work: _ApplyContext) -> bool:
     """Return whether a worker has answered for a unit. An error of the transform is also an answer."""
     future = work.future
     if future is None or not work.is_remote or not future.done() or future.cancelled():

@@ -19,7 +19,7 @@ from testbed.commands.documents import Document
 from testbed.commands.progress import Narrator, ReportProgress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
-from testbed.operate.engine.consent import on_stop
+from testbed.operate.engine.consent import call_on_stop
 from testbed.scripting.read_document import choose_document, read_document
 
 if TYPE_CHECKING:
@@ -206,7 +206,11 @@ class ServiceCarrier:
             run = self.client.submit(submission.lab, submission.words, **submission.fields)
         except ServiceRefused as error:
             raise make_error(error.problem, default=error) from error
-        with report_progress(progress), narrate() as narrator, on_stop(lambda: self.client.cancel(run.id)):
+        with (
+            report_progress(progress),
+            narrate() as narrator,
+            call_on_stop(lambda: self.client.cancel(run.id)),
+        ):
             try:
                 run = self._wait(run, narrator)
             except KeyboardInterrupt:

@@ -272,7 +272,7 @@ def _make_advice(
         choice.design.wiring,
         failed_gpus,
         losses=lab_repair.record.losses if lab_repair else observation.losses,
-        unreachable=session.unreachable,
+        unreachable_hosts=session.unreachable,
         links=lab_repair.repair.repatched.links if lab_repair else None if session.unreachable else (),
         snapshots=observation.snapshots,
     )

@@ -78,7 +78,7 @@ class Verify(HostsCommand, TopologyCommand):
         from testbed.operate.choice import choose_design
         from testbed.operate.narrow import narrow
         from testbed.operate.proof.effects import UNFINISHED
-        from testbed.operate.session import note_checks
+        from testbed.operate.session import open_and_record_checks
         from testbed.operate.unfinished import find_unfinished_or_error
         from testbed.storage.owner import get_current_run
 
@@ -108,7 +108,7 @@ class Verify(HostsCommand, TopologyCommand):
         if (
             get_current_run() and has_hosts and is_settled
         ):  # only runs of a service: a local verify writes nothing
-            note_checks(context.runs_dir, choice.lab, choice.design.wiring, report)
+            open_and_record_checks(context.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
             unproven_findings = tuple(
                 UNFINISHED.report(operation.operation, operation.detail, operation.hint)
