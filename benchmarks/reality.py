@@ -33,7 +33,7 @@ from testbed.design.topology.strides import list_rings, make_ring_order
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import run_collectives
-from testbed.measure.collectives.rows import find_misplaced
+from testbed.measure.collectives.rows import find_misplaced_traffic
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.model import CollectiveResult
 from testbed.operate.design import Design
@@ -209,7 +209,9 @@ def measure(
 def compare(
     planned: Design, configurations: Sequence[Configuration], result: CollectiveResult, rate: float
 ) -> Iterator[Case]:
-    wrong = Counter((entry.configuration, entry.size_bytes) for entry in find_misplaced(result.nic_bytes))
+    wrong = Counter(
+        (entry.configuration, entry.size_bytes) for entry in find_misplaced_traffic(result.nic_bytes)
+    )
     for configuration in configurations:
         for size in configuration.sizes:
             key = (configuration.name, size)

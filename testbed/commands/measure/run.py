@@ -19,7 +19,7 @@ from testbed.storage.owner import RUN_VARIABLE
 
 if TYPE_CHECKING:
     from testbed.measure.program.light import LightGrant
-    from testbed.measure.program.ranks import OutputPrinter, RankResult, Ranks
+    from testbed.measure.program.ranks import RankOutput, RankResult, Ranks
 
 PHASE = "program"
 
@@ -207,7 +207,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     def _describe(
         self, run_id: str, light: LightGrant, ranks: Ranks, context: CommandContext
     ) -> ProgramDocument:
-        failure = ranks.failure
+        failure = ranks.failed_result
         return ProgramDocument(
             run_id=run_id,
             lab=light.lab.name,
@@ -262,7 +262,7 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
         )
 
 
-def _print_output(output: OutputPrinter) -> None:
+def _print_output(output: RankOutput) -> None:
     """Print a piece of output immediately, with the rank and host in front of each line."""
     stream = sys.stderr if output.is_error else sys.stdout
     text = output.text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8")
@@ -272,8 +272,8 @@ def _print_output(output: OutputPrinter) -> None:
 
 def _summarise(document: ProgramDocument, ranks: Ranks) -> Iterator[str]:
     """Yield lines for people on how a program ended."""
-    if ranks.failure is not None:
-        failure = ranks.failure
+    if ranks.failed_result is not None:
+        failure = ranks.failed_result
         subject = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
         problem = f" ({failure.problem})" if failure.problem else ""
         stopped_hosts = [result.host.name for result in ranks.results if result.exit_code is None]

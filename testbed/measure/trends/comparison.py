@@ -63,10 +63,10 @@ class RunComparison:
 
 def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
     """Compare two runs."""
-    rows_a, rows_b = (
+    row_by_key_a, row_by_key_b = (
         {tuple(getattr(row, name) for name in _KEY_FIELDS): row for row in run.timings} for run in (a, b)
     )
-    rows = tuple(RowPair(row, rows_b[key]) for key, row in rows_a.items() if key in rows_b)
+    rows = tuple(RowPair(row, row_by_key_b[key]) for key, row in row_by_key_a.items() if key in row_by_key_b)
     facts = [
         ("lab", a.lab.name, b.lab.name),
         ("hosts", a.summary.hosts, b.summary.hosts),
@@ -85,7 +85,7 @@ def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
     ]
     return RunComparison(
         rows,
-        len(rows_a) - len(rows),
-        len(rows_b) - len(rows),
+        len(row_by_key_a) - len(rows),
+        len(row_by_key_b) - len(rows),
         tuple((fact, str(fact_a), str(fact_b)) for fact, fact_a, fact_b in facts if fact_a != fact_b),
     )

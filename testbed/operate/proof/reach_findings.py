@@ -259,7 +259,7 @@ def _compute_min_lost(count: int) -> int:
 def compute_poisson_mean(min_events: int) -> float:
     """Return the mean of the Poisson distribution that yields `min_events` or more with a probability of 99 %.
 
-    >>> round(find_mean(3), 2)
+    >>> round(compute_poisson_mean(3), 2)
     8.41
     """
     lower_mean, upper_mean = 0.0, 10.0 + 4.0 * min_events

@@ -53,8 +53,8 @@ def placed(*jobs: SharedJob):
 def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
     x, y = placed(a_job("x", "ab"), a_job("y", "ba"))
 
-    assert (x.hosts, x.out) == (y.hosts, y.out)
-    assert (x.steps, len(x.links), x.out[1]) == (1, 1, None)
+    assert (x.hosts, x.outgoing_links) == (y.hosts, y.outgoing_links)
+    assert (x.steps, len(x.links), x.outgoing_links[1]) == (1, 1, None)
     assert group_jobs_by_nic([x, y]) == {x.links[0].source: ["x", "y"]}
 
 

@@ -84,7 +84,7 @@ def test_another_state_is_refused_with_the_field(change_file, testbed12, planned
     now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     with pytest.raises(PlanStale, match="nothing was sent") as stale:
         read_change(change_file).check_current(planned, replace(now, **changed))
-    (difference,) = stale.value.find_differences
+    (difference,) = stale.value.differences
     assert difference.field == field
     assert (difference.planned, difference.found) == (
         values[0] or testbed12.revision,
@@ -98,7 +98,7 @@ def test_circuits_that_differ_are_named_one_by_one(change_file, testbed12, switc
     now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     with pytest.raises(PlanStale) as stale:
         read_change(change_file).check_current(planned, now)
-    assert [one.json() for one in stale.value.find_differences] == [
+    assert [one.json() for one in stale.value.differences] == [
         {"field": "ocs1 input 1", "planned": None, "found": 60},
         {"field": "ocs1 input 5", "planned": None, "found": 49},
     ]
