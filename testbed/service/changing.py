@@ -258,7 +258,7 @@ def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response
         context.record("maintenance on", lab, reason=body.reason)
         store = _open_store(context, view)
         store.set_maintenance(body.reason)
-        return answer({"lab": lab, "maintenance": True, "still": not store.senders()})
+        return answer({"lab": lab, "maintenance": True, "still": not store.find_sending_leases()})
 
 
 def clear_maintenance(context: CallerContext, lab: Name) -> Response:

@@ -302,7 +302,7 @@ def test_jobs_that_share_the_workers_are_counted(pool):
 
 @pytest.mark.socket
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 0.2)
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_TIMEOUT_S", 0.2)
     with pytest.raises(OffloadError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         DaskEngine("tcp://127.0.0.1:9")
 
@@ -388,7 +388,7 @@ def test_fifty_epochs_with_five_workers_killed():
 @pytest.mark.socket
 def test_a_training_goes_on_without_its_scheduler(monkeypatch):
     """All that was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
-    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 1.0)
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_TIMEOUT_S", 1.0)
     with start_local_workers(1) as address:
         engine, runner = opened(address, double, workers=1)
         os.kill(engine._client.run_on_scheduler(os.getpid), signal.SIGKILL)

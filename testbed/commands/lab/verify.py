@@ -87,21 +87,21 @@ class Verify(HostsCommand, TopologyCommand):
         if self.narrow:
             check_permission(choice.lab, self.really_move)
         unfinished = find_unfinished_or_error(context.runs_dir, choice.lab)
-        awaiting_proof = tuple(
+        unproven_operations = tuple(
             operation
             for operation in unfinished
             if operation.lacks_proof and operation.intent == choice.intent
         )
         other_operations = tuple(
-            operation for operation in unfinished if operation not in awaiting_proof
-        )  # those in `awaiting_proof` lack only this proof
+            operation for operation in unfinished if operation not in unproven_operations
+        )  # those in `unproven_operations` lack only this proof
         with context.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
             links = count_links_since_last_job(session, choice, context.runs_dir)
             has_hosts = session.fleet is not None
-        if report.ok and awaiting_proof and (has_hosts or self.hosts == "auto"):
+        if report.ok and unproven_operations and (has_hosts or self.hosts == "auto"):
             choice, note = _mark_verified(choice, report, context.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
@@ -112,7 +112,7 @@ class Verify(HostsCommand, TopologyCommand):
         if choice.intent and choice.intent.lacks_proof:
             unproven_findings = tuple(
                 UNFINISHED.report(operation.operation, operation.detail, operation.hint)
-                for operation in awaiting_proof
+                for operation in unproven_operations
             )
             report = replace(report, findings=(*unproven_findings, *report.findings))
         findings = describe_findings(report.findings, choice)

@@ -205,16 +205,16 @@ def _measure_policy(
     """Run the jobs under a policy. Queues are set only while the lease holds, and restored even if it has ended."""
     assert session.fleet is not None  # checked by `measure`
     lab = session.lab
-    queue_by_job: dict[str, dict[str, dict[str, Any]]] = {}
+    queues_by_host: dict[str, dict[str, dict[str, Any]]] = {}
     for nic, names in group_jobs_by_nic(placed_jobs).items():
-        queue_by_job.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
+        queues_by_host.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
             "limit": conditions.choose_queue_length(policy),
             "shares": conditions.compute_shares(policy, names),
         }
     with ExitStack() as stack:
         with fence.sending():
-            stack.enter_context(hold_queues(session.fleet, session.lab, queue_by_job))
+            stack.enter_context(hold_queues(session.fleet, session.lab, queues_by_host))
         rows = run_agents(session.fleet, session.lab, placed_jobs, policy, schedule, conditions)
     predictions = predict(policy, placed_jobs, session.lab.link.represents_gbps, schedule, conditions)
     return [

@@ -27,12 +27,14 @@ class Photographs:
 
     def __init__(self) -> None:
         self.files = []
-        sources = load_sample_images().images
+        photographs = load_sample_images().images
         for number in range(32):
-            source = sources[number % len(sources)]
-            top, column = 5 * number, 10 * number
+            photograph = photographs[number % len(photographs)]
+            top_pixel, left_pixel = 5 * number, 10 * number
             file = io.BytesIO()
-            Image.fromarray(source[top : top + 256, column : column + 320]).save(file, "JPEG", quality=90)
+            Image.fromarray(photograph[top_pixel : top_pixel + 256, left_pixel : left_pixel + 320]).save(
+                file, "JPEG", quality=90
+            )
             self.files.append(file.getvalue())
 
     def __len__(self) -> int:
@@ -52,13 +54,13 @@ class Augment:
     """
 
     def __init__(self) -> None:
-        self._make_steps: Any = None
+        self._transform: Any = None
 
     def __call__(self, element: tuple[Any, int]) -> tuple[Any, int]:
         """Return the augmented image and its class."""
         image, label = element
-        self._make_steps = self._make_steps or _make_steps()
-        return self._make_steps(image), label
+        self._transform = self._transform or _make_steps()
+        return self._transform(image), label
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the transforms."""

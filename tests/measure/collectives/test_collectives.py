@@ -27,7 +27,12 @@ from testbed.lab.inventory import load_lab
 from testbed.measure.collectives import ranks as ranks_module
 from testbed.measure.collectives.rank_reports import RankReports
 from testbed.measure.collectives.rows import find_misplaced_traffic, yield_nic_bytes
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all, list_doubling_sizes
+from testbed.measure.collectives.spec import (
+    CollectiveSpec,
+    Configuration,
+    list_doubling_sizes,
+    make_all_to_all,
+)
 
 TOPOLOGY = find_topology(12, 4)
 WIRING = wire(TOPOLOGY)
@@ -560,7 +565,7 @@ def test_nccl_without_a_gpu_somewhere_names_the_hosts(run):
 
 
 # -------------------------------------------------------------------------------------------- exchanges
-EXCHANGES = replace(SPEC, configurations=(all_to_all("all", 12, (11 * MIB,)),))
+EXCHANGES = replace(SPEC, configurations=(make_all_to_all("all", 12, (11 * MIB,)),))
 
 
 def exchange_row():

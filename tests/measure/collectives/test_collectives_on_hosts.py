@@ -28,7 +28,7 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run_collectives
 from testbed.measure.collectives.rows import find_misplaced_traffic
-from testbed.measure.collectives.spec import all_to_all
+from testbed.measure.collectives.spec import make_all_to_all
 from testbed.measure.stall import run_tcp_stream
 from testbed.operate.design import build_design, replace_routes
 from testbed.operate.journal import Journal
@@ -188,7 +188,7 @@ def measured(proof):
         proof.rings("one ring", 4096, MIB, count=1),
         proof.rings("all rings", 4096, MIB),
         Configuration("sorted", tuple(in_order), (MIB,)),
-        all_to_all("all-to-all", hosts, (MIB,)),
+        make_all_to_all("all-to-all", hosts, (MIB,)),
         Configuration("hops", (), (MIB,), ((0, 3 if hosts == 12 else 2),)),
     )
 
