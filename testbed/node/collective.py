@@ -558,7 +558,7 @@ class Configuration:
     def time_iterations(
         self, buffers_by_iteration: list[Any], agreement: RankAgreement, *, is_detailed: bool
     ) -> dict[str, object]:
-        """Time all iterations; return `times_s` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
+        """Time all iterations; return `times` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
 
         `seen` holds observations of each iteration, of each connection by peer, and of the host. Counters are read
         between barriers, so that they cover exactly these iterations of all ranks. Unless `is_detailed`, the totals are

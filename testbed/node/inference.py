@@ -84,7 +84,7 @@ class Trial:
         self.cycles: list[int] = []
         self.differences: list[dict[str, Any]] = []
 
-    def send_and_await(self, number: int, request: bytes, expected: bytes) -> None:
+    def send_request(self, number: int, request: bytes, expected: bytes) -> None:
         """Send a request until its reply comes, and count the outcome."""
         self.request_count += 1
         if self.lost_count >= MAX_UNANSWERED and not (self.latencies_us or self.count_by_refusal):
@@ -184,7 +184,7 @@ def main() -> None:
         connection.connect((address, int(port)))
         trial = Trial(connection, options.timeout, options.tries, options.deadline)
         for request in requests:
-            trial.send_and_await(
+            trial.send_request(
                 request["number"], bytes.fromhex(request["request"]), bytes.fromhex(request["answer"])
             )
     print(json.dumps(trial.report()))

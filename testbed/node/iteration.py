@@ -18,7 +18,7 @@ addresses of that set, so that the kernel keeps it on the routes of the set.
 With a checkpoint, every `checkpoint_every`-th iteration also writes `checkpoint_bytes` to a file in `checkpoint_folder`
 (default: /var/tmp), and ends when they are on the disk. Otherwise a small write after each iteration measures the disk.
 
-The program prints JSON lines: `ready_tasks`; `row` (seconds of each iteration, counters of the NICs before and after,
+The program prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after,
 bytes that TCP retransmitted by target and set, use of the processors, and what the host has `seen`); `done` or `error`.
 Barriers between iterations use the management network. Standard library only: this file is copied to the hosts.
 """

@@ -18,7 +18,7 @@ The second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
 above 0, iteration k begins at `start_s + k * slot_s`. An iteration that is late by more than `tolerance` (a share of
 the slot) waits for the next slot.
 
-Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `count_retransmits`);
+Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `retransmits`);
 `done` or `error`. Each job has its own process. Standard library only: this file is copied to the hosts.
 """
 
@@ -152,16 +152,16 @@ def run_in_processes(
     jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, Incoming | None], epoch: float
 ) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
-    name_and_pipes = []
+    job_pipes = []
     for name, job in jobs.items():
         read_end, write_end = os.pipe()
         if os.fork() == 0:
             os.close(read_end)
             os._exit(_run_child(job, incoming_endpoints[name], epoch, write_end))
         os.close(write_end)
-        name_and_pipes.append((name, read_end))
+        job_pipes.append((name, read_end))
     status = 0
-    for name, read_end in name_and_pipes:
+    for name, read_end in job_pipes:
         with os.fdopen(read_end) as pipe:
             line = json.loads(pipe.read() or '{"error": "it was killed"}')
         if "error" in line:

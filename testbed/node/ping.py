@@ -57,7 +57,7 @@ def compute_checksum(data: bytes) -> int:
 
 
 def make_echo_request(identifier: int, sequence: int, round_number: int = 0, size: int = 10) -> bytes:
-    """Return an ICMP echo request with the number of its round in `large_bytes` bytes of payload."""
+    """Return an ICMP echo request with the number of its round in `size` bytes of payload."""
     payload = MAGIC + struct.pack("!H", round_number)
     payload += b"\0" * (size - len(payload))
     header = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)

@@ -248,15 +248,15 @@ class Feed:
 
     def _take_back(self, work: _ApplyContext, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
-        unanswered_work = [one_work for one_work in self._pending[True] if not _is_answered(one_work)]
+        unanswered_work = [lost_work for lost_work in self._pending[True] if not _is_answered(lost_work)]
         self._is_local_only = not self._has_workers() or (
             is_unanswered and len(unanswered_work) == len(self._pending[True])
         )
-        for one_work in unanswered_work if self._is_local_only else [work]:
-            if one_work.is_remote:
-                assert one_work.future is not None
-                one_work.future.cancel()
-                self._start(one_work, is_remote_side=False)
+        for lost_work in unanswered_work if self._is_local_only else [work]:
+            if lost_work.is_remote:
+                assert lost_work.future is not None
+                lost_work.future.cancel()
+                self._start(lost_work, is_remote_side=False)
 
     def _wait_for_first(self, pending: deque[_ApplyContext]) -> _ApplyContext:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""

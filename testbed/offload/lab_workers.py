@@ -26,10 +26,10 @@ _CERTIFICATE_FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "ke
 
 
 def make_lease_lister(lab: str, runs_folder: Path) -> Callable[[], frozenset[str]]:
-    """Return a function that returns the current leases on a lab, as names of jobs that may share the workers' hosts.
+    """Return a function that reads the leases of a lab and names the jobs that may share the workers' hosts.
 
-    The function excludes implicit leases of single operations. While the database cannot be read, it returns its last
-    result.
+    It returns a name for each lease in force, and excludes implicit leases of single operations. While the database
+    cannot be read, it returns its last result.
     """
     address, last_names = get_database_address(runs_folder), frozenset[str]()
 
@@ -59,7 +59,7 @@ def open_lab_engine(
 ) -> Iterator[DaskEngine]:
     """Start workers on the first `workers` hosts of a lab file (default: all), and yield an engine with them.
 
-    Leases of the lab in the database of `runs_folder` count as jobs that share the hosts. Raises the errors of
+    Each lease in the database of `runs_folder` counts as one job that shares the hosts. Raises the errors of
     `start_lab_workers`.
     """
     lab = load_lab(path)
@@ -80,7 +80,7 @@ def start_lab_workers(
     """Start a scheduler on the first of these hosts and a worker on each, and yield the scheduler's address.
 
     All bind the management address of their host, so that preprocessing never uses an optical link. They end with their
-    SSH session. `python_by_host` maps host names to interpreters, in place of the lab file's. Raises `OffloadError` if
+    SSH session. `python_by_host` maps host names to interpreters and overrides the lab file. Raises `OffloadError` if
     an interpreter has no `distributed`.
     """
     if not hosts:
@@ -134,8 +134,7 @@ def _check_dask(fleet: SshFleet, interpreter_by_host: dict[str, str]) -> None:
     if failed_hosts:
         raise OffloadError(
             f"{interpreter_by_host[failed_hosts[0]]} on {', '.join(failed_hosts)} cannot import `distributed`: "
-            "install it there, with "
-            "the libraries that the transforms import"
+            "install it there, with the libraries that the transforms import"
         )
 
 

@@ -157,12 +157,15 @@ def change_circuits(
     addition = f"circuit {new_pairs} of {switch} is made for a moment" if new_pairs else ""
     add_note("; ".join(note for note in (removal, addition) if note))
     restore_plan = _plan_inputs(
-        session, switch, {i: earlier_circuits[i] for i in scope if i in earlier_circuits}, scope
+        session,
+        switch,
+        {source: earlier_circuits[source] for source in scope if source in earlier_circuits},
+        scope,
     )
     goal = render_goal({switch: (session.switches[switch].address, restore_plan)})
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
-            trial_pairs = {i: o for i, o in new_outputs.items() if o is not None}
+            trial_pairs = {source: output for source, output in new_outputs.items() if output is not None}
             _execute(session, design, _plan_inputs(session, switch, trial_pairs, scope))
             yield
         finally:

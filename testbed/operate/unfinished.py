@@ -239,7 +239,8 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
         return False
     circuits_by_switch = {
         read_row["switch"]: {
-            (read_row["switch"], int(i), o) for i, o in json.loads(read_row["read_back"]).items()
+            (read_row["switch"], int(source), output)
+            for source, output in json.loads(read_row["read_back"]).items()
         }
         for read_row in journal.read_rows(_READ_QUERY)
         if read_row["intent_at"] > row["started"] and read_row["owner"] != row["owner"]

@@ -182,8 +182,8 @@ class LabView:
                 "inputs": lab_switch.inputs,
                 "outputs": lab_switch.outputs,
                 "circuits": [
-                    {"input": a, "output": b}
-                    for a, b in circuits_by_switch.get(lab_switch.name, no_reading)[0]
+                    {"input": source, "output": output}
+                    for source, output in circuits_by_switch.get(lab_switch.name, no_reading)[0]
                 ],
                 "seen": circuits_by_switch.get(lab_switch.name, no_reading)[1],
                 "ports": [
@@ -204,7 +204,9 @@ class LabView:
         """Return for each switch its circuits at the last reading, and the time and command of that reading."""
         reading_by_switch: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
         for row in read_rows(self.address, _READ_BACK_QUERY, (self.lab.name,)):
-            pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
+            pairs = sorted(
+                (int(source), int(output)) for source, output in json.loads(row["read_back"]).items()
+            )
             reading_by_switch[row["switch"]] = (
                 pairs,
                 {"at": row["at"], "by": "operation", "id": row["operation"]},
@@ -213,7 +215,7 @@ class LabView:
         for switch, pair_list in (check.document.get("held", {}) if check else {}).items():
             if check and (switch not in reading_by_switch or reading_by_switch[switch][1]["at"] < check.at):
                 reading_by_switch[switch] = (
-                    [(a, b) for a, b in pair_list],
+                    [(source, output) for source, output in pair_list],
                     {"at": check.at, "by": check.by, "id": check.run},
                 )
         return reading_by_switch

@@ -90,8 +90,8 @@ def _say_outcome(
         **make_switch_fields(device),
         changed=report.changed,
         pairs=tuple(
-            PairStatus(input=i, output=o, status=status.value)
-            for (i, o), status in sorted(report.pairs.items())
+            PairStatus(input=source, output=output, status=status.value)
+            for (source, output), status in sorted(report.pairs.items())
         ),
         revision=report.read_back.revision if report.read_back else None,
         replaced=replaced,
@@ -162,7 +162,11 @@ def _find_dropped_circuits(
             ports=list_ports(queued_pairs),
             hint=_ROBOT_HINT if device.capabilities.serial_robot else _PROVISIONING_HINT,
         )
-    dropped_circuits = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
+    dropped_circuits = {
+        source: output
+        for source, output in snapshot.connections.items()
+        if source in pairs and pairs[source] != output
+    }
     if dropped_circuits and not replace:
         raise PortBusy(
             f"this would drop {describe_pairs(dropped_circuits.items())}; nothing was sent",
@@ -192,7 +196,7 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
             inputs = [port_names.number(text, Side.IN) for text in self.inputs]
             self.check_consent(device, f"disconnect {format_count(len(inputs), 'input')}", context)
             connections = device.read().connections
-            pairs = {i: connections[i] for i in inputs if i in connections}
+            pairs = {source: connections[source] for source in inputs if source in connections}
             with change_under_lease(device, context.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
             return _say_outcome(context, device, report)
@@ -304,7 +308,10 @@ def _say_steps(
     from testbed.commands.devices.session import make_switch_fields
 
     steps = device.plan(target, device.read(), scope)
-    lines = [f"{step.kind}: {', '.join(f'{i}:{o}' for i, o in step.pairs.items())}" for step in steps]
+    lines = [
+        f"{step.kind}: {', '.join(f'{source}:{output}' for source, output in step.pairs.items())}"
+        for step in steps
+    ]
     context.say(*lines or ["nothing to do"])
     return DryRunDocument(
         **make_switch_fields(device),

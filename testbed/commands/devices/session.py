@@ -162,7 +162,9 @@ def change_under_lease(
 
     new_circuits = pairs or {}
     old_circuits = {
-        i: o for i, o in (connections or {}).items() if i in new_circuits or o in new_circuits.values()
+        source: output
+        for source, output in (connections or {}).items()
+        if source in new_circuits or output in new_circuits.values()
     }
     changed_ports = frozenset({*ports, *list_ports([*new_circuits.items(), *old_circuits.items()])})
     with lease_ports(runs_dir, switch.address, changed_ports), report_move(switch, pairs):

@@ -284,7 +284,10 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
 
         with self.open() as device:
             snapshot, port_names = device.read(), PortNames(device.ports())
-            rows = [(i, port_names.name(i), o, port_names.name(o)) for i, o in snapshot.connections.items()]
+            rows = [
+                (source, port_names.name(source), output, port_names.name(output))
+                for source, output in snapshot.connections.items()
+            ]
             title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
             context.say_table(title, ("input", "name", "output", "name"), rows)
             context.say(
@@ -370,7 +373,8 @@ class WatchEvent(SwitchDocument):
         if self.event is not None:
             return f"{self.event} {' '.join(self.lines or ())}"
         return " ".join(
-            [f"-{i}:{o}" for i, o in self.removed or ()] + [f"+{i}:{o}" for i, o in self.added or ()]
+            [f"-{source}:{output}" for source, output in self.removed or ()]
+            + [f"+{source}:{output}" for source, output in self.added or ()]
         )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedLink:
-    """Bytes of a link: planned, simulated, and counted since the plan last ran as a job."""
+    """Bytes of a link: planned, simulated, and counted since the last `testbed job` of the plan."""
 
     link: str
     planned_bytes: int
@@ -72,7 +72,7 @@ class Verify(HostsCommand, TopologyCommand):
     ] = None
 
     def run(self, context: CommandContext) -> VerifyDocument:
-        """Check the whole lab. A proof without findings completes an epoch. Raises the errors of `choose_design`."""
+        """Check the whole lab. Without findings, mark the epoch as verified. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
@@ -94,7 +94,7 @@ class Verify(HostsCommand, TopologyCommand):
         )
         other_operations = tuple(
             operation for operation in unfinished if operation not in unproven_operations
-        )  # those in `unproven_operations` lack only this proof
+        )  # an unproven operation lacks only this proof
         with context.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:
@@ -105,9 +105,8 @@ class Verify(HostsCommand, TopologyCommand):
             choice, note = _mark_verified(choice, report, context.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
-        if (
-            get_current_run() and has_hosts and is_settled
-        ):  # only runs of a service: a local verify writes nothing
+        # A local verify writes nothing. Only a run of the service stores its checks.
+        if get_current_run() and has_hosts and is_settled:
             open_and_record_checks(context.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
             unproven_findings = tuple(

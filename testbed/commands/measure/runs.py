@@ -235,10 +235,10 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
         return document
 
 
-def _make_comparison(a: str, b: str, comparison: RunComparison) -> RunsComparison:
+def _make_comparison(run_id_a: str, run_id_b: str, comparison: RunComparison) -> RunsComparison:
     return RunsComparison(
-        a=a,
-        b=b,
+        a=run_id_a,
+        b=run_id_b,
         rows=tuple(RowPair(**row.as_json()) for row in comparison.rows),
         only_a=comparison.only_a,
         only_b=comparison.only_b,

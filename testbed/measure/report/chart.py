@@ -75,9 +75,9 @@ def draw_bandwidth(
     With a `scale` other than 1, the labels of the limits also show the rates that they represent. Raises `ValueError`
     if there are no timings.
     """
-    if not any(one_series.timings for one_series in series):
+    if not any(line.timings for line in series):
         raise ValueError("no timings to draw")
-    timings = [timing for one_series in series for timing in one_series.timings]
+    timings = [timing for line in series for timing in line.timings]
     largest_mbps = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
     sizes = sorted({timing.size_bytes for timing in timings})
     axes = _Axes(tuple(sizes), compute_round_ticks(largest_mbps), scale)
@@ -88,7 +88,7 @@ def draw_bandwidth(
         _draw_cpu_bands(series, axes),
         _draw_grid(axes),
         _draw_limits(series, axes),
-        tag("g", (_draw_line(index, one_series, axes) for index, one_series in enumerate(series))),
+        tag("g", (_draw_line(index, line, axes) for index, line in enumerate(series))),
         _draw_end_labels(series, axes),
         tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark") if simulated else "",
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",

@@ -1,7 +1,7 @@
 """The handle of a run, which stores each result immediately, so that results survive a crash.
 
 Secrets on command lines and in environments are redacted. A run that ends also writes its record as Parquet files:
-`read_run.parquet` with one row, and `phases.parquet` with one row per phase. So its directory is complete without the
+`run.parquet` with one row, and `phases.parquet` with one row per phase. So its directory is complete without the
 database.
 """
 
@@ -246,7 +246,7 @@ def _redact_environment(environment: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """The row of `read_run.parquet`. Times are ISO 8601 in UTC, `environment` is JSON."""
+    """The row of `run.parquet`. Times are ISO 8601 in UTC, `environment` is JSON."""
 
     run_id: str
     lab: str
@@ -283,7 +283,7 @@ def make_run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> R
 
 
 def write_run_files(directory: Path, run: RunRow, phases: Iterable[Mapping[str, Any]]) -> None:
-    """Write `read_run.parquet` and `phases.parquet`, each atomically."""
+    """Write `run.parquet` and `phases.parquet`, each atomically."""
     rows = [
         PhaseRow(run.run_id, row["ordinal"], row["name"], row["at"], json.dumps(row["data"]))
         for row in phases

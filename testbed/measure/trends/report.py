@@ -250,24 +250,24 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
 
     `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
     """
-    tested_series = [one_series for one_series in series if len(one_series.points) >= MIN_SERIES_LENGTH]
+    tested_series = [line for line in series if len(line.points) >= MIN_SERIES_LENGTH]
     history_by_lab: dict[str, list[dict[str, Any]]] = {}
     changes = []
-    for one_series in tested_series:
-        for point in find_change_points(one_series.values, rate=rate / len(tested_series)):
-            if one_series.lab not in history_by_lab:
-                history_by_lab[one_series.lab] = load_history(runs_dir, one_series.lab)
-            last_point, first_point = one_series.points[point.index - 1], one_series.points[point.index]
+    for line in tested_series:
+        for point in find_change_points(line.values, rate=rate / len(tested_series)):
+            if line.lab not in history_by_lab:
+                history_by_lab[line.lab] = load_history(runs_dir, line.lab)
+            last_point, first_point = line.points[point.index - 1], line.points[point.index]
             start_time, end_time = (
                 datetime.fromisoformat(last_point.at),
                 datetime.fromisoformat(first_point.at),
             )
             epochs = tuple(
                 epoch
-                for epoch in history_by_lab[one_series.lab]
+                for epoch in history_by_lab[line.lab]
                 if start_time < datetime.fromisoformat(epoch["at"]) <= end_time
             )
-            changes.append(SeriesChange(one_series, point, last_point, first_point, epochs))
+            changes.append(SeriesChange(line, point, last_point, first_point, epochs))
     changes.sort(key=lambda change: (not change.is_regression, change.first_after.at))
     return TrendReport(tuple(series), tuple(changes), rate)
 

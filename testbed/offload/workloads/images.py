@@ -1,4 +1,4 @@
-"""Workload: photographs of scikit-learn as JPEG files in memory, decoded by Pillow, augmented by torchvision."""
+"""Workload: photographs from scikit-learn as JPEG files in memory. Pillow decodes, torchvision augments them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Augment:
     def __call__(self, element: tuple[Any, int]) -> tuple[Any, int]:
         """Return the augmented image and its class."""
         image, label = element
-        self._transform = self._transform or _make_steps()
+        self._transform = self._transform or _make_transform()
         return self._transform(image), label
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ class Augment:
         return Augment, ()
 
 
-def _make_steps() -> Any:
+def _make_transform() -> Any:
     transforms = import_transforms()
     return transforms.Compose(
         [
@@ -92,16 +92,15 @@ def import_transforms() -> Any:
         library = torch.library.Library("torchvision", "FRAGMENT")
         for name in DETECTION_OPERATORS:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        torch.library.lightbed_declared = (
-            library  # a declaration ends with its object, which cannot be pickled
-        )
+        # The operators exist only while `library` does. A workload cannot hold it, because it cannot be pickled.
+        torch.library.lightbed_declared = library
     from torchvision.transforms import v2
 
     return v2
 
 
 def _loads_operators() -> bool:
-    """Return whether torchvision's compiled library loads. Without torchvision, return True: its import then fails."""
+    """Return whether torchvision's compiled library loads. Return True without torchvision: the import reports that."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
         return True

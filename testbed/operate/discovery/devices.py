@@ -110,7 +110,7 @@ class Devices:
             return
         results = self._fleet.run(
             dict.fromkeys(lines_by_host, "ip -batch -"),
-            stdin={h: "\n".join((*lines, "")) for h, lines in lines_by_host.items()},
+            stdin={host_name: "\n".join((*lines, "")) for host_name, lines in lines_by_host.items()},
         )
         failed_results = [result for result in results.values() if result.exit_status]
         if failed_results:

@@ -102,9 +102,9 @@ def verify_lab(
     unanswered_pairs = {pair for reachability in evidence.reached for pair in reachability.missing}
     node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
     ping_counts = {
-        RoundTrip(set_number, node_by_host[a], node_by_host[b]): count
+        RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
         for set_number, reachability in enumerate(evidence.reached)
-        for (a, b), (_, count) in reachability.lost.items()
+        for (source, target), (_, count) in reachability.lost.items()
     }
     loss_floor = find_loss_floor(route_sets, ping_counts)
     answered_count = len(evidence.reached[0].answered - unanswered_pairs)

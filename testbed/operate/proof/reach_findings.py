@@ -75,10 +75,10 @@ def trace_round_trips(route_sets: Sequence[Routes]) -> dict[RoundTrip, LinkPath]
     A pair with a path in only one direction is left out. A set has such a path if a longer path contains it.
     """
     return {
-        RoundTrip(set_number, a, b): routes.path(a, b) + routes.path(b, a)
+        RoundTrip(set_number, source, target): routes.path(source, target) + routes.path(target, source)
         for set_number, routes in enumerate(route_sets)
-        for a, b in routes.first_link
-        if (b, a) in routes.first_link
+        for source, target in routes.first_link
+        if (target, source) in routes.first_link
     }
 
 
@@ -112,10 +112,10 @@ def judge_reachability(
 
     def find_unexplained(pairs_by_set: Iterable[Iterable[tuple[str, str]]]) -> dict[RoundTrip, LinkPath]:
         round_trips = [
-            RoundTrip(set_number, node_by_host[a], node_by_host[b])
+            RoundTrip(set_number, node_by_host[source], node_by_host[target])
             for set_number, pairs in enumerate(pairs_by_set)
-            for a, b in pairs
-            if a in node_by_host and b in node_by_host
+            for source, target in pairs
+            if source in node_by_host and target in node_by_host
         ]
         return {
             round_trip: links_by_trip[round_trip]
@@ -127,9 +127,9 @@ def judge_reachability(
         lab, find_unexplained(reachability.missing for reachability in reachabilities), UNREACHABLE
     )
     counts_by_trip = {
-        RoundTrip(set_number, node_by_host[a], node_by_host[b]): count
+        RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
         for set_number, reachability in enumerate(reachabilities)
-        for (a, b), count in reachability.lost.items()
+        for (source, target), count in reachability.lost.items()
     }
     links_by_counted_trip = find_unexplained(reachability.lost for reachability in reachabilities)
     lossy_paths = _find_lossy_paths(
@@ -150,10 +150,10 @@ def judge_reachability(
     ]  # TCP segments are full-size packets
     yield from _report_stopped_trips(lab, find_unexplained(map(sorted, pairs_without_tcp)), NO_TCP)
     hops_by_trip = {
-        RoundTrip(set_number, node_by_host[a], node_by_host[b]): count
+        RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
         for set_number, reachability in enumerate(reachabilities)
-        for (a, b), count in reachability.hops.items()
-        if a in node_by_host and b in node_by_host
+        for (source, target), count in reachability.hops.items()
+        if source in node_by_host and target in node_by_host
     }
     unexplained_trips = find_unexplained(sorted(reachability.hops) for reachability in reachabilities)
     planned_hops = {
