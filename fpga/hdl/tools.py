@@ -29,12 +29,7 @@ from lightbed.wording import describe_extra
 
 _PIP_HINT = describe_extra("hdl")
 _APT_HINT = "apt install iverilog, or your system's package of Icarus Verilog"
-_HINT_BY_PATTERN = {
-    "iverilog": _APT_HINT,
-    "vvp": _APT_HINT,
-    "g++": "apt install g++",
-    "make": "apt install make",
-}
+_HINTS = {"iverilog": _APT_HINT, "vvp": _APT_HINT, "g++": "apt install g++", "make": "apt install make"}
 _MAX_PRINTED = 2000
 _POLL_S = 0.2
 _PR_SET_PDEATHSIG = 1
@@ -213,7 +208,7 @@ def find_tool(name: str) -> Tool:
     local_path = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
     path = str(local_path) if local_path.exists() else shutil.which(name)
     if path is None:
-        raise ToolMissing(f"{name} is not installed. Hint: {_HINT_BY_PATTERN.get(name, _PIP_HINT)}.")
+        raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _PIP_HINT)}.")
     return Tool(Path(path))
 
 

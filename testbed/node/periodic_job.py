@@ -62,11 +62,11 @@ class SlotSchedule:
         self.tolerance, self.max_alignments = job["tolerance"], job["most_alignments"]
         self.slot = self.alignments = 0
 
-    def advance_and_get_wait_s(self, now_s: float) -> float:
+    def compute_wait_s(self, now_s: float) -> float:
         """Return the seconds until the next iteration. An iteration that is too late skips slots (an alignment).
 
         >>> slots = SlotSchedule({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
-        >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
+        >>> [round(slots.compute_wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
         ([0.1, 0.0, 0.5, 0.0], 1)
         """
         if self.slot_s <= 0:
@@ -97,7 +97,7 @@ class PeriodicJob:
         self.loop.serve_until(job_start_s)
         for _ in range(self.job["iterations"]):
             self._run_iteration(time.monotonic())
-            self.loop.serve_until(time.monotonic() + slots.advance_and_get_wait_s(time.monotonic()))
+            self.loop.serve_until(time.monotonic() + slots.compute_wait_s(time.monotonic()))
             start_times_s.append(time.monotonic())
         return {
             "begins_s": [start_s - job_start_s + self.job["start_s"] for start_s in start_times_s],

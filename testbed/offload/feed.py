@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class _ApplyContext:
+class _UnitWork:
     """A unit in preparation: its number, its indices, and the number of attempts on workers."""
 
     unit: int
@@ -113,7 +113,7 @@ class Feed:
             side: deque(unit for unit in units if self._is_remote_side(unit) == side)
             for side in (False, True)
         }
-        self._pending: dict[bool, deque[_ApplyContext]] = {False: deque(), True: deque()}
+        self._pending: dict[bool, deque[_UnitWork]] = {False: deque(), True: deque()}
         self._is_local_only = sides.remote is None or not sides.remote.workers()
         self.counts = Counts()
 
@@ -130,7 +130,7 @@ class Feed:
             return [work.unit], value
         return self._make_batch([self._take_next() for _ in range(self._sizes.popleft())])
 
-    def _make_batch(self, units: list[tuple[_ApplyContext, Any]]) -> tuple[list[int], Any]:
+    def _make_batch(self, units: list[tuple[_UnitWork, Any]]) -> tuple[list[int], Any]:
         return [work.unit for work, _ in units], self._sides.runner.collate([value for _, value in units])
 
     def close(self) -> None:
@@ -152,12 +152,12 @@ class Feed:
                 self._start(work, is_remote_side=side)
                 self._pending[side].append(work)
 
-    def _make_work(self, unit: int) -> _ApplyContext:
+    def _make_work(self, unit: int) -> _UnitWork:
         if self._is_batchwise:
-            return _ApplyContext(unit, self._order.batch(unit))
-        return _ApplyContext(unit, (self._order.indices[unit],))
+            return _UnitWork(unit, self._order.batch(unit))
+        return _UnitWork(unit, (self._order.indices[unit],))
 
-    def _start(self, work: _ApplyContext, *, is_remote_side: bool) -> None:
+    def _start(self, work: _UnitWork, *, is_remote_side: bool) -> None:
         work.is_remote = is_remote_side and not self._is_local_only
         if work.is_remote:
             work.future = self._submit(work)
@@ -166,7 +166,7 @@ class Feed:
         else:
             work.future = None
 
-    def _submit(self, work: _ApplyContext) -> Future[Any]:
+    def _submit(self, work: _UnitWork) -> Future[Any]:
         assert self._sides.remote is not None
         assert self._rule.candidate is not None
         payload: Any = work.indices
@@ -185,7 +185,7 @@ class Feed:
         (index,) = indices
         return self._sides.runner.element(index, self._epoch)
 
-    def _take_next(self) -> tuple[_ApplyContext, Any]:
+    def _take_next(self) -> tuple[_UnitWork, Any]:
         self._start_units()
         side = self._is_remote_side(self._queue.popleft())
         if not side:
@@ -197,11 +197,11 @@ class Feed:
         self._start_units()
         return work, value
 
-    def _get_local_value(self, work: _ApplyContext) -> Any:
+    def _get_local_value(self, work: _UnitWork) -> Any:
         """Return the value of a local unit: prepare it now, or wait for its thread."""
         return self._prepare(work.indices) if work.future is None else work.future.result()
 
-    def _take_remote(self) -> tuple[_ApplyContext, Any]:
+    def _take_remote(self) -> tuple[_UnitWork, Any]:
         """Return the next unit of the workers. After too many losses or no answer, the trainer prepares it."""
         pending = self._pending[True]
         while True:
@@ -227,7 +227,7 @@ class Feed:
         pending.remove(work)
         return work, value
 
-    def _wait_for_result(self, work: _ApplyContext) -> Any:
+    def _wait_for_result(self, work: _UnitWork) -> Any:
         """Wait for the result of a unit. Raises `_UnansweredError` after `patience_s` or if no worker is left."""
         assert work.future is not None
         remaining_s = self._rule.patience_s
@@ -246,7 +246,7 @@ class Feed:
     def _has_workers(self) -> bool:
         return self._sides.remote is not None and bool(self._sides.remote.workers())
 
-    def _take_back(self, work: _ApplyContext, *, is_unanswered: bool) -> None:
+    def _take_back(self, work: _UnitWork, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
         unanswered_work = [lost_work for lost_work in self._pending[True] if not _is_answered(lost_work)]
         self._is_local_only = not self._has_workers() or (
@@ -258,7 +258,7 @@ class Feed:
                 lost_work.future.cancel()
                 self._start(lost_work, is_remote_side=False)
 
-    def _wait_for_first(self, pending: deque[_ApplyContext]) -> _ApplyContext:
+    def _wait_for_first(self, pending: deque[_UnitWork]) -> _UnitWork:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""
         remaining_s = self._rule.patience_s
         while True:
@@ -312,7 +312,7 @@ class StreamFeed(Feed):
 
     def __next__(self) -> tuple[list[int], Any]:
         """Return the numbers of the elements of the next batch, and the batch."""
-        units: list[tuple[_ApplyContext, Any]] = []
+        units: list[tuple[_UnitWork, Any]] = []
         while len(units) < self._order.batch_size:
             self._start_units()
             if not self._queue:
@@ -358,8 +358,8 @@ class StreamFeed(Feed):
             len(self._remaining[side]) + len(self._pending[side]) < self._max_pending[side] for side in sides
         )
 
-    def _make_work(self, unit: int) -> _ApplyContext:
-        return _ApplyContext(unit, (self._index_by_unit.pop(unit),))
+    def _make_work(self, unit: int) -> _UnitWork:
+        return _UnitWork(unit, (self._index_by_unit.pop(unit),))
 
     def _read(self, index: int) -> Any:
         return self._raw_by_unit[index]
@@ -369,7 +369,7 @@ class StreamFeed(Feed):
         return self._sides.runner.finish(index, self._raw_by_unit[index], self._epoch)
 
 
-def _is_answered(work: _ApplyContext) -> bool:
+def _is_answered(work: _UnitWork) -> bool:
     """Return whether a worker has answered for a unit. An error of the transform is also an answer."""
     future = work.future
     if future is None or not work.is_remote or not future.done() or future.cancelled():

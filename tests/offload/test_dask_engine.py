@@ -462,9 +462,9 @@ def test_workers_end_with_a_trainer_that_is_killed():
 def test_turns_by_weight():
     shares = WeightedRotation({"a": 5, "b": 1, "c": 1})
     shares.set_addresses({"a": "A", "b": "B", "c": "C"})
-    turns = [shares.next() for _ in range(70)]
+    turns = [shares.choose_next() for _ in range(70)]
     assert [turns.count(name) for name in "ABC"] == [50, 10, 10]
-    assert WeightedRotation({}).next() is None
+    assert WeightedRotation({}).choose_next() is None
     with pytest.raises(OffloadError, match="the weight of a is 0"):
         WeightedRotation({"a": 0})
 

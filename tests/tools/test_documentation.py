@@ -46,7 +46,7 @@ def test_the_page_of_nccl_has_every_rule_of_its_reader():
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_contracts():
-    assert rooms.PICTURE_FILE.read_text(encoding="utf-8") == rooms.draw()
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw()
 
 
 def test_public_names_exist():

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PICTURE_FILE = ROOT / "docs" / "architecture.svg"
+PICTURE = ROOT / "docs" / "architecture.svg"
 GROUND = (
     ("lightning", "sim.lab"),
     ("fpga", "sim.twins"),
@@ -76,4 +76,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    PICTURE_FILE.write_text(draw(), encoding="utf-8")
+    PICTURE.write_text(draw(), encoding="utf-8")

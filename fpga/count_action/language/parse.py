@@ -230,7 +230,7 @@ def find_syntax_hint(
 ) -> str:
     """Return the hint for an unexpected `terminal`, with its `text`, after the character `previous_character`."""
     terminals = frozenset(expected_terminals)
-    for applies, hint in _HINT_BY_PATTERN:
+    for applies, hint in _HINTS:
         if applies(terminal, text, previous_character, terminals):
             return hint
     return "See the grammar in docs/reference/count-action.md."
@@ -257,7 +257,7 @@ def _is_text(*texts: str) -> _Predicate:
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
 _ORDER_HINT = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
-_HINT_BY_PATTERN: tuple[tuple[_Predicate, str], ...] = (
+_HINTS: tuple[tuple[_Predicate, str], ...] = (
     (lambda terminal_name, *_: terminal_name == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
     (_is_text("^", "~", "%"), "Of numbers there are `+`, `-`, `<<` and `>>`. Two flags differ if `a != b`."),

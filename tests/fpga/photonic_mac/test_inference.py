@@ -142,7 +142,7 @@ DAILY = {"photonic_mac", "photonic_sample"}
 """Blocks that no other test looks at alone; faults in the others are planted in `make test-long`."""
 
 
-def _has_two_means(icarus, design):
+def _differs(icarus, design):
     """Return whether a network run twice on this design is not what the model says."""
     network, image = random_case(12, 33, 17, 40, 5)
     network = Network(
@@ -170,7 +170,7 @@ def test_what_a_fault_replaces_stands_once_in_its_block():
 @pytest.mark.long
 @pytest.mark.hdl
 def test_the_case_of_the_planted_faults_is_sound(icarus):
-    assert not _has_two_means(icarus, loopback_design())
+    assert not _differs(icarus, loopback_design())
 
 
 @pytest.mark.hdl
@@ -184,7 +184,7 @@ def test_a_planted_fault_is_found(icarus, block, sound, fault):
     assert sources[f"{block}.sv"].count(sound) == 1
     sources[f"{block}.sv"] = sources[f"{block}.sv"].replace(sound, fault)
     with suppress(BadOutput):  # an X that came out is found, too
-        assert _has_two_means(icarus, replace(design, sources=tuple(sources.items())))
+        assert _differs(icarus, replace(design, sources=tuple(sources.items())))
 
 
 def test_light_that_does_not_come_back_is_a_fault_and_a_reset_mends_it(verilated):
