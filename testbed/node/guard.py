@@ -145,7 +145,7 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    guard = Guard(command, options.deadline, is_renewed=options.is_renewed)
+    guard = Guard(command, options.deadline, is_renewed=options.renew)
     try:
         reason = guard.watch()
     finally:

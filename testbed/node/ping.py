@@ -126,7 +126,7 @@ class Trial:
         """Seconds of small pings only: larger traffic fills queues, which drop pings that no fibre would lose."""
         self.large_start_s = math.inf
         """Time from which larger traffic is sent: after `large_delay_s`, and after all counted pings."""
-        self.large_bytes: int = options.large_bytes
+        self.large_bytes: int = options.size
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
         self.exchange_bytes: int = options.bytes

@@ -86,7 +86,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._order_seed = random.getrandbits(63) if seed is None else seed
         self._epoch = 0
         self._done_units: set[int] = set()
-        self._is_resumed: set[int] = set()
+        self._resumed_units: set[int] = set()
         self._drawn_order: Order | None = None
         self._running_rule: Rule | None = None
         self._sides: Sides | None = None
@@ -102,9 +102,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch, or the remaining batches after `load_state_dict`."""
         worker_info = get_worker_info()
-        if self._retune and worker_info is None and not self._is_resumed:
+        if self._retune and worker_info is None and not self._resumed_units:
             self.retune_if_shared()
-        self._running_rule, self._done_units, self._is_resumed = self.rule, self._is_resumed, set()
+        self._running_rule, self._done_units, self._resumed_units = self.rule, self._resumed_units, set()
         feed = self._make_feed(worker_info)
         self.counts = feed.counts
         try:
@@ -144,7 +144,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
 
     def set_epoch(self, epoch: int) -> None:
         """Set the next epoch. Use it with the processes of a `DataLoader`, which do not count epochs."""
-        self._epoch, self._done_units, self._is_resumed, self._drawn_order = epoch, set(), set(), None
+        self._epoch, self._done_units, self._resumed_units, self._drawn_order = epoch, set(), set(), None
 
     def apply(self, decision: Decision) -> None:
         """Use a decision from the next epoch on."""
@@ -215,8 +215,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             )
         self.rule = replace(self.rule, candidate=state["candidate"], ratio=state["ratio"])
         self._epoch, self._order_seed = state["epoch"], state["seed"]
-        self._is_resumed = set(from_ranges(state["done"]))
-        self._done_units, self._running_rule, self._drawn_order = set(self._is_resumed), None, None
+        self._resumed_units = set(from_ranges(state["done"]))
+        self._done_units, self._running_rule, self._drawn_order = set(self._resumed_units), None, None
         if "indices" in state:
             self._drawn_order = Order(state["indices"], self.batch_size, tuple(state["bounds"]))
 

@@ -158,9 +158,8 @@ _DISCOVERY_QUERY = (
 def _find_applies(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs that were never completed and that have hosts without a newer epoch."""
     covered_hosts: set[str] = set()
-    for (
-        intent
-    ) in journal.intents:  # newest first, so that `covered_hosts` holds every host that a later epoch covers
+    # Intents are newest first, so `covered_hosts` holds every host that a later epoch covers.
+    for intent in journal.intents:
         uncovered_hosts = [
             host for host in intent.hosts if host in journal.hosts and host not in covered_hosts
         ]

@@ -62,12 +62,12 @@ class Database:
 
     def set_environment(self, run_id: str, name: str, value: object) -> None:
         """Set a fact of a run's environment. It replaces an earlier fact with that name."""
-        deletion = environment.delete().where(environment.c.read_run == run_id, environment.c.name == name)
+        deletion = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
         self._write(deletion, environment.insert().values(run=run_id, name=name, value=value))
 
     def append(self, table: sa.Table, run_id: str, **values: object) -> None:
         """Append a row to a run's rows in a table."""
-        ordinal = sa.select(sa.func.count()).where(table.c.read_run == run_id).scalar_subquery()
+        ordinal = sa.select(sa.func.count()).where(table.c.run == run_id).scalar_subquery()
         self._write(table.insert().values(run=run_id, ordinal=ordinal, **values))
 
     def insert_circuits(self, rows: Sequence[Mapping[str, object]]) -> None:
