@@ -24,8 +24,8 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.lab.simulated.link_rate import fit_rate, measure_machine
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
-from testbed.measure.collectives.rows import find_misplaced
-from testbed.measure.gain import RingGain, find_ring_gain, select_largest
+from testbed.measure.collectives.rows import find_misplaced_traffic
+from testbed.measure.gain import RingGain, find_ring_gain, select_largest_timings
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
@@ -72,7 +72,7 @@ def of_configuration(results: list[CollectiveResult], name: str) -> list[Timing]
 
 
 def gains(results: list[CollectiveResult]) -> list[RingGain]:
-    return [gain for result in results if (gain := find_ring_gain(select_largest(result.timings)))]
+    return [gain for result in results if (gain := find_ring_gain(select_largest_timings(result.timings)))]
 
 
 def figures(results: list[CollectiveResult]) -> dict[str, object]:
@@ -94,7 +94,7 @@ def figures(results: list[CollectiveResult]) -> dict[str, object]:
     report["ratio_worst"] = round(min(ratios), 3)
     report["ratio_spread"] = round(max(ratios) - min(ratios), 3)
     report["ratio_quartiles"] = [[round(value, 3) for value in gain.spread] for gain in gains(results)]
-    report["nics_off_plan"] = sum(len(find_misplaced(result.nic_bytes)) for result in results)
+    report["nics_off_plan"] = sum(len(find_misplaced_traffic(result.nic_bytes)) for result in results)
     report["wrong_elements"] = sum(timing.wrong for timing in one + four)
     return report
 

@@ -33,8 +33,8 @@ from testbed.design.topology.strides import list_rings, make_ring_order
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import run_collectives
-from testbed.measure.collectives.rows import find_misplaced
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
+from testbed.measure.collectives.rows import find_misplaced_traffic
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, make_all_to_all
 from testbed.measure.model import CollectiveResult
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -76,7 +76,7 @@ def circulant() -> tuple[Design, tuple[Configuration, ...]]:
         Configuration("two rings", rings[:2], MEDIUM),
         Configuration("four rings", rings, LARGE),
         Configuration("groups of 4, three hops a step", groups_of(4), MEDIUM),
-        all_to_all("all-to-all", NODES, LARGE),
+        make_all_to_all("all-to-all", NODES, LARGE),
         one_to_one("0 to 3, three hops", [(0, 3)], LARGE),
         one_to_one(
             "everybody to the opposite", [(node, (node + 6) % NODES) for node in range(NODES)], MEDIUM
@@ -91,7 +91,7 @@ def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
         Configuration("two rings", list_rings(planned.topology), MEDIUM),
         Configuration("ring of stride 5, five hops a step", (make_ring_order(NODES, 5),), SMALL),
         Configuration("groups of 4, three hops a step", groups_of(4), SMALL),
-        all_to_all("all-to-all", NODES, SMALL),
+        make_all_to_all("all-to-all", NODES, SMALL),
         one_to_one("0 to 6, six hops", [(0, 6)], MEDIUM),
     )
 
@@ -103,7 +103,7 @@ def groups() -> tuple[Design, tuple[Configuration, ...]]:
     return planned, (
         Configuration("two rings", list_rings(planned.topology), SMALL),
         Configuration("groups of 4, two rings each", list_rings(planned.topology, 4), LARGE),
-        all_to_all("all-to-all", NODES, MEDIUM),
+        make_all_to_all("all-to-all", NODES, MEDIUM),
         one_to_one("two flows meet", [(0, 5), (1, 5)], SMALL),
     )
 
@@ -119,7 +119,7 @@ def matched() -> tuple[Design, tuple[Configuration, ...]]:
     return planned, (
         Configuration("two rings", list_rings(planned.topology), SMALL),
         one_to_one("tables read across", read, LARGE),
-        all_to_all("all-to-all", NODES, MEDIUM),
+        make_all_to_all("all-to-all", NODES, MEDIUM),
         Configuration("groups of 4", groups_of(4), SMALL),
     )
 
@@ -131,7 +131,7 @@ def one_way() -> tuple[Design, tuple[Configuration, ...]]:
     return planned, (
         Configuration("one ring", rings[:1], SMALL),
         Configuration("three rings", rings, MEDIUM),
-        all_to_all("all-to-all", NODES, SMALL),
+        make_all_to_all("all-to-all", NODES, SMALL),
         one_to_one("1 to 0, the long way round", [(1, 0)], MEDIUM),
     )
 
@@ -209,7 +209,9 @@ def measure(
 def compare(
     planned: Design, configurations: Sequence[Configuration], result: CollectiveResult, rate: float
 ) -> Iterator[Case]:
-    wrong = Counter((entry.configuration, entry.size_bytes) for entry in find_misplaced(result.nic_bytes))
+    wrong = Counter(
+        (entry.configuration, entry.size_bytes) for entry in find_misplaced_traffic(result.nic_bytes)
+    )
     for configuration in configurations:
         for size in configuration.sizes:
             key = (configuration.name, size)

@@ -93,32 +93,32 @@ def add_command(app: typer.Typer, name: str) -> None:
     command_type = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if command_type is not None and not names:
-        kind = (
+        command_class = (
             _CommandWithProgram
             if any(field.option.follows_dashes for field in list_fields(command_type))
             else None
         )
         app.command(
             name,
-            cls=kind,
+            cls=command_class,
             help=_format_help(name, command_type),
             context_settings=_get_context_settings(command_type),
         )(make_callback(name, command_type))
         return
-    commands = {command_name: _load_declaration(f"{name} {command_name}") for command_name in names}
+    command_by_name = {command_name: _load_declaration(f"{name} {command_name}") for command_name in names}
     group_fields = {
         field.name: field
-        for group_command in commands.values()
+        for group_command in command_by_name.values()
         for field in list_fields(group_command)
         if field.option.is_of_group
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
     if group_fields:
-        group.info.cls, group.info.epilog = _OptionsAnywhere, commands[names[0]].group_epilog()
+        group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].group_epilog()
         group.callback()(_keep_options([_make_parameter(field) for field in group_fields.values()]))
     elif command_type is not None:
         group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, command_type)))
-    for command_name, command in commands.items():
+    for command_name, command in command_by_name.items():
         group.command(
             command_name,
             help=_format_help(f"{name} {command_name}", command),
@@ -156,23 +156,26 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
         parameter.name for parameter in _make_shared_parameters(command_type)
     }  # typer passes their defaults although `expose_value` is False
 
-    def callback(**values: Any) -> int:
-        values = {name: value for name, value in values.items() if name not in shared_names}
+    def callback(**value_by_name: Any) -> int:
+        value_by_name = {name: value for name, value in value_by_name.items() if name not in shared_names}
         if command_type.needs == "lab by option":
-            values = _split_words(command_type, values)
-        if "context" in values:
-            context = values.pop("context")
-            values |= (context.obj or {}) | dict.fromkeys(rest_fields, context.args)
-        as_json = values.pop("as_json", False)
+            value_by_name = _split_words(command_type, value_by_name)
+        if "context" in value_by_name:
+            context = value_by_name.pop("context")
+            value_by_name |= (context.obj or {}) | dict.fromkeys(rest_fields, context.args)
+        as_json = value_by_name.pop("as_json", False)
         # A command that needs no lab may have its own option `lab_file`, which stays among its options.
-        lab_file = values.pop("lab_file", None) if command_type.needs not in ("nothing", "switch") else None
-        lab_files = tuple(values.pop("labs") or ()) if command_type.needs == "labs if any" else ()
-        runs_dir, as_csv = values.pop("runs_dir", DEFAULT_RUNS), values.get("as_csv", False)
+        lab_file = (
+            value_by_name.pop("lab_file", None) if command_type.needs not in ("nothing", "switch") else None
+        )
+        lab_files = tuple(value_by_name.pop("labs") or ()) if command_type.needs == "labs if any" else ()
+        runs_dir, as_csv = value_by_name.pop("runs_dir", DEFAULT_RUNS), value_by_name.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
         tuple_fields = {field.name for field in list_fields(command_type) if field.has_many_values}
         options = {
-            name: tuple(value or ()) if name in tuple_fields else value for name, value in values.items()
+            name: tuple(value or ()) if name in tuple_fields else value
+            for name, value in value_by_name.items()
         }
         command = command_type(**options)
 
@@ -266,14 +269,14 @@ class _OptionsAnywhere(TyperGroup):
         group_options = {name for option in self.params for name in option.opts if name.startswith("--")}
         group_words: list[str] = []
         other_words: list[str] = []
-        words = iter(args)
-        for word in words:
+        remaining_words = iter(args)
+        for word in remaining_words:
             if word == "--":  # everything after it is an argument
-                other_words += [word, *words]
+                other_words += [word, *remaining_words]
                 break
             name, separator, _ = word.partition("=")
             if name in group_options - {"--help"}:
-                group_words += [word] if separator else [word, *islice(words, 1)]
+                group_words += [word] if separator else [word, *islice(remaining_words, 1)]
             else:
                 other_words.append(word)
         return super().parse_args(ctx, [*group_words, *other_words])
@@ -347,7 +350,7 @@ def _make_lab_parameter(command_type: type[Command[Any]]) -> Iterator[inspect.Pa
 
 def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     """Yield the parameters of a command whose LAB is optional: all arguments as one list, and `--lab`."""
-    names = " ".join(
+    metavars = " ".join(
         str(field.option.metavar) for field in list_fields(command_type) if field.option.is_argument
     )
     help_texts = [field.option.help for field in list_fields(command_type) if field.option.is_argument]
@@ -355,7 +358,7 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
         ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in help_texts)]
     )
     words = typer.Argument(
-        metavar=f"[LAB] {names}", help=f"{description}.", autocompletion=completion.lab_files
+        metavar=f"[LAB] {metavars}", help=f"{description}.", autocompletion=completion.lab_files
     )
     yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
     yield _make_keyword_parameter("words", Annotated[list[str], words], inspect.Parameter.empty)
@@ -369,12 +372,12 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
     yield _make_keyword_parameter("lab_file", Annotated[Path, lab], DEFAULT_LAB)
 
 
-def _split_words(command_type: type[Command[Any]], values: dict[str, Any]) -> dict[str, Any]:
+def _split_words(command_type: type[Command[Any]], value_by_name: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the list of arguments split into LAB and the others.
 
     Raises `typer.BadParameter` for a wrong number of arguments, and for LAB given twice.
     """
-    context, words, lab_file = values["context"], values["words"], values["lab_file"]
+    context, words, lab_file = value_by_name["context"], value_by_name["words"], value_by_name["lab_file"]
     names = [field.name for field in list_fields(command_type) if field.option.is_argument]
     if len(words) not in (len(names), len(names) + 1):
         metavars = " ".join(
@@ -383,12 +386,12 @@ def _split_words(command_type: type[Command[Any]], values: dict[str, Any]) -> di
         usage = f"write `{context.command_path} [LAB] {metavars}`"
         raise typer.BadParameter(f"{usage}; without LAB, --lab names the lab file")
     source = context.get_parameter_source("lab_file")
-    labs = words[: -len(names)]
-    if labs and source is not None and source.name == "COMMANDLINE":
-        raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: remove one")
-    other_values = {name: value for name, value in values.items() if name not in ("context", "words")}
-    arguments = dict(zip(names, words[-len(names) :], strict=True))
-    return {**other_values, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
+    lab_words = words[: -len(names)]
+    if lab_words and source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter(f"two lab files, {lab_words[0]} and --lab {lab_file}: remove one")
+    other_values = {name: value for name, value in value_by_name.items() if name not in ("context", "words")}
+    value_by_argument = dict(zip(names, words[-len(names) :], strict=True))
+    return {**other_values, **value_by_argument, "lab_file": Path(lab_words[0]) if lab_words else lab_file}
 
 
 def _make_parameter(field: Field) -> inspect.Parameter:

@@ -82,9 +82,9 @@ def serve(
     )
 
     def ready(url: str) -> None:
-        names = ", ".join(view.lab.name for view in service.labs)
+        lab_names = ", ".join(view.lab.name for view in service.labs)
         print_answer(
-            describe_server(url), [f"serving {names} at {url}; Ctrl-C ends the service"], as_json=as_json
+            describe_server(url), [f"serving {lab_names} at {url}; Ctrl-C ends the service"], as_json=as_json
         )
         sys.stdout.flush()
 

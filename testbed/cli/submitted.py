@@ -44,14 +44,14 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     trace_if_configured()
     with redirect_stdout(output), redirect_stderr(messages), about(run=run.id):
         try:
-            code = carry_out(run, lab_files, runs_dir)
+            exit_code = carry_out(run, lab_files, runs_dir)
         except SystemExit as error:  # raised for an option that the command does not know
-            code = error.code if isinstance(error.code, int) else EXIT_ERROR
+            exit_code = error.code if isinstance(error.code, int) else EXIT_ERROR
         except Exception as error:  # noqa: BLE001 - the run must end, whatever the error
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
-            code = EXIT_ERROR
+            exit_code = EXIT_ERROR
     texts = (_shorten_paths(text.getvalue(), run, runs_dir) for text in (output, messages))
-    store.finish(run_id, code, *texts)
+    store.finish(run_id, exit_code, *texts)
     database.close()
 
 
@@ -74,7 +74,7 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         )
         report_error(error, as_json=not request.text)
         return EXIT_ERROR
-    lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
+    lease_options = [f"--lease={lease_options}"] if (lease_options := getattr(request, "lease", "")) else []
     earlier_operation = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
     if earlier_operation is not None:
         epochs = [
@@ -83,7 +83,7 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         if any(intent.state == "verified" for intent in epochs):
             return _print_verified(earlier_operation, runs_dir)
         if epochs or any(step.row["intent_at"] for step in earlier_operation.steps):
-            return _resume_operation(request, earlier_operation, lab_files[run.lab], runs_dir, lease)
+            return _resume_operation(request, earlier_operation, lab_files[run.lab], runs_dir, lease_options)
     try:
         if match := getattr(
             request, "if_match", ""
@@ -91,7 +91,7 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
             check_match(
                 match, make_tag(load_topology_document(runs_dir, run.lab)), f"the topology of {run.lab}"
             )
-        words = request.arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
+        words = request.make_arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
     except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
         return EXIT_ERROR

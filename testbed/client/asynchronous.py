@@ -46,7 +46,7 @@ class AsyncClient:
     async def call(self, request: Call[T]) -> T:
         """Send a request and return its answer."""
         try:
-            response = await self._http.request(**request.arguments())
+            response = await self._http.request(**request.make_arguments())
         except httpx.TransportError as error:
             raise calls.make_unreachable_error(self._http.base_url, error) from error
         return request.parse_answer(response)
@@ -85,9 +85,9 @@ class AsyncClient:
         async for event in self.events(run=run_id, kind="run"):
             if event.kind == "snapshot" and event.document["runs"]:
                 continue
-            current = await self.read_run(run_id)
-            if current.has_ended:
-                return current
+            current_run = await self.read_run(run_id)
+            if current_run.has_ended:
+                return current_run
         raise AssertionError("a stream of events does not end")
 
     async def events(

@@ -52,11 +52,15 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     is_document: bool = True
 
-    def arguments(self) -> dict[str, Any]:
+    def make_arguments(self) -> dict[str, Any]:
         """Return the arguments of `httpx.Client.request`."""
-        keywords: dict[str, Any] = {"method": self.method, "url": self.path, "headers": dict(self.headers)}
-        keywords["params"] = {name: value for name, value in self.params.items() if value}
-        return keywords | ({"json": self.body} if self.body is not None else {})
+        keyword_arguments: dict[str, Any] = {
+            "method": self.method,
+            "url": self.path,
+            "headers": dict(self.headers),
+        }
+        keyword_arguments["params"] = {name: value for name, value in self.params.items() if value}
+        return keyword_arguments | ({"json": self.body} if self.body is not None else {})
 
     def parse_answer(self, response: httpx.Response) -> T:
         """Return the parsed answer of a response. Raises `ServiceRefused` and `ServiceUnreachable`."""
@@ -105,7 +109,7 @@ def list_labs() -> Call[list[dict[str, Any]]]:
 
 def read_lab_document(lab: str, document: str = "") -> Call[dict[str, Any]]:
     """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
-    return Call("GET", _lab_path(lab) + (f"/{document}" if document else ""), dict)
+    return Call("GET", _make_lab_path(lab) + (f"/{document}" if document else ""), dict)
 
 
 def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
@@ -140,32 +144,34 @@ def cancel(run_id: str) -> Call[Run]:
 
 def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:
     """Request a lease."""
-    return Call("POST", f"{_lab_path(lab)}/leases", dict, body=dict(body))
+    return Call("POST", f"{_make_lab_path(lab)}/leases", dict, body=dict(body))
 
 
 def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
     """Release a lease, whatever its state."""
-    return Call("DELETE", f"{_lab_path(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
+    return Call(
+        "DELETE", f"{_make_lab_path(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"}
+    )
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
     """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration that was requested first."""
-    path = f"{_lab_path(lab)}/leases/{quote(lease, safe='')}"
+    path = f"{_make_lab_path(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
 
 
 def stop(lab: str, reason: str) -> Call[dict[str, Any]]:
     """Stop a lab."""
-    return Call("PUT", f"{_lab_path(lab)}/stop", dict, body={"reason": reason or "asked for"})
+    return Call("PUT", f"{_make_lab_path(lab)}/stop", dict, body={"reason": reason or "asked for"})
 
 
 def release_stop(lab: str) -> Call[dict[str, Any]]:
     """Allow changes of a lab again."""
-    return Call("DELETE", f"{_lab_path(lab)}/stop", dict)
+    return Call("DELETE", f"{_make_lab_path(lab)}/stop", dict)
 
 
-def _lab_path(lab: str) -> str:
+def _make_lab_path(lab: str) -> str:
     return f"/v1/labs/{quote(lab, safe='')}"
 
 

@@ -67,11 +67,11 @@ def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> lis
     from testbed.lab.simulated.lifecycle import hosts_of
 
     lab, topology = choice.lab, topology_json(choice.design.topology)
-    kind = "one-way link" if topology["simplex"] else "link"
+    link_kind = "one-way link" if topology["simplex"] else "link"
     hosts_text = f", only {', '.join(host.name for host in lab.hosts)}" if lab.other_hosts else ""
     title = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{hosts_text}: strides "
-        f"{', '.join(map(str, topology['strides']))}, {format_count(len(topology['links']), kind)}, "
+        f"{', '.join(map(str, topology['strides']))}, {format_count(len(topology['links']), link_kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
     return [f"{title}; {choice.heading()}", *choice.lines()]

@@ -252,8 +252,8 @@ COMMANDS = {
 @cache
 def load_command(words: str) -> type[Command[Any]] | None:
     """Return the declaration of a command, or None for a group, a module of `testbed.cli` and an unknown command."""
-    module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
-    return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
+    module_name, _, class_name = COMMANDS.get(words, ("", ""))[0].partition(":")
+    return getattr(import_module(f"testbed.commands.{module_name}"), class_name) if class_name else None
 
 
 def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:

@@ -79,11 +79,11 @@ class Fence:
         query = sa.select(leases.c.state, leases.c.token, leases.c.reason).where(leases.c.id == self.lease.id)
         row = connection.execute(query).first()
         if row is None or row.state not in ("granted", "draining") or row.token != self.token:
-            state = row.state if row else "gone"
+            lease_state = row.state if row else "gone"
             if row and row.state in ("expired", "broken"):
-                state += f": {row.reason}"
+                lease_state += f": {row.reason}"
             raise LeaseStale(
-                f"lease {self.lease.id} (token {self.token}) is {state}; nothing was sent. Check the lab "
+                f"lease {self.lease.id} (token {self.token}) is {lease_state}; nothing was sent. Check the lab "
                 "with `testbed plan`, then request a new lease"
             )
         _check_maintenance(connection, self.lease.lab)

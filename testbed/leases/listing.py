@@ -41,12 +41,12 @@ def describe_leases(
         _predict_state(now_s, lease) for lease in read_leases(address, lab, includes_ended=includes_ended)
     )
     query = "select part, fault from part_checks where lab = ? and fault != ''"
-    faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
+    fault_by_part = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
     living_leases = [lease for lease in leases if lease.state in LIVING_STATES]
     return [
         make_lease_json(lease)
         | {
-            "waits_for": rules.explain_wait(lease, living_leases, faults, now_s)
+            "waits_for": rules.explain_wait(lease, living_leases, fault_by_part, now_s)
             if lease.state in LIVING_STATES and not lease.is_held
             else ""
         }

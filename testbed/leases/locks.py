@@ -23,7 +23,7 @@ _FLOCK_FORMAT = "hhqqi4x"
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
 
 
-def lock_file(database: Path) -> Path:
+def get_lock_path(database: Path) -> Path:
     """Return the path of the file whose bytes are the locks of leases."""
     return database.with_name(f"{database.name}-leases")
 
@@ -53,7 +53,7 @@ def share_on_server(connection: sa.Connection, token: int) -> None:
     connection.exec_driver_sql(f"select pg_advisory_xact_lock_shared({_LOCK_OFFSET + token})")
 
 
-def take_on_server(connection: sa.Connection, token: int) -> bool:
+def try_lock_on_server(connection: sa.Connection, token: int) -> bool:
     """Take the lock of a token exclusively until the end of the transaction; return False if a sender shares it."""
     return bool(
         connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({_LOCK_OFFSET + token})").scalar()
@@ -62,7 +62,7 @@ def take_on_server(connection: sa.Connection, token: int) -> bool:
 
 @contextmanager
 def _open_lock(database: Path) -> Iterator[int]:
-    descriptor = os.open(lock_file(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(get_lock_path(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor
     finally:

@@ -89,27 +89,27 @@ class Lease:
 
 def list_lab_parts(lab: Lab) -> dict[str, frozenset[str]]:
     """Return the parts of each resource of a lab that can be leased, by the name of the resource."""
-    resources: dict[str, frozenset[str]] = {}
+    parts_by_resource: dict[str, frozenset[str]] = {}
     for switch in lab.switches:
         for number in range(1, switch.inputs + switch.outputs + 1):
-            resources[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
+            parts_by_resource[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
     for host in (*lab.hosts, *lab.other_hosts):
         nics = {
             f"nic:{host.name}/{nic.name}": _find_nic_parts(host, nic)
             for nic in (*host.nics, *host.unused_nics)
         }
-        resources |= nics
-        resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
+        parts_by_resource |= nics
+        parts_by_resource[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
     for board in lab.boards:
-        endpoints = (endpoint for port in board.ports for endpoint in (port.transmit, port.receive))
-        ports = {f"port:{endpoint.switch}/{endpoint.port}" for endpoint in endpoints}
-        resources[f"board:{board.name}"] = frozenset({f"board:{board.name}"} | ports)
-    return resources
+        fibre_ends = (fibre_end for port in board.ports for fibre_end in (port.transmit, port.receive))
+        ports = {f"port:{fibre_end.switch}/{fibre_end.port}" for fibre_end in fibre_ends}
+        parts_by_resource[f"board:{board.name}"] = frozenset({f"board:{board.name}"} | ports)
+    return parts_by_resource
 
 
 def _find_nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
-    endpoints = (nic.transmit, nic.receive)
-    ports = {f"port:{endpoint.switch}/{endpoint.port}" for endpoint in endpoints if endpoint.switch}
+    fibre_ends = (nic.transmit, nic.receive)
+    ports = {f"port:{fibre_end.switch}/{fibre_end.port}" for fibre_end in fibre_ends if fibre_end.switch}
     return frozenset({f"nic:{host.name}/{nic.name}"} | ports)
 
 
@@ -121,11 +121,12 @@ def find_parts(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
     """
     parts_by_resource = list_lab_parts(lab)
     names = tuple(resources)
-    missing = [name for name in names if name not in parts_by_resource and not _is_board(name)]
-    if missing:
-        forms = "host:NAME, nic:HOST/NIC, port:SWITCH/NUMBER or board:NAME"
+    missing_names = [name for name in names if name not in parts_by_resource and not _is_board(name)]
+    if missing_names:
+        forms_text = "host:NAME, nic:HOST/NIC, port:SWITCH/NUMBER or board:NAME"
         raise LeaseImpossible(
-            f"lab '{lab.name}' has no {', '.join(missing)}, so this request can never be granted; name {forms}"
+            f"lab '{lab.name}' has no {', '.join(missing_names)}, so this request can never be granted; "
+            f"name {forms_text}"
         )
     if not names:
         return frozenset().union(*parts_by_resource.values())

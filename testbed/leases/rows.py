@@ -31,11 +31,11 @@ def insert(connection: sa.Connection, lease: Lease) -> None:
 def update(connection: sa.Connection, previous_lease: Lease, updated_lease: Lease) -> None:
     """Store the new state of a lease and the parts that it holds. The key of `lease_parts` prevents a double grant."""
     if updated_lease.is_held and not previous_lease.is_held and updated_lease.parts:
-        parts = [
+        part_rows = [
             {"lab": updated_lease.lab, "part": part, "lease": updated_lease.id}
             for part in sorted(updated_lease.parts)
         ]
-        connection.execute(lease_parts.insert(), parts)
+        connection.execute(lease_parts.insert(), part_rows)
     if updated_lease.state not in LIVING_STATES:
         connection.execute(lease_parts.delete().where(lease_parts.c.lease == updated_lease.id))
         connection.execute(reservations.delete().where(reservations.c.lease == updated_lease.id))

@@ -32,20 +32,23 @@ def check_monotonic(now_s: float, newest_s: float) -> float:
     return max(now_s, newest_s)
 
 
-def sort_requests(waiting: Iterable[Lease]) -> list[Lease]:
+def sort_requests(requests: Iterable[Lease]) -> list[Lease]:
     """Return requests in their order of service: reservations first, then by priority, then by arrival."""
-    return sorted(waiting, key=lambda lease: (lease.starts_s is None, -lease.priority, lease.arrival))
+    return sorted(requests, key=lambda lease: (lease.starts_s is None, -lease.priority, lease.arrival))
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The leases of a lab while requests are granted. Leases hold `held_parts`, waiting requests `held_back` parts."""
+    """The leases of a lab while requests are granted.
+
+    Leases hold `held_parts`. `reserved_parts` are kept for requests that wait.
+    """
 
     leases: Collection[Lease]
     faults: Mapping[str, str]
     now_s: float
     held_parts: frozenset[str] = frozenset()
-    held_back: frozenset[str] = frozenset()
+    reserved_parts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def _explain_fault(lease: Lease, queue: Queue) -> str:
 
 
 def _must_queue(lease: Lease, queue: Queue) -> bool:
-    return not lease.parts.isdisjoint(queue.held_parts | queue.held_back)
+    return not lease.parts.isdisjoint(queue.held_parts | queue.reserved_parts)
 
 
 def _explain_queue(lease: Lease, queue: Queue) -> str:
@@ -104,8 +107,8 @@ def _meets_reservation(lease: Lease, queue: Queue) -> bool:
 
 def _explain_reservation(lease: Lease, queue: Queue) -> str:
     other_leases = [other_lease for other_lease in queue.leases if other_lease.id != lease.id]
-    overlaps = _find_latest_end(other_leases, lease, queue.now_s) < queue.now_s + lease.ttl_s
-    return f"a duration of {lease.ttl_s:.0f} s would overlap a reservation" if overlaps else ""
+    is_overlapping = _find_latest_end(other_leases, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    return f"a duration of {lease.ttl_s:.0f} s would overlap a reservation" if is_overlapping else ""
 
 
 POLICIES = (
@@ -120,15 +123,15 @@ def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: f
     """Return the requests that can be granted now, in order."""
     held_parts = frozenset[str]().union(*(lease.parts for lease in leases if lease.is_held))
     queue = Queue(leases, faults, now_s, held_parts)
-    granted = []
-    for one in sort_requests(request for request in leases if request.state == "queued"):
-        blocking_policies = [policy for policy in POLICIES if policy.blocks_request(one, queue)]
+    granted_requests = []
+    for request in sort_requests(request for request in leases if request.state == "queued"):
+        blocking_policies = [policy for policy in POLICIES if policy.blocks_request(request, queue)]
         if any(policy.holds_back for policy in blocking_policies):
-            queue = replace(queue, held_back=queue.held_back | one.parts)
+            queue = replace(queue, reserved_parts=queue.reserved_parts | request.parts)
         elif not blocking_policies:
-            granted.append(one)
-            queue = replace(queue, held_parts=queue.held_parts | one.parts)
-    return granted
+            granted_requests.append(request)
+            queue = replace(queue, held_parts=queue.held_parts | request.parts)
+    return granted_requests
 
 
 def explain_wait(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
@@ -144,14 +147,14 @@ def _find_latest_end(reservations: Iterable[Lease], lease: Lease, now_s: float) 
 
     The time is at least `now_s`, and infinite without such a reservation.
     """
-    starts = [
+    starts_s = [
         reservation.starts_s
         for reservation in reservations
         if reservation.id != lease.id
         and reservation.starts_s is not None
         and not reservation.parts.isdisjoint(lease.parts)
     ]
-    return max(now_s, min(starts, default=float("inf")))
+    return max(now_s, min(starts_s, default=float("inf")))
 
 
 def _choose_common_part(lease: Lease, other_lease: Lease) -> str:
@@ -180,8 +183,10 @@ def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) 
     if lease.state not in ("granted", "queued"):
         raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")
     reservations = [other_lease for other_lease in leases if other_lease.state == "requested"]
-    until_s = min(now_s + ttl_s, _find_latest_end(reservations, lease, now_s))
-    return replace(lease, ttl_s=ttl_s, expires_s=max(lease.expires_s if lease.starts_s else 0.0, until_s))
+    new_expiry_s = min(now_s + ttl_s, _find_latest_end(reservations, lease, now_s))
+    return replace(
+        lease, ttl_s=ttl_s, expires_s=max(lease.expires_s if lease.starts_s else 0.0, new_expiry_s)
+    )
 
 
 def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:

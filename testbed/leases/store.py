@@ -78,7 +78,7 @@ class Change:
                     locks.lock_exclusively(self.address, token)
                 )
             else:
-                self._locked[token] = locks.take_on_server(self.connection, token)
+                self._locked[token] = locks.try_lock_on_server(self.connection, token)
         return self._locked[token]
 
 
@@ -233,7 +233,7 @@ class LeaseStore:
             result = change.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
             return bool(result.rowcount)
 
-    def senders(self) -> tuple[Lease, ...]:
+    def find_sending_leases(self) -> tuple[Lease, ...]:
         """Return the leases under which somebody is sending to a device now."""
         with self._open_change() as change:
             return tuple(
@@ -281,18 +281,22 @@ class LeaseStore:
             now_s = rules.check_monotonic(self._now(), newest_s)
             if now_s > newest_s:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
-            living_leases, faults = (
+            living_leases, fault_by_part = (
                 rows.read_living(connection, self.lab),
                 rows.read_faults(connection, self.lab),
             )
-            change = Change(connection, self.database.address, now_s, living_leases, faults, lock_stack)
+            change = Change(
+                connection, self.database.address, now_s, living_leases, fault_by_part, lock_stack
+            )
             self._apply_due_changes(change)
             yield change
             self._apply_due_changes(change)
 
     def _apply_due_changes(self, change: Change) -> None:
         """Queue reservations whose start has come, end leases that are due, then grant requests."""
-        for lease in [one for one in change.leases.values() if rules.is_start_due(one, change.now_s)]:
+        for lease in [
+            candidate for candidate in change.leases.values() if rules.is_start_due(candidate, change.now_s)
+        ]:
             change.put(lease.change_state("queued"))
         for lease in list(change.leases.values()):
             is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
@@ -352,7 +356,7 @@ def wait_until_still(
 ) -> None:
     """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `max_wait_s`."""
     deadline = time.monotonic() + max_wait_s
-    while senders := store.senders():
+    while senders := store.find_sending_leases():
         if time.monotonic() >= deadline:
             descriptions = ", ".join(f"{describe_process(lease)} under lease {lease.id}" for lease in senders)
             raise LeaseHeld(

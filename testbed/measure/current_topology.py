@@ -19,7 +19,7 @@ from testbed.measure.collectives.ranks import (
     model_collectives,
     run_collectives,
 )
-from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, find_misplaced
+from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, find_misplaced_traffic
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.measure.nccl.json_output import make_nccl_document
 from testbed.measure.nccl.launch import NcclSettings, NcclTest, run_nccl
@@ -59,7 +59,7 @@ def make_node_configurations(
     )
 
 
-def collect(
+def measure_collectives(
     session: LabSession,
     design: Design,
     spec: CollectiveSpec,
@@ -92,24 +92,24 @@ def collect(
     )
 
 
-def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
+def record_result(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
     """Add a result to a run: byte counters, what the ranks measured, versions, and a document per configuration."""
     run.add_nic_bytes(result.nic_bytes)
     run.add_rank_figures(result.ranks, result.flows, result.links)
     run.add_versions(result.versions)
     for configuration in spec.configurations:
-        rows = [row for row in result.timings if row.configuration == configuration.name]
-        document = make_nccl_document(lab, rows, result.versions)
+        timings = [timing for timing in result.timings if timing.configuration == configuration.name]
+        document = make_nccl_document(lab, timings, result.versions)
         run.add_nccl(f"{spec.topology}-{configuration.name}", document)
     run.add_phase(f"ring proof {spec.topology}", count_proof(result))
 
 
 def count_proof(result: CollectiveResult) -> dict[str, int]:
     """Count the NIC counters that agree with the plan and those that contradict it, at sizes that can prove it."""
-    misplaced_traffic = find_misplaced(result.nic_bytes)
-    large_enough = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
+    misplaced_traffic = find_misplaced_traffic(result.nic_bytes)
+    proving_entries = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
     return {
-        "counters_as_planned": len(large_enough) - len(misplaced_traffic),
+        "counters_as_planned": len(proving_entries) - len(misplaced_traffic),
         "counters_off_plan": len(misplaced_traffic),
     }
 
@@ -128,9 +128,11 @@ def measure_current(
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)
     configurations = make_node_configurations(design, sizes)
-    sets = design.sets if session.fleet is not None else None
-    spec = CollectiveSpec(run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=sets)
-    result = collect(
+    route_sets = design.route_sets if session.fleet is not None else None
+    spec = CollectiveSpec(
+        run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=route_sets
+    )
+    result = measure_collectives(
         session,
         design,
         spec,
@@ -138,7 +140,7 @@ def measure_current(
         on_progress=on_progress,
         on_row=lambda timing: run.add_timings([timing]),
     )
-    record(run, session.lab, spec, result)
+    record_result(run, session.lab, spec, result)
     return result
 
 

@@ -38,7 +38,7 @@ QUEUE_RATIO = 3.0
 """Ratio to the other ranks' queueing time that a rank must reach: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
 """Ratio to the other ranks' writes, and excess in seconds, that a write must reach: a shared disk delays all ranks."""
-OTHER_PROCESSORS, QUEUE_SHARE = 0.25, 0.008
+MIN_OTHER_PROCESSORS, MIN_QUEUE_SHARE = 0.25, 0.008
 """Processors that other processes must use on a host in excess of the median host, and the share of the time that its
 rank must queue. The SSH server and our guard use 0.01 processors. Other processes do no harm while processors are free;
 a rank with its own processor queues for less than this share."""
@@ -53,12 +53,12 @@ BUSY_LINK_SHARE = 0.5
 """Share of the time in which data must wait on a slow link: otherwise the link holds up nobody."""
 WAITS_RATIO = 1.2
 """Ratio by which data may wait longer on another link of a path. Above it, the other link is the congested one."""
-LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
+MIN_LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
 """Smallest share and number of retransmitted bytes of a lossy link, and ratio to the lower quartile of all links. False
 timeouts repeat single packets, up to 0.002 of a row."""
 MIN_LOSSY_SHARE = 0.5
 """Share of a lossy link's bytes that lossy connections must carry: a full queue elsewhere hits only some of them."""
-HEALTHY_LOSS = 0.0005
+HEALTHY_LOSS_SHARE = 0.0005
 """Retransmitted share assumed for a healthy link, to compare links that could have lost the same packets."""
 
 
@@ -121,10 +121,10 @@ def explain_run(stored: StoredRun) -> Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Seconds that one rank lost against the others in the iterations of a row, which lasts `whole_s`.
+    """Seconds that one rank lost against the others in the iterations of a row, which lasts `row_s`.
 
-    `own_s` is the rank's sum of a quantity, `typical_s` the sum of the others' medians. `active` counts the iterations
-    in which the rank's quantity was not 0, for example because it wrote to its disk.
+    `own_s` is the rank's sum of a quantity, `typical_s` the sum of the others' medians. `active_count` counts the
+    iterations in which the rank's quantity was not 0, for example because it wrote to its disk.
     """
 
     row: RowKey
@@ -132,16 +132,18 @@ class Loss:
     lost_s: float
     own_s: float
     typical_s: float
-    whole_s: float
-    active: int
+    row_s: float
+    active_count: int
 
 
 def group_by_row(ranks: Iterable[RankFigures]) -> dict[RowKey, dict[int, list[RankFigures]]]:
     """Return the iterations of each row, by rank and in order."""
-    rows: dict[RowKey, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
+    figures_by_row: dict[RowKey, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
     for figures in ranks:
-        rows[figures.topology, figures.configuration, figures.size_bytes][figures.rank].append(figures)
-    return rows
+        figures_by_row[figures.topology, figures.configuration, figures.size_bytes][figures.rank].append(
+            figures
+        )
+    return figures_by_row
 
 
 def measure_idle_s(figures: RankFigures) -> float:
@@ -177,36 +179,40 @@ def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigure
     for row, figures_by_rank in group_by_row(ranks).items():
         if len(figures_by_rank) < 3:
             continue
-        iterations = min(map(len, figures_by_rank.values()))
-        values = {
+        iteration_count = min(map(len, figures_by_rank.values()))
+        values_by_rank = {
             rank: [get_quantity(figures) for figures in rank_figures]
             for rank, rank_figures in figures_by_rank.items()
         }
         row_s = sum(
             median(rank_figures[iteration].seconds for rank_figures in figures_by_rank.values())
-            for iteration in range(iterations)
+            for iteration in range(iteration_count)
         )
-        for rank, all_values in values.items():
-            own_values = all_values[:iterations]
+        for rank, all_values in values_by_rank.items():
+            own_values = all_values[:iteration_count]
             typical_values = [
-                median(values[other_rank][iteration] for other_rank in values if other_rank != rank)
-                for iteration in range(iterations)
+                median(
+                    values_by_rank[other_rank][iteration]
+                    for other_rank in values_by_rank
+                    if other_rank != rank
+                )
+                for iteration in range(iteration_count)
             ]
-            sorted_excess = sorted(
+            sorted_excess_s = sorted(
                 own_value - typical_value
                 for own_value, typical_value in zip(own_values, typical_values, strict=True)
             )
-            active = sum(value > 0 for value in own_values)
-            kept_excess = sorted_excess[:-1] if active > 2 else sorted_excess
-            scale = len(sorted_excess) / len(kept_excess)
+            active_count = sum(value > 0 for value in own_values)
+            kept_excess_s = sorted_excess_s[:-1] if active_count > 2 else sorted_excess_s
+            sample_scale = len(sorted_excess_s) / len(kept_excess_s)
             yield Loss(
                 row,
                 rank,
-                max(0.0, sum(kept_excess)) * scale,
+                max(0.0, sum(kept_excess_s)) * sample_scale,
                 sum(own_values),
                 sum(typical_values),
                 row_s,
-                active,
+                active_count,
             )
 
 
@@ -235,14 +241,16 @@ def _measure_lags(rank: int, figures_by_rank: Mapping[int, Sequence[RankFigures]
             if other_rank != rank and iteration < len(rank_figures)
         ]
         typical_s = median(figures.seconds for figures in (own_figures, *other_figures)) or 1.0
-        lost_s: dict[Cause, float] = {
-            cause: max(0.0, quantity(own_figures) - median(map(quantity, other_figures)))
+        lost_s_by_cause: dict[Cause, float] = {
+            cause: max(0.0, get_quantity(own_figures) - median(map(get_quantity, other_figures)))
             if other_figures
             else 0.0
-            for cause, (quantity, _) in _QUANTITY_BY_CAUSE.items()
+            for cause, (get_quantity, _) in _QUANTITY_BY_CAUSE.items()
         }
-        cause = max(lost_s, key=lambda candidate: lost_s[candidate])
-        lags.append(RankLag(min(1.0, lost_s[cause] / typical_s), cause if lost_s[cause] else ""))
+        cause = max(lost_s_by_cause, key=lambda candidate: lost_s_by_cause[candidate])
+        lags.append(
+            RankLag(min(1.0, lost_s_by_cause[cause] / typical_s), cause if lost_s_by_cause[cause] else "")
+        )
     return lags
 
 
@@ -250,14 +258,14 @@ def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
     figures_by_rank: dict[int, list[RankFigures]] = defaultdict(list)
     for figures in ranks:
         figures_by_rank[figures.rank].append(figures)
-    busy_hosts = {finding.rank: finding for finding in _find_busy_hosts(figures_by_rank)}
-    yield from busy_hosts.values()
-    for cause, (quantity, verb_phrase) in _QUANTITY_BY_CAUSE.items():
-        by_rank: dict[int, list[Loss]] = defaultdict(list)
-        for loss in find_losses(ranks, quantity):
-            by_rank[loss.rank].append(loss)
-        for rank, losses in by_rank.items():
-            if cause == "processor" and rank in busy_hosts:
+    busy_finding_by_rank = {finding.rank: finding for finding in _find_busy_hosts(figures_by_rank)}
+    yield from busy_finding_by_rank.values()
+    for cause, (get_quantity, verb_phrase) in _QUANTITY_BY_CAUSE.items():
+        losses_by_rank: dict[int, list[Loss]] = defaultdict(list)
+        for loss in find_losses(ranks, get_quantity):
+            losses_by_rank[loss.rank].append(loss)
+        for rank, losses in losses_by_rank.items():
+            if cause == "processor" and rank in busy_finding_by_rank:
                 continue
             if finding := _judge_rank(cause, verb_phrase, losses, figures_by_rank[rank]):
                 yield finding
@@ -265,27 +273,32 @@ def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
 
 def _find_busy_hosts(figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> Iterator[Finding]:
     """Yield a finding for each rank that queues for a processor while other processes of its host use it."""
-    total_s = {
+    total_s_by_rank = {
         rank: sum(figures.seconds for figures in rank_figures)
         for rank, rank_figures in figures_by_rank.items()
     }
-    other_use = {
-        rank: sum(figures.others_s for figures in rank_figures) / total_s[rank]
+    other_use_by_rank = {
+        rank: sum(figures.others_s for figures in rank_figures) / total_s_by_rank[rank]
         for rank, rank_figures in figures_by_rank.items()
     }
-    queued_share = {
-        rank: sum(figures.queued_s for figures in rank_figures) / total_s[rank]
+    queued_share_by_rank = {
+        rank: sum(figures.queued_s for figures in rank_figures) / total_s_by_rank[rank]
         for rank, rank_figures in figures_by_rank.items()
     }
     for rank, rank_figures in figures_by_rank.items() if len(figures_by_rank) > 2 else ():
-        typical_use = median(other_use[other_rank] for other_rank in figures_by_rank if other_rank != rank)
-        if other_use[rank] - typical_use >= OTHER_PROCESSORS and queued_share[rank] >= QUEUE_SHARE:
+        typical_use = median(
+            other_use_by_rank[other_rank] for other_rank in figures_by_rank if other_rank != rank
+        )
+        if (
+            other_use_by_rank[rank] - typical_use >= MIN_OTHER_PROCESSORS
+            and queued_share_by_rank[rank] >= MIN_QUEUE_SHARE
+        ):
             evidence = (
-                f"other processes on {rank_figures[0].host} used {other_use[rank]:.2f} processors "
+                f"other processes on {rank_figures[0].host} used {other_use_by_rank[rank]:.2f} processors "
                 f"({typical_use:.2f} on the median "
-                f"host), and the rank waited for one {queued_share[rank] * 100:.0f} % of the time"
+                f"host), and the rank waited for one {queued_share_by_rank[rank] * 100:.0f} % of the time"
             )
-            slower = 1 / (1 - min(queued_share[rank], 0.9))
+            slower = 1 / (1 - min(queued_share_by_rank[rank], 0.9))
             yield Finding("processor", rank, rank_figures[0].host, "", evidence, slower)
 
 
@@ -296,14 +309,14 @@ def _judge_rank(
     clear_losses = [
         loss
         for loss in losses
-        if loss.lost_s >= max(MIN_LOST_SHARE[cause] * loss.whole_s, MIN_LOSS_S * loss.active)
+        if loss.lost_s >= max(MIN_LOST_SHARE[cause] * loss.row_s, MIN_LOSS_S * loss.active_count)
         and _is_clear(cause, loss)
     ]
     if len(clear_losses) < MIN_ROW_SHARE * len(losses) and sum(
-        loss.whole_s for loss in clear_losses
-    ) < MIN_ROW_SHARE * sum(loss.whole_s for loss in losses):
+        loss.row_s for loss in clear_losses
+    ) < MIN_ROW_SHARE * sum(loss.row_s for loss in losses):
         return None
-    lost_s, total_s = sum(loss.lost_s for loss in clear_losses), sum(loss.whole_s for loss in clear_losses)
+    lost_s, total_s = sum(loss.lost_s for loss in clear_losses), sum(loss.row_s for loss in clear_losses)
     if not clear_losses:
         return None
     own_s, typical_s = sum(loss.own_s for loss in clear_losses), sum(loss.typical_s for loss in clear_losses)
@@ -320,7 +333,7 @@ def _is_clear(cause: Cause, loss: Loss) -> bool:
     if cause == "processor":
         return loss.own_s >= QUEUE_RATIO * loss.typical_s
     if cause == "disk":
-        return loss.own_s >= DISK_RATIO * loss.typical_s and loss.lost_s >= MIN_DISK_S * loss.active
+        return loss.own_s >= DISK_RATIO * loss.typical_s and loss.lost_s >= MIN_DISK_S * loss.active_count
     return True
 
 
@@ -357,10 +370,10 @@ class LinkUse:
     def loss_likelihood(self) -> float:
         """Logarithm of the likelihood ratio of the losses: this link causes all of them, against no link causes any.
 
-        Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS` on others. A link scores lower
-        if lossy connections avoid it, or if connections over it lose nothing.
+        Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS_SHARE` on others. A link scores
+        lower if lossy connections avoid it, or if connections over it lose nothing.
         """
-        return self.lost_bytes * (log(max(self.loss, HEALTHY_LOSS) / HEALTHY_LOSS) - 1)
+        return self.lost_bytes * (log(max(self.loss, HEALTHY_LOSS_SHARE) / HEALTHY_LOSS_SHARE) - 1)
 
 
 def _find_slow_links(
@@ -377,7 +390,7 @@ def _find_slow_links(
         (
             use
             for use in uses
-            if use.loss >= max(LOSS_SHARE, LOSS_RATIO * typical_loss)
+            if use.loss >= max(MIN_LOSS_SHARE, LOSS_RATIO * typical_loss)
             and use.lost_bytes >= MIN_LOST_BYTES
             and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),
@@ -420,58 +433,63 @@ def measure_links(
     ranks: Iterable[RankFigures], flows: Iterable[FlowFigures], links: Iterable[LinkFigures]
 ) -> tuple[LinkUse, ...]:
     """Return the use of each link in the rows whose connections send enough over it to fill it."""
-    row_s = {
+    duration_by_row_s = {
         row: median(
             sum(figures.seconds for figures in rank_figures) for rank_figures in figures_by_rank.values()
         )
         for row, figures_by_rank in group_by_row(ranks).items()
     }
-    hosts = {figures.rank: figures.host for figures in ranks}
+    host_by_rank = {figures.rank: figures.host for figures in ranks}
     flows_by_link: dict[tuple[str, RowKey], list[FlowFigures]] = defaultdict(list)
     for flow in flows:
         if flow.acked_bytes * 8e-6 >= MIN_FLOW_S * flow.limit_mbps:
             for name in flow.path.split(", "):
                 flows_by_link[name, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
-    wait_shares = {
-        link_row: sum(flow.busy_s - flow.limited_s for flow in link_flows) / row_s[link_row[1]]
+    wait_share_by_link_row = {
+        link_row: sum(flow.busy_s - flow.limited_s for flow in link_flows) / duration_by_row_s[link_row[1]]
         for link_row, link_flows in flows_by_link.items()
-        if link_row[1] in row_s
+        if link_row[1] in duration_by_row_s
     }
-    uses: dict[str, list[LinkUse]] = defaultdict(list)
+    uses_by_link: dict[str, list[LinkUse]] = defaultdict(list)
     for link in links:
         row = (link.topology, link.configuration, link.size_bytes)
-        if wait_shares.get((link.link, row), 0.0) <= 0 or not link.windows or link.rank not in hosts:
+        if (
+            wait_share_by_link_row.get((link.link, row), 0.0) <= 0
+            or not link.windows
+            or link.rank not in host_by_rank
+        ):
             continue
         link_flows = flows_by_link[link.link, row]
-        busiest = max(link_flows, key=lambda candidate: candidate.busy_s - candidate.limited_s)
-        waits_s = wait_shares[link.link, row] * row_s[row]
-        uses[link.link].append(
+        busiest_flow = max(link_flows, key=lambda candidate: candidate.busy_s - candidate.limited_s)
+        waits_s = wait_share_by_link_row[link.link, row] * duration_by_row_s[row]
+        uses_by_link[link.link].append(
             LinkUse(
                 link=link.link,
                 rank=link.rank,
-                host=hosts[link.rank],
+                host=host_by_rank[link.rank],
                 limit_mbps=link.limit_mbps,
                 rate=sum(flow.acked_bytes for flow in link_flows)
                 * 8e-6
-                / min(row_s[row], waits_s)
+                / min(duration_by_row_s[row], waits_s)
                 / link.limit_mbps,
                 peak=link.peak_mbps / link.limit_mbps,
                 windows=link.windows,
-                busy=min(1.0, (busiest.busy_s - busiest.limited_s) / row_s[row]),
-                waits=wait_shares[link.link, row],
+                busy=min(1.0, (busiest_flow.busy_s - busiest_flow.limited_s) / duration_by_row_s[row]),
+                waits=wait_share_by_link_row[link.link, row],
                 waits_elsewhere=max(
-                    wait_shares[name, row] if name != link.link else 0.0 for name in busiest.path.split(", ")
+                    wait_share_by_link_row[name, row] if name != link.link else 0.0
+                    for name in busiest_flow.path.split(", ")
                 ),
                 sent_bytes=sum(flow.sent_bytes for flow in link_flows),
                 lost_bytes=sum(flow.retransmitted_bytes for flow in link_flows),
                 lossy_bytes=sum(
                     flow.sent_bytes
                     for flow in link_flows
-                    if flow.retransmitted_bytes >= LOSS_SHARE / 2 * flow.sent_bytes
+                    if flow.retransmitted_bytes >= MIN_LOSS_SHARE / 2 * flow.sent_bytes
                 ),
             )
         )
-    return tuple(_merge_rows(link_uses) for link_uses in uses.values())
+    return tuple(_merge_rows(link_uses) for link_uses in uses_by_link.values())
 
 
 def _merge_rows(uses: Sequence[LinkUse]) -> LinkUse:

@@ -56,16 +56,16 @@ def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
     return None
 
 
-def select_largest(timings: Sequence[Timing]) -> tuple[Timing, ...]:
+def select_largest_timings(timings: Sequence[Timing]) -> tuple[Timing, ...]:
     """Return each configuration's timing at its largest size, for the first topology, in the order measured."""
     first_timings = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first_timings)
     return tuple(_find_largest(first_timings, first_timings[0].topology, name) for name in names)
 
 
-def make_group_name(group: int) -> str:
+def make_group_name(group_size: int) -> str:
     """Return the name of the configuration of AllReduces in groups, such as `groups of 4`."""
-    return f"groups of {group}"
+    return f"groups of {group_size}"
 
 
 def compare_topologies(
@@ -79,38 +79,43 @@ def compare_topologies(
 
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
-    groups = [demand.group for demand in demands if demand.group < nodes]
-    rows = [_select_rows(timings, topology, demands, nodes) for topology in (first_topology, second_topology)]
+    group_sizes = [demand.group for demand in demands if demand.group < nodes]
+    rows_by_topology = [
+        _select_rows(timings, topology, demands, nodes) for topology in (first_topology, second_topology)
+    ]
     # Each AllReduce of the job is extrapolated from its row in proportion to the size.
-    seconds = [
+    iteration_s = [
         sum(
             row.time_us / 1e6 * demand.size_bytes / row.size_bytes
             for row, demand in zip(topology_rows, demands, strict=True)
         )
-        for topology_rows in rows
+        for topology_rows in rows_by_topology
     ]
     return (
-        *(_compare_bandwidth(timings, first_topology, second_topology, group) for group in groups),
+        *(
+            _compare_bandwidth(timings, first_topology, second_topology, group_size)
+            for group_size in group_sizes
+        ),
         Comparison(
             label="communication of one training iteration",
             unit="s",
-            before=seconds[0],
-            after=seconds[1],
+            before=iteration_s[0],
+            after=iteration_s[1],
             higher_is_better=False,
-            cpu_limited=any(row.cpu_limited for topology_rows in rows for row in topology_rows),
+            cpu_limited=any(row.cpu_limited for topology_rows in rows_by_topology for row in topology_rows),
         ),
     )
 
 
 def _compare_bandwidth(
-    timings: Sequence[Timing], first_topology: str, second_topology: str, group: int
+    timings: Sequence[Timing], first_topology: str, second_topology: str, group_size: int
 ) -> Comparison:
     first_timing, second_timing = (
-        _find_largest(timings, topology, make_group_name(group))
+        _find_largest(timings, topology, make_group_name(group_size))
         for topology in (first_topology, second_topology)
     )
     return Comparison(
-        label=f"bus bandwidth in {make_group_name(group)} at {format_size(first_timing.size_bytes)}",
+        label=f"bus bandwidth in {make_group_name(group_size)} at {format_size(first_timing.size_bytes)}",
         unit="Mbit/s",
         before=first_timing.busbw_mbps,
         after=second_timing.busbw_mbps,
@@ -135,10 +140,10 @@ def _select_rows(
 
 def _find_fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
     """Return the fastest AllReduce over all nodes at the largest size."""
-    key = (topology, "all_reduce", nodes)
-    rows = [row for row in timings if (row.topology, row.collective, row.ranks) == key]
-    largest = max(row.size_bytes for row in rows)
-    return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
+    row_key = (topology, "all_reduce", nodes)
+    rows = [row for row in timings if (row.topology, row.collective, row.ranks) == row_key]
+    largest_bytes = max(row.size_bytes for row in rows)
+    return min((row for row in rows if row.size_bytes == largest_bytes), key=lambda row: row.time_us)
 
 
 def _find_largest(timings: Sequence[Timing], topology: str, configuration: str) -> Timing:

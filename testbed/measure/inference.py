@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S = 2.0
 """Time limit for an answer. It is long because a simulated board may wait for a processor of this machine."""
 MAX_TRIES = 5
-PICTURE = "request.png"
-RESULT = "inference.json"
+PICTURE_FILE = "request.png"
+RESULT_FILE = "inference.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ def find_model_number(board: LabBoard, model: Path) -> int:
     """
     if not board.program:
         return 0
-    files = [path.resolve() for path in board.program]
-    if model.resolve() not in files:
+    model_files = [path.resolve() for path in board.program]
+    if model.resolve() not in model_files:
         raise InferenceError(
             f"board '{board.name}' runs {', '.join(map(str, board.program))}, not {model}: give one of its models"
         )
-    return files.index(model.resolve())
+    return model_files.index(model.resolve())
 
 
 def prepare_trial(
@@ -90,18 +90,18 @@ def prepare_trial(
     The picture needs the tools of the smartNIC's simulator. For a real lab it is optional: a failure is only noted.
     Raises `InferenceError` with the text of `lightning` if the model cannot be read, or if the smartNIC cannot hold it.
     """
-    number = find_model_number(lab.boards[0], model)
+    model_number = find_model_number(lab.boards[0], model)
     with tempfile.TemporaryDirectory(prefix="lightbed-") as folder:
-        file = Path(folder) / PICTURE
+        picture_file = Path(folder) / PICTURE_FILE
         try:  # first, because `trace` also checks that the smartNIC can hold the model
-            _run_lightning("trace", str(model), "--png", str(file), "--seed", str(seed))
+            _run_lightning("trace", str(model), "--png", str(picture_file), "--seed", str(seed))
         except InferenceError as error:
             if lab.simulated:
                 raise
             add_note(f"no picture of a request: {error}")
-        picture = file.read_bytes() if file.exists() else b""
+        picture = picture_file.read_bytes() if picture_file.exists() else b""
     requests = _run_lightning(
-        "packets", str(model), *("--number", str(number), "--requests", str(count), "--seed", str(seed))
+        "packets", str(model), *("--number", str(model_number), "--requests", str(count), "--seed", str(seed))
     )
     return InferenceTrial(model, requests, count, picture)
 
@@ -116,8 +116,8 @@ def _run_lightning(*arguments: str) -> str:
         env=child_environment(),
     )
     if process.returncode:
-        lines = process.stderr.strip().splitlines() or ["no message"]
-        raise InferenceError(f"lightning {arguments[0]}: {lines[-1].removeprefix('error: ')}")
+        error_lines = process.stderr.strip().splitlines() or ["no message"]
+        raise InferenceError(f"lightning {arguments[0]}: {error_lines[-1].removeprefix('error: ')}")
     return process.stdout
 
 
@@ -137,9 +137,9 @@ def measure_inference(
     attach(session, attachment, add_note)
     port = lab.find_board_port(attachment.board, attachment.port)
     result = send_requests(session.fleet, host, port, trial.requests, deadline_s)
-    write_output(run.directory / RESULT, json.dumps(result) + "\n")
+    write_output(run.directory / RESULT_FILE, json.dumps(result) + "\n")
     if trial.picture:
-        write_output(run.directory / PICTURE, trial.picture)
+        write_output(run.directory / PICTURE_FILE, trial.picture)
     inference = _summarise(trial, attachment, result)
     add_note(
         f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly"
@@ -164,8 +164,8 @@ def send_requests(
 ) -> dict[str, Any]:
     """Run the client on a host and return its document (see `testbed.node.inference`). Raises `HostError`."""
     program = resources.files("testbed.node").joinpath("inference.py").read_bytes()
-    path = f"{fleet.put({'inference.py': program}, hosts=[host.name])}/inference.py"
-    arguments = [host.python, "-IS", path, "--to", f"{port.address}:{port.port}"]
+    program_path = f"{fleet.put({'inference.py': program}, hosts=[host.name])}/inference.py"
+    arguments = [host.python, "-IS", program_path, "--to", f"{port.address}:{port.port}"]
     arguments += [
         "--timeout",
         f"{ANSWER_TIMEOUT_S:g}",
@@ -174,11 +174,13 @@ def send_requests(
         "--deadline",
         f"{deadline_s:g}",
     ]
-    command = {host.name: shlex.join(arguments)}
-    command_result = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
+    command_by_host = {host.name: shlex.join(arguments)}
+    command_result = fleet.run(command_by_host, stdin={host.name: requests}, timeout_s=deadline_s + 30)[
+        host.name
+    ]
     if command_result.exit_status:
-        lines = command_result.stderr.strip().splitlines() or ["no message"]
-        raise HostError(f"the inference client failed on {host.name}: {lines[-1]}", host=host.name)
+        error_lines = command_result.stderr.strip().splitlines() or ["no message"]
+        raise HostError(f"the inference client failed on {host.name}: {error_lines[-1]}", host=host.name)
     document: dict[str, Any] = json.loads(command_result.stdout)
     return document
 
@@ -197,7 +199,7 @@ def _summarise(trial: InferenceTrial, attachment: Attachment, result: dict[str, 
         refused=result["refused"],
         latency_us=summarise_latencies(result["latencies_us"]),
         cycles=statistics.median_low(result["cycles"]) if result["cycles"] else None,
-        picture=PICTURE if trial.picture else "",
+        picture=PICTURE_FILE if trial.picture else "",
         error=result["error"],
     )
 
@@ -210,6 +212,6 @@ def summarise_latencies(latencies_us: Sequence[float]) -> Latency | None:
     """
     if not latencies_us:
         return None
-    ordered = [round(latency_us, 1) for latency_us in sorted(latencies_us)]
-    p99 = ordered[ceil(0.99 * len(ordered)) - 1]
-    return Latency(ordered[0], round(statistics.median(ordered), 1), p99, ordered[-1])
+    sorted_us = [round(latency_us, 1) for latency_us in sorted(latencies_us)]
+    p99_us = sorted_us[ceil(0.99 * len(sorted_us)) - 1]
+    return Latency(sorted_us[0], round(statistics.median(sorted_us), 1), p99_us, sorted_us[-1])

@@ -21,8 +21,19 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
-from testbed.measure.current_topology import collect, count_proof, make_node_configurations, record
-from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, make_group_name, select_largest
+from testbed.measure.current_topology import (
+    count_proof,
+    make_node_configurations,
+    measure_collectives,
+    record_result,
+)
+from testbed.measure.gain import (
+    RingGain,
+    compare_topologies,
+    find_ring_gain,
+    make_group_name,
+    select_largest_timings,
+)
 from testbed.measure.inference import InferenceTrial, measure_inference
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
@@ -91,16 +102,16 @@ class MainJob:
         """Patch and measure both topologies, one after the other."""
         first_design = build_design(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
-        planned = plan_second_topology(
+        second_topology = plan_second_topology(
             first_design.topology, first_design.routes, self.lab.link.represents_gbps
         )
-        groups = self.list_group_sizes(planned)
+        group_sizes = self.list_group_sizes(second_topology)
         first_report = self.bring_up(
             first_design, "Serves AllReduce over all nodes: every stride is a ring of its own."
         )
         self.check_routes(first_report)
-        self.measure(first_design, groups, with_all_rings=True)
-        if planned is None:
+        self.measure(first_design, group_sizes, with_all_rings=True)
+        if second_topology is None:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
             return MainJobOutcome(
                 first_design,
@@ -108,17 +119,17 @@ class MainJob:
                 tuple(self.timings),
                 None,
             )
-        name = ", ".join(make_group_name(group) for group in groups) or "second job"
-        second_design = lay_out(self.lab, name, planned.topology)
-        second_report, stall = self.repatch(second_design, planned)
-        self.measure(second_design, groups, with_all_rings=False)
-        repatch = self.record_repatch(first_design, second_report, planned, stall)
+        second_name = ", ".join(make_group_name(group_size) for group_size in group_sizes) or "second job"
+        second_design = lay_out(self.lab, second_name, second_topology.topology)
+        second_report, stall = self.repatch(second_design, second_topology)
+        self.measure(second_design, group_sizes, with_all_rings=False)
+        repatch = self.record_repatch(first_design, second_report, second_topology, stall)
         verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan_counters
         return MainJobOutcome(first_design, verified, tuple(self.timings), repatch)
 
-    def list_group_sizes(self, planned: SecondTopology | None) -> tuple[int, ...]:
+    def list_group_sizes(self, second_topology: SecondTopology | None) -> tuple[int, ...]:
         """Return the group sizes in which the second job reduces, without the group of all hosts."""
-        demands = planned.demands if planned else ()
+        demands = second_topology.demands if second_topology else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
     def bring_up(self, design: Design, reason: str) -> BringUpReport:
@@ -131,9 +142,12 @@ class MainJob:
         )
         report = self.session.bring_up(design, self.narrator.note)
         if not report.verified.ok:
-            findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in report.verified.findings[:5])
+            findings_text = "; ".join(
+                f"{finding.kind}: {finding.subject}: {finding.detail}"
+                for finding in report.verified.findings[:5]
+            )
             raise VerifyFailed(
-                f"{format_count(len(report.verified.findings), 'finding')} after patching: {findings}"
+                f"{format_count(len(report.verified.findings), 'finding')} after patching: {findings_text}"
             )
         links = tuple((a, b) for a, b in topology.pop("links"))
         strides = tuple(topology.pop("strides"))
@@ -162,25 +176,27 @@ class MainJob:
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
             return
-        unreachable = ping_all(self.session.fleet).missing
-        if unreachable:
-            pairs = ", ".join(f"{source}->{target}" for source, target in unreachable[:6])
+        unreachable_pairs = ping_all(self.session.fleet).missing
+        if unreachable_pairs:
+            pairs_text = ", ".join(f"{source}->{target}" for source, target in unreachable_pairs[:6])
             raise VerifyFailed(
-                f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; run `testbed verify`"
+                f"no answer on {len(unreachable_pairs)} of the pairs of hosts: {pairs_text}; run `testbed verify`"
             )
         hosts = len(self.lab.hosts)
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
-    def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
+    def measure(self, design: Design, group_sizes: Sequence[int], *, with_all_rings: bool) -> None:
         """Measure all configurations and sizes of a topology in one launch, and record each row immediately."""
         self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
         spec = CollectiveSpec(
             run_id=self.run_record.run_id,
             topology=design.name,
-            configurations=tuple(self.configurations(design, groups, with_all_rings=with_all_rings)),
+            configurations=tuple(
+                self.make_configurations(design, group_sizes, with_all_rings=with_all_rings)
+            ),
             hosts=self.hosts,
         )
-        result = collect(
+        result = measure_collectives(
             self.session,
             design,
             spec,
@@ -189,7 +205,7 @@ class MainJob:
             on_row=self._record_timing,
             ranks=self.ranks,
         )
-        record(self.run_record, self.lab, spec, result)
+        record_result(self.run_record, self.lab, spec, result)
         if result.nic_bytes:
             proof = count_proof(result)
             self.off_plan_counters += proof["counters_off_plan"]
@@ -202,33 +218,39 @@ class MainJob:
         self.timings.append(timing)
         self.run_record.add_timings([timing])
 
-    def configurations(
-        self, design: Design, groups: Sequence[int], *, with_all_rings: bool
+    def make_configurations(
+        self, design: Design, group_sizes: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
         """Yield the configurations to measure: one ring, all rings of the topology, the groups of the second job."""
         yield from make_node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
-        for group in groups:
-            yield Configuration(make_group_name(group), list_rings(design.topology, group), sizes)
+        for group_size in group_sizes:
+            yield Configuration(make_group_name(group_size), list_rings(design.topology, group_size), sizes)
 
-    def repatch(self, second_design: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
+    def repatch(
+        self, second_design: Design, second_topology: SecondTopology
+    ) -> tuple[BringUpReport, Stall | None]:
         """Apply the second design while a TCP stream runs between two hosts that stay neighbours."""
         fleet = self.session.fleet
         stream_context = run_tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
         with stream_context as stream:
-            report = self.bring_up(second_design, planned.reason)
+            report = self.bring_up(second_design, second_topology.reason)
             stall = stream.finish() if stream else None
         self.check_routes(report)
         return report, stall
 
     def record_repatch(
-        self, first_design: Design, report: BringUpReport, planned: SecondTopology, stall: Stall | None
+        self,
+        first_design: Design,
+        report: BringUpReport,
+        second_topology: SecondTopology,
+        stall: Stall | None,
     ) -> Repatch:
         """Record the costs and gains of the re-patch, and return them."""
         repatch = Repatch(
             source=first_design.name,
             target=report.design.name,
-            reason=planned.reason,
+            reason=second_topology.reason,
             circuits_moved=sum(
                 len(switch_plan.target.pairs - switch_plan.snapshot.connections.pairs)
                 for switch_plan in report.plan.switches
@@ -238,7 +260,11 @@ class MainJob:
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
             comparisons=compare_topologies(
-                self.timings, first_design.name, report.design.name, planned.demands, len(self.lab.hosts)
+                self.timings,
+                first_design.name,
+                report.design.name,
+                second_topology.demands,
+                len(self.lab.hosts),
             ),
         )
         self.run_record.add_repatch(repatch)
@@ -266,7 +292,7 @@ class JobResult:
     @property
     def largest(self) -> tuple[Timing, ...]:
         """The timing of each configuration of the first topology at its largest size."""
-        return select_largest(self.timings)
+        return select_largest_timings(self.timings)
 
     @property
     def ring_gain(self) -> RingGain | None:
@@ -314,26 +340,29 @@ def run_job(
     """
     check_permission(lab, really_move)
     narrator.phase("Starting the lab")
-    with provide_lab(lab, hosts, narrator) as (opened_lab, mode, link_rate):
-        if trial and mode == "model":
+    with provide_lab(lab, hosts, narrator) as (opened_lab, host_mode, link_rate):
+        if trial and host_mode == "model":
             raise HostError(
                 f"the hosts of lab '{opened_lab.name}' are only modelled and send no packets to a board: run as root, "
                 "with --hosts kernel"
             )
         store = RunStore(runs_dir)
-        with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, open_journal(runs_dir) as journal:
+        with (
+            store.begin(opened_lab, lab.simulated, host_mode, seeds={}) as run,
+            open_journal(runs_dir) as journal,
+        ):
             (run.directory / "lab.yaml").write_text(render_lab(opened_lab), encoding="utf-8")
             if link_rate:
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
             # A simulated lab ends with the job, so it keeps no intent.
             lab_context = open_lab(
-                opened_lab, journal, model_hosts=mode == "model", keep_intent=not opened_lab.simulated
+                opened_lab, journal, model_hosts=host_mode == "model", keep_intent=not opened_lab.simulated
             )
             with lab_context as session, ExitStack() as stack:
                 ranks = None
                 if session.fleet:
                     ranks = stack.enter_context(Ranks(session.fleet, opened_lab, deadline_s))
-                outcome = MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks).run()
+                outcome = MainJob(session, run, host_mode, tuple(sizes), narrator, deadline_s, ranks).run()
                 inference = None
                 if trial:
                     narrator.phase(f"Inference on board {opened_lab.boards[0].name}")
@@ -345,7 +374,7 @@ def run_job(
         directory=run.directory,
         report=report,
         lab=opened_lab,
-        hosts=mode,
+        hosts=host_mode,
         links=len(outcome.design.topology.links),
         verified=outcome.verified,
         timings=outcome.timings,

@@ -139,7 +139,7 @@ def run_plan(
     `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in force, and
     `HostError`.
     """
-    if plan is None or design.sets is None:
+    if plan is None or design.route_sets is None:
         raise CollectiveError(
             "a job needs a plan for at least two servers: apply one with `testbed apply LAB --plan FILE`"
         )
@@ -151,7 +151,7 @@ def run_plan(
     link = session.lab.link
     job = make_host_job(
         build_plan_graph(plan),
-        design.sets,
+        design.route_sets,
         link.rate_mbps,
         stretch=plan.rate_gbps * 1000 / link.rate_mbps,
         target_s=lasts_s,
@@ -183,8 +183,10 @@ def run_on_hosts(
 
     Raises `CollectiveError` and `HostError`.
     """
-    names = ("guard.py", "iteration.py", "messages.py", "watch.py")
-    folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
+    program_names = ("guard.py", "iteration.py", "messages.py", "watch.py")
+    folder = fleet.put(
+        {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in program_names}
+    )
     commands = {
         host.name: _make_command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)
     }
@@ -205,7 +207,7 @@ def run_on_hosts(
 
 def _make_command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
     host = lab.hosts[node]
-    nics = [argument for nic in host.nics for argument in ("--nic", nic.name)]
+    nic_arguments = [argument for nic in host.nics for argument in ("--nic", nic.name)]
     guard_command = [
         host.python,
         "-IS",
@@ -213,7 +215,7 @@ def _make_command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
         "--deadline",
         f"{deadline_s:g}",
         "--renew",
-        *nics,
+        *nic_arguments,
         "--",
     ]
     return shlex.join([*guard_command, host.python, "-IS", f"{folder}/iteration.py", str(node)])
@@ -228,9 +230,11 @@ def _make_scripts(
     checkpoint: Checkpoint | None,
 ) -> dict[str, dict[str, Any]]:
     ready_messages = [reports.ready[host.name] for host in lab.hosts]
-    sets = job.routes.sets
-    shared = {
-        "addresses": [[str(address) for address in list_set_addresses(host)[:sets]] for host in lab.hosts],
+    set_count = job.routes.sets
+    shared_fields = {
+        "addresses": [
+            [str(address) for address in list_set_addresses(host)[:set_count]] for host in lab.hosts
+        ],
         "ports": [message["port"] for message in ready_messages],
         "barrier": f"{lab.hosts[0].management}:{ready_messages[0]['port']}",
         "nodes": len(lab.hosts),
@@ -244,7 +248,7 @@ def _make_scripts(
     }
     scripts_by_node = make_host_scripts(job)
     return {
-        host.name: {**shared, **scripts_by_node[node], "nics": [nic.name for nic in host.nics]}
+        host.name: {**shared_fields, **scripts_by_node[node], "nics": [nic.name for nic in host.nics]}
         for node, host in enumerate(lab.hosts)
     }
 
@@ -261,25 +265,25 @@ def _make_result(
         for key in ("before", "after")
     )
     # Retransmitted bytes count on each link of their connection's path.
-    retransmitted = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
+    retransmitted_bytes_by_edge = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
     for source, host_row in enumerate(rows):
         for target, route_set, size in host_row["retransmitted"]:
             for edge in job.routes.path(source, target, route_set):
-                retransmitted[edge] += size
-    framing = job.link_messages * HEADER.size
-    planned, simulated = (
-        (tensor_bytes + framing) * iterations
+                retransmitted_bytes_by_edge[edge] += size
+    header_bytes = job.link_messages * HEADER.size
+    planned_bytes_by_edge, simulated_bytes_by_edge = (
+        (tensor_bytes + header_bytes) * iterations
         for tensor_bytes in (job.planned_bytes, job.simulated.link_bytes)
     )
     links = tuple(
         LinkCount(
             link=lab.link_label(link),
-            planned_bytes=round(float(planned[edge])),
-            simulated_bytes=int(simulated[edge]),
+            planned_bytes=round(float(planned_bytes_by_edge[edge])),
+            simulated_bytes=int(simulated_bytes_by_edge[edge]),
             counted_bytes=compute_payload(
                 counters_before[lab.nic_label(link.source)], counters_after[lab.nic_label(link.source)]
             ),
-            retransmitted_bytes=int(retransmitted[edge]),
+            retransmitted_bytes=int(retransmitted_bytes_by_edge[edge]),
         )
         for edge, link in enumerate(sort_links(wiring))
     )
@@ -394,12 +398,14 @@ def summarise_links(links: Sequence[LinkCount]) -> list[str]:
 
 
 def _count_since(
-    link: LinkCount, counters_before: Mapping[str, Sequence[int]], counters: Mapping[str, Sequence[int]]
+    link: LinkCount,
+    counters_before: Mapping[str, Sequence[int]],
+    counters_by_nic: Mapping[str, Sequence[int]],
 ) -> LinkCount:
     nic = link.link.partition(" -> ")[0]
     counted_bytes = (
-        compute_payload(counters_before[nic], counters[nic])
-        if nic in counters_before and nic in counters
+        compute_payload(counters_before[nic], counters_by_nic[nic])
+        if nic in counters_before and nic in counters_by_nic
         else None
     )
     return LinkCount(
@@ -411,10 +417,13 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
     """Return the (bytes, packets) that each NIC (`host/nic`) has sent, or {} if a host of the fleet is unreachable."""
     fleet_hosts = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in fleet_hosts]
-    folder = "/sys/class/net/{}/statistics/tx_{}"
+    path_format = "/sys/class/net/{}/statistics/tx_{}"
     commands = {
         host.name: shlex.join(
-            ["cat", *(folder.format(nic.name, unit) for nic in host.nics for unit in ("bytes", "packets"))]
+            [
+                "cat",
+                *(path_format.format(nic.name, unit) for nic in host.nics for unit in ("bytes", "packets")),
+            ]
         )
         for host in hosts
     }
@@ -422,13 +431,13 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
         results = fleet.run(commands)
     except HostError:
         return {}
-    counters = {}
+    counters_by_nic = {}
     for host in hosts:
         values = [int(count) for count in results[host.name].stdout.split()]
         if len(values) == 2 * len(host.nics):
             for index, nic in enumerate(host.nics):
-                counters[f"{host.name}/{nic.name}"] = (values[2 * index], values[2 * index + 1])
-    return counters
+                counters_by_nic[f"{host.name}/{nic.name}"] = (values[2 * index], values[2 * index + 1])
+    return counters_by_nic
 
 
 def find_largest_deviation(links: Iterable[LinkCount]) -> float | None:

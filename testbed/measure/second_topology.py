@@ -48,11 +48,11 @@ def plan_second_topology(
     Return None if no groups of three or more divide the servers, if `current_topology` links the servers of all
     groups directly, or if the planner keeps `current_topology`.
     """
-    group = find_farthest_group(current_topology.nodes, routes)
-    if group is None:
+    group_size = find_farthest_group(current_topology.nodes, routes)
+    if group_size is None:
         return None
     cluster = Cluster(current_topology.nodes)
-    job = make_fine_tuning_workload(current_topology.nodes, group, cluster)
+    job = make_fine_tuning_workload(current_topology.nodes, group_size, cluster)
     plan = optimise(
         job,
         cluster,
@@ -78,13 +78,15 @@ def plan_second_topology(
     demands = sorted(sum_graph_traffic(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
     second_iteration_ms = plan.predicted.iteration_s * 1e3
-    durations = f"{current_iteration_ms:.1f} ms on the current topology, {second_iteration_ms:.1f} ms here"
-    reasons = (
+    durations_text = (
+        f"{current_iteration_ms:.1f} ms on the current topology, {second_iteration_ms:.1f} ms here"
+    )
+    reason_parts = (
         f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
         *plan.reasons[:2],
-        f"Predicted time of an iteration: {durations}.",
+        f"Predicted time of an iteration: {durations_text}.",
     )
-    return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reasons))
+    return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reason_parts))
 
 
 def find_farthest_group(nodes: int, routes: Routes) -> int | None:
@@ -92,24 +94,28 @@ def find_farthest_group(nodes: int, routes: Routes) -> int | None:
 
     Return None if no groups of three or more divide the servers, or if all neighbours are linked directly.
     """
-    sizes = [size for size in range(3, nodes) if nodes % size == 0]
-    group = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
-    return group if group and routes.hops(0, nodes // group) > 1 else None
+    group_sizes = [candidate_size for candidate_size in range(3, nodes) if nodes % candidate_size == 0]
+    group_size = max(
+        group_sizes,
+        key=lambda candidate_size: (routes.hops(0, nodes // candidate_size), candidate_size),
+        default=None,
+    )
+    return group_size if group_size and routes.hops(0, nodes // group_size) > 1 else None
 
 
-def make_fine_tuning_workload(nodes: int, group: int, cluster: Cluster) -> Workload:
-    """Return the workload: adapters on frozen layers that fill the memory of `group` servers."""
+def make_fine_tuning_workload(nodes: int, group_size: int, cluster: Cluster) -> Workload:
+    """Return the workload: adapters on frozen layers that fill the memory of `group_size` servers."""
     layers = Operator(
         name="layers",
         kind="transformer",
         forward_flops=2e10,
         backward_flops=2e10,
-        parameter_bytes=int(_MEMORY_FILL * group * cluster.memory_bytes),
+        parameter_bytes=int(_MEMORY_FILL * group_size * cluster.memory_bytes),
         output_bytes=1 << 16,
         forward_reduce_bytes=_ACTIVATION_BYTES,
         backward_reduce_bytes=_ACTIVATION_BYTES,
         ways=("tensor",),
-        most_shards=group,
+        most_shards=group_size,
         evenly_spaced=True,
     )
     adapters = Operator(

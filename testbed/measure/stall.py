@@ -32,12 +32,12 @@ class Stream:
 
     def __init__(self, receiver: Launch, name: str) -> None:
         self._receiver = receiver
-        self._name = name
+        self._stream_name = name
 
     def finish(self) -> Stall:
         """End the stream and return its stall. Raise `HostError` if the receiver does not answer."""
         self._receiver.close_input()
-        message = await_event(self._receiver, "stall", self._name)
+        message = await_event(self._receiver, "stall", self._stream_name)
         return Stall(message["longest_gap_s"], message["median_gap_s"], message["received_bytes"])
 
 
@@ -61,12 +61,12 @@ def run_tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[S
         yield Stream(receiver, name)
 
 
-def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
+def await_event(launch: Launch, event: str, stream_name: str) -> dict[str, Any]:
     """Return the first message of this event. Raise `HostError` if none arrives within `EVENT_TIMEOUT_S`."""
     for _host, line in launch.lines(EVENT_TIMEOUT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:
             return message
     raise HostError(
-        f"{name} is not {event} within {EVENT_TIMEOUT_S:g} s: are the routes installed? Run `testbed apply`"
+        f"{stream_name} is not {event} within {EVENT_TIMEOUT_S:g} s: are the routes installed? Run `testbed apply`"
     )

@@ -46,7 +46,7 @@ def format_number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def round_ticks(largest: float, max_count: int = 6) -> Sequence[float]:
+def compute_round_ticks(largest: float, max_count: int = 6) -> Sequence[float]:
     """Return axis ticks from 0 to at least `largest`, in steps of 1, 2, 2.5 or 5 times a power of ten.
 
     Raises `ValueError` if `max_count` is too small.
@@ -61,7 +61,7 @@ def round_ticks(largest: float, max_count: int = 6) -> Sequence[float]:
     for exponent in range(floor(log10(largest)) - 1, floor(log10(largest)) + 2):
         for factor in (1.0, 2.0, 2.5, 5.0):
             step = factor * 10.0**exponent
-            count = ceil(largest / step)
-            if count < max_count:
-                return [index * step for index in range(count + 1)]
+            tick_count = ceil(largest / step)
+            if tick_count < max_count:
+                return [index * step for index in range(tick_count + 1)]
     raise ValueError(f"no axis with at most {max_count} ticks; allow 3 or more")

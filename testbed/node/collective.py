@@ -82,7 +82,7 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
 RING_STEP = {"gloo": -1, "nccl": 1}
 GLOO_THREADS = 1  # a process group has one operation at a time
-EXIT_FAILED, EXIT_NO_JOB, EXIT_MORE = 1, 1, 3  # exit statuses
+EXIT_FAILED, EXIT_NO_JOB, EXIT_MORE_JOBS = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
 MIN_OBSERVED_S = 0.02
 """Shortest iteration that is observed on its own, because a reading takes half a millisecond."""
@@ -106,20 +106,20 @@ def get_ring_rank(order: list[int], node: int, backend: str) -> int:
 class RankAgreement:
     """Barriers and small agreements over the store. Every rank must make the same calls in the same order."""
 
-    def __init__(self, store: dist.Store, rank: int, nodes: int) -> None:
+    def __init__(self, store: dist.Store, rank: int, node_count: int) -> None:
         self.store = store
         self.rank = rank
-        self.nodes = nodes
-        self.calls = 0
+        self.node_count = node_count
+        self.call_count = 0
 
     def _make_key(self) -> str:
-        self.calls += 1
-        return f"agree/{self.calls}"
+        self.call_count += 1
+        return f"agree/{self.call_count}"
 
-    def barrier(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait until all ranks have called this."""
         key = self._make_key()
-        if self.store.add(key, 1) == self.nodes:
+        if self.store.add(key, 1) == self.node_count:
             self.store.set(f"{key}/all", "1")
         self.store.wait([f"{key}/all"])
 
@@ -129,7 +129,7 @@ class RankAgreement:
         self.store.set(f"{key}/{self.rank}", json.dumps(value))
         if self.rank:
             return []
-        return [json.loads(self.store.get(f"{key}/{rank}")) for rank in range(self.nodes)]
+        return [json.loads(self.store.get(f"{key}/{rank}")) for rank in range(self.node_count)]
 
     def broadcast(self, value: object) -> Any:
         """Return rank 0's value, on all ranks."""
@@ -166,15 +166,15 @@ class Node:
                 if route_set
                 else self.job["addresses"][self.rank]
             )
-            create = dist.ProcessGroupGloo.create_device
-            self.gloo_devices[route_set] = create(
+            create_device = dist.ProcessGroupGloo.create_device
+            self.gloo_devices[route_set] = create_device(
                 hostname=address, **({"lazy_init": True} if route_set else {})
             )
         return self.gloo_devices[route_set]
 
     def make_process_group(self, name: str, order: list[int], route_set: int = 0) -> Any:
         """Return the process group of one ring, bound to this node's address in a set of routes (not its hostname)."""
-        position = get_ring_rank(order, self.rank, self.job["backend"])
+        ring_rank = get_ring_rank(order, self.rank, self.job["backend"])
         store = dist.PrefixStore(name, self.store)
         timeout = timedelta(seconds=self.job["timeout_s"])
         if self.job["backend"] == "nccl":
@@ -182,17 +182,17 @@ class Node:
             options._timeout = timeout
             options.group_name = name
             options.global_ranks_in_group = sorted(order, key=lambda node: get_ring_rank(order, node, "nccl"))
-            return dist.ProcessGroupNCCL(store, position, len(order), options)
+            return dist.ProcessGroupNCCL(store, ring_rank, len(order), options)
         options = dist.ProcessGroupGloo._Options()
         options._devices = [self.get_gloo_device(route_set)]
         options._threads = GLOO_THREADS
         options._timeout = timeout
-        return dist.ProcessGroupGloo(store, position, len(order), options)
+        return dist.ProcessGroupGloo(store, ring_rank, len(order), options)
 
     def count_sent_bytes(self) -> dict[str, int]:
         """Return the bytes that each NIC has sent since it came up."""
-        counters = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
-        return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
+        path_by_nic = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
+        return {nic: int(path.read_text(encoding="ascii")) for nic, path in path_by_nic.items()}
 
 
 @lru_cache(maxsize=64)
@@ -214,7 +214,7 @@ def compute_expected(template: torch.Tensor, ranks: list[int], iteration: int) -
     return torch.add(constant, make_pattern(template.numel(), 0, template.device), alpha=len(ranks))
 
 
-def count_different(result: torch.Tensor, expected: torch.Tensor) -> int:
+def count_different_elements(result: torch.Tensor, expected: torch.Tensor) -> int:
     """Return the number of elements that differ."""
     return 0 if torch.equal(result, expected) else int((result != expected).sum())
 
@@ -235,12 +235,15 @@ def compute_quartiles(values: list[float]) -> tuple[float, float, float]:
     >>> compute_quartiles([3.0, 1.0, 2.0, 10.0, 4.0]), compute_quartiles([2.0])
     ((2.0, 3.0, 4.0), (2.0, 2.0, 2.0))
     """
-    ordered = sorted(values)
+    sorted_values = sorted(values)
 
     def interpolate(share: float) -> float:
-        lower_index, fraction = divmod(share * (len(ordered) - 1), 1)
-        low, high = ordered[int(lower_index)], ordered[min(int(lower_index) + 1, len(ordered) - 1)]
-        return low + fraction * (high - low)
+        lower_index, fraction = divmod(share * (len(sorted_values) - 1), 1)
+        lower_value, upper_value = (
+            sorted_values[int(lower_index)],
+            sorted_values[min(int(lower_index) + 1, len(sorted_values) - 1)],
+        )
+        return lower_value + fraction * (upper_value - lower_value)
 
     return interpolate(0.25), interpolate(0.5), interpolate(0.75)
 
@@ -263,7 +266,7 @@ class ProcessorTimes:
 def read_processor_times() -> ProcessorTimes:
     """Return the current times. Idle time and disk waits are not busy, but time that the hypervisor took is."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    ticks = [
+    ticks_by_processor = [
         [int(count) for count in line.split()[1:9]]
         for line in lines
         if line.startswith("cpu") and line[3].isdigit()
@@ -272,9 +275,9 @@ def read_processor_times() -> ProcessorTimes:
         own_s=time.process_time(),
         waited_s=sum(read_thread_waits().values()),
         clock_s=time.monotonic(),
-        busy_ticks=tuple(sum(counts) - counts[3] - counts[4] for counts in ticks),
-        stolen_ticks=tuple(counts[7] for counts in ticks),
-        all_ticks=tuple(sum(counts) for counts in ticks),
+        busy_ticks=tuple(sum(counts) - counts[3] - counts[4] for counts in ticks_by_processor),
+        stolen_ticks=tuple(counts[7] for counts in ticks_by_processor),
+        all_ticks=tuple(sum(counts) for counts in ticks_by_processor),
     )
 
 
@@ -307,11 +310,11 @@ def compute_processor_use(before: ProcessorTimes, after: ProcessorTimes, device_
         ]
         for name in ("all_ticks", "busy_ticks", "stolen_ticks")
     )
-    machine = sum(busy_ticks) / max(1, sum(all_ticks))
+    machine_share = sum(busy_ticks) / max(1, sum(all_ticks))
     own_share = (after.own_s - before.own_s) / clock_s
     return ProcessorUse(
         own_s=after.own_s - before.own_s,
-        busy=min(1.0, machine if device_type == "cuda" else max(machine, own_share)),
+        busy=min(1.0, machine_share if device_type == "cuda" else max(machine_share, own_share)),
         busiest=max(
             (
                 busy_count / max(1, all_count)
@@ -330,16 +333,16 @@ def compute_bounds(weights: list[float], elements: int) -> list[int]:
     >>> compute_bounds([0.5, 0.25, 0.25], 10), compute_bounds([1.0], 3)
     ([5, 8, 10], [3])
     """
-    sums = list(itertools.accumulate(weights))
-    return [round(partial_sum / sums[-1] * elements) for partial_sum in sums]
+    partial_sums = list(itertools.accumulate(weights))
+    return [round(partial_sum / partial_sums[-1] * elements) for partial_sum in partial_sums]
 
 
 def wait_for(works: list[Any]) -> float:
     """Wait for the end of all operations; return the seconds."""
-    begin = time.perf_counter()
+    begin_s = time.perf_counter()
     for work in works:
         work.wait()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin_s
 
 
 class Reduction:
@@ -376,12 +379,14 @@ class Reduction:
         """Reduce the tensor in place; return the seconds of waiting."""
         bounds = compute_bounds(self.weights, tensor.numel())
         shares = tensor.tensor_split(bounds[:-1])  # some are empty if there are fewer elements than rings
-        pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
-        return wait_for([group.allreduce([share]) for group, share in pairs])
+        group_shares = [
+            (group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()
+        ]
+        return wait_for([group.allreduce([share]) for group, share in group_shares])
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Return the number of elements that are not exactly the sum of all members' inputs."""
-        return count_different(tensor, compute_expected(tensor, self.members, iteration))
+        return count_different_elements(tensor, compute_expected(tensor, self.members, iteration))
 
 
 @dataclass(frozen=True)
@@ -474,16 +479,19 @@ class Exchange:
         """Yield (set, part) of a pair's tensor. Empty parts are skipped, unless all are empty."""
         weights = self.weights[source, target]
         parts = tensor.tensor_split(compute_bounds(weights, tensor.numel())[:-1])
-        filled = [(route_set, part) for route_set, part in enumerate(parts) if part.numel()]
-        yield from filled or [(weights.index(max(weights)), tensor)]
+        nonempty_parts = [(route_set, part) for route_set, part in enumerate(parts) if part.numel()]
+        yield from nonempty_parts or [(weights.index(max(weights)), tensor)]
 
     def count_wrong(self, buffers: TransferBuffers, iteration: int) -> int:
         """Return the number of received elements that differ from what the sender sent."""
-        sent_parts = {
+        expected_part_by_source = {
             source: self.make_part(source, self.node.rank, buffers.elements, iteration)
             for source in buffers.incoming
         }
-        return sum(count_different(part, sent_parts[source]) for source, part in buffers.incoming.items())
+        return sum(
+            count_different_elements(part, expected_part_by_source[source])
+            for source, part in buffers.incoming.items()
+        )
 
 
 COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": Reduction}
@@ -505,9 +513,9 @@ class Configuration:
         """Run the collective on its buffers, and wait for its end; return the seconds of waiting."""
         waiting_s: float = self.collective.run(buffers)
         if self.node.device.type == "cuda":
-            begin = time.perf_counter()
+            begin_s = time.perf_counter()
             torch.cuda.synchronize()
-            waiting_s += time.perf_counter() - begin
+            waiting_s += time.perf_counter() - begin_s
         return waiting_s
 
     def run(self, agreement: RankAgreement) -> None:
@@ -517,7 +525,7 @@ class Configuration:
             row = self.measure(size, agreement)
             if row is not None:
                 print_event("row", configuration=self.name, size=size, **row)
-        agreement.barrier()
+        agreement.wait_for_all()
 
     def measure(self, size: int, agreement: RankAgreement) -> dict[str, object] | None:
         """Warm up, agree on a number of iterations, time them back to back, check every result.
@@ -527,25 +535,28 @@ class Configuration:
         job, rank = self.node.job, self.node.rank
         make_pattern.cache_clear()  # drop the patterns of the last size
         buffers = self.collective.make_buffers(size, 0)
-        agreement.barrier()
-        begin = time.perf_counter()
+        agreement.wait_for_all()
+        begin_s = time.perf_counter()
         self.perform(buffers)
-        warm_s = time.perf_counter() - begin
+        warm_s = time.perf_counter() - begin_s
         wrong_count = self.collective.count_wrong(buffers, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
         iterations, is_detailed = agreement.broadcast(
             [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
         )
-        inputs = [self.collective.make_buffers(size, iteration) for iteration in range(iterations)]
-        measured = self.time_iterations(inputs, agreement, is_detailed=is_detailed)
+        buffers_by_iteration = [
+            self.collective.make_buffers(size, iteration) for iteration in range(iterations)
+        ]
+        measurement = self.time_iterations(buffers_by_iteration, agreement, is_detailed=is_detailed)
         wrong_count += sum(
-            self.collective.count_wrong(buffers, iteration) for iteration, buffers in enumerate(inputs)
+            self.collective.count_wrong(buffers, iteration)
+            for iteration, buffers in enumerate(buffers_by_iteration)
         )
-        ranks = agreement.gather({**measured, "wrong": wrong_count})
-        return None if rank else make_row(ranks)
+        rank_measurements = agreement.gather({**measurement, "wrong": wrong_count})
+        return None if rank else make_row(rank_measurements)
 
     def time_iterations(
-        self, inputs: list[Any], agreement: RankAgreement, *, is_detailed: bool
+        self, buffers_by_iteration: list[Any], agreement: RankAgreement, *, is_detailed: bool
     ) -> dict[str, object]:
         """Time all iterations; return `times` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
 
@@ -553,37 +564,37 @@ class Configuration:
         between barriers, so that they cover exactly these iterations of all ranks. Unless `is_detailed`, the totals are
         divided evenly among the iterations.
         """
-        agreement.barrier()
+        agreement.wait_for_all()
         connections = find_connections()
         watch = RankWatch(connections, self.node.nics)
         sent_before, used_before = self.node.count_sent_bytes(), read_processor_times()
         others_before_s = read_others_processor_s()
-        agreement.barrier()
+        agreement.wait_for_all()
         watch.begin()
-        moments, times, observations = [read_moment(watch)], [], []
+        moments, times_s, observations = [read_moment(watch)], [], []
         last_s = time.perf_counter()
-        for buffers in inputs:
+        for buffers in buffers_by_iteration:
             begin_s = time.perf_counter()
             waiting_s = self.perform(buffers)
             end_s = time.perf_counter()
-            times.append(end_s - begin_s)
+            times_s.append(end_s - begin_s)
             observations.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
             if is_detailed:
                 moments.append(read_moment(watch))
             last_s = time.perf_counter()
         moments.append(read_moment(watch))
-        agreement.barrier()
+        agreement.wait_for_all()
         used_after, flows = read_processor_times(), watch.end()
         others_s = read_others_processor_s() - others_before_s
         sent_after = self.node.count_sent_bytes()
         for _, connection in connections:
             connection.close()
-        agreement.barrier()
+        agreement.wait_for_all()
         disk_s = probe_disk()
-        agreement.barrier()
+        agreement.wait_for_all()
         observations[-1]["disk_s"] = disk_s
-        total_use = subtract_moments(moments[0], moments[-1])
-        mean_use = {key: value / len(inputs) for key, value in total_use.items()}
+        total_seconds = subtract_moments(moments[0], moments[-1])
+        mean_seconds = {key: value / len(buffers_by_iteration) for key, value in total_seconds.items()}
         for entry, (before, after) in (
             zip(observations, itertools.pairwise(moments), strict=False) if is_detailed else ()
         ):
@@ -591,9 +602,9 @@ class Configuration:
         return {
             "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
             "used": vars(compute_processor_use(used_before, used_after, self.node.device.type)),
-            "times": times,
+            "times": times_s,
             "seen": {
-                "iterations": [{**mean_use, **entry} for entry in observations],
+                "iterations": [{**mean_seconds, **entry} for entry in observations],
                 "flows": flows,
                 "nics": watch.describe_nics(),
                 "others_s": others_s,
@@ -601,30 +612,33 @@ class Configuration:
         }
 
 
-def make_row(ranks: list[dict[str, Any]]) -> dict[str, object]:
+def make_row(rank_measurements: list[dict[str, Any]]) -> dict[str, object]:
     """Return the row of one size from the measurements of all ranks: `time_us` is the median of the slowest rank.
 
     `min_us` and `max_us` time each iteration by its slowest rank. `processor_s` is the sum of all ranks per iteration.
     """
-    times = [entry["times"] for entry in ranks]
-    uses = [entry["used"] for entry in ranks]
+    times_by_rank = [entry["times"] for entry in rank_measurements]
+    uses = [entry["used"] for entry in rank_measurements]
     # An iteration lasts until its slowest rank is done.
-    slowest = [max(values) for values in zip(*times, strict=True)]
-    low, middle, high = max(map(compute_quartiles, times), key=lambda quarters: quarters[1])
+    slowest_times_s = [max(values) for values in zip(*times_by_rank, strict=True)]
+    lower_s, median_s, upper_s = max(
+        map(compute_quartiles, times_by_rank), key=lambda quartiles: quartiles[1]
+    )
     return {
-        "iterations": len(slowest),
-        "time_us": middle * 1e6,
-        "low_us": low * 1e6,
-        "high_us": high * 1e6,
-        "min_us": min(slowest) * 1e6,
-        "max_us": max(slowest) * 1e6,
-        "wrong": [entry["wrong"] for entry in ranks],
-        "sent_bytes": [entry["sent"] for entry in ranks],
+        "iterations": len(slowest_times_s),
+        "time_us": median_s * 1e6,
+        "low_us": lower_s * 1e6,
+        "high_us": upper_s * 1e6,
+        "min_us": min(slowest_times_s) * 1e6,
+        "max_us": max(slowest_times_s) * 1e6,
+        "wrong": [entry["wrong"] for entry in rank_measurements],
+        "sent_bytes": [entry["sent"] for entry in rank_measurements],
         "retransmitted_bytes": [
-            [[peer, flow["retransmitted"]] for peer, flow in entry["seen"]["flows"]] for entry in ranks
+            [[peer, flow["retransmitted"]] for peer, flow in entry["seen"]["flows"]]
+            for entry in rank_measurements
         ],
-        "seen": [entry["seen"] for entry in ranks],
-        "processor_s": sum(use["own_s"] for use in uses) / len(slowest),
+        "seen": [entry["seen"] for entry in rank_measurements],
+        "processor_s": sum(use["own_s"] for use in uses) / len(slowest_times_s),
         "processor_busy": max(use["busy"] for use in uses),
         "processor_busiest": max(use["busiest"] for use in uses),
         "processor_stolen": max(use["stolen"] for use in uses),
@@ -674,11 +688,11 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + ",".join(node.nics))
     agreement = RankAgreement(store, rank, job["nodes"])
     configurations = [Configuration(node, description) for description in job["configurations"]]
-    agreement.barrier()
+    agreement.wait_for_all()
     for configuration in configurations:
         configuration.run(agreement)
     print_event("done", rank=rank, processor_s=time.process_time())
-    agreement.barrier()  # rank 0 holds the store, so it must not leave before the others
+    agreement.wait_for_all()  # rank 0 holds the store, so it must not leave before the others
 
 
 def run_one_job(rank: int, start_s: float) -> int:
@@ -694,7 +708,7 @@ def run_one_job(rank: int, start_s: float) -> int:
         message = str(error).strip() or type(error).__name__
         print_event("error", rank=rank, message=message.splitlines()[0][:500])
         return EXIT_FAILED
-    return EXIT_MORE if job.get("more") else 0
+    return EXIT_MORE_JOBS if job.get("more") else 0
 
 
 def main() -> int:
@@ -712,7 +726,7 @@ def main() -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         if status < 0:
             os.kill(os.getpid(), -status)
-        if status != EXIT_MORE:
+        if status != EXIT_MORE_JOBS:
             return status
         start_s = 0.0
 

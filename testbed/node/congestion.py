@@ -54,10 +54,10 @@ class Cubic:
             self.curve_start_s, self.reno_window = now, self.window
             self.origin_s = math.cbrt(max(self.curve_top - self.window, 0.0) / CUBIC_C)
             self.curve_top = max(self.curve_top, self.window)
-        curve = CUBIC_C * (now - self.curve_start_s + rtt_s - self.origin_s) ** 3 + self.curve_top
-        target = min(max(curve, self.window), 1.5 * self.window)
+        curve_window = CUBIC_C * (now - self.curve_start_s + rtt_s - self.origin_s) ** 3 + self.curve_top
+        target_window = min(max(curve_window, self.window), 1.5 * self.window)
         self.reno_window += gain * 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) / self.window
-        self.window = max(self.window + gain * (target - self.window) / self.window, self.reno_window)
+        self.window = max(self.window + gain * (target_window - self.window) / self.window, self.reno_window)
 
     def on_loss(self, _now: float) -> None:
         """Reduce the window to 0.7 and start a new curve."""

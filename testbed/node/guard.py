@@ -34,12 +34,12 @@ SIGNAL_WINDOW_S = 0.2
 class Guard:
     """One guarded command."""
 
-    def __init__(self, command: list[str], deadline_s: float, *, renew: bool) -> None:
+    def __init__(self, command: list[str], deadline_s: float, *, is_renewed: bool) -> None:
         self.start_s = self.renewed_s = time.monotonic()
-        self.renew = renew
+        self.is_renewed = is_renewed
         self.deadline_s = deadline_s
         self.is_signalled = False
-        self.pending = b""
+        self.pending_input = b""
         libc = ctypes.CDLL(None)
         # Orphans of the command become children of the guard, so that it can find and end them.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -79,27 +79,27 @@ class Guard:
 
     def _forward_input(self) -> bool:
         """Wait briefly for input and forward it; return False if the input has ended."""
-        writers = [self.command_input] if self.pending else []
-        readable, writable, _ = select.select([0], writers, [], POLL_S)
-        if readable:
+        writers = [self.command_input] if self.pending_input else []
+        readable_files, writable_files, _ = select.select([0], writers, [], POLL_S)
+        if readable_files:
             data = os.read(0, 65536)
             if not data:
                 return False
-            self.pending += data
-            if self.renew:
+            self.pending_input += data
+            if self.is_renewed:
                 self.renewed_s = time.monotonic()
-        if writable:
+        if writable_files:
             self._write_pending()
         return True
 
     def _write_pending(self) -> None:
         """Write as much of the pending input as the command accepts."""
         try:
-            self.pending = self.pending[os.write(self.command_input, self.pending) :]
+            self.pending_input = self.pending_input[os.write(self.command_input, self.pending_input) :]
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            self.pending = b""  # the command has ended or closed its input; its exit status says more
+            self.pending_input = b""  # the command has ended or closed its input; its exit status says more
 
     def end(self) -> None:
         """Kill the command's session and all its orphans, and reap them."""
@@ -110,7 +110,7 @@ class Guard:
             for pid in children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            reap()
+            reap_children()
 
 
 def list_child_pids() -> list[int]:
@@ -119,7 +119,7 @@ def list_child_pids() -> list[int]:
     return [int(pid) for pid in text.split()]
 
 
-def reap() -> None:
+def reap_children() -> None:
     """Wait for one child and collect its status."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, 0)
@@ -145,17 +145,23 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    guard = Guard(command, options.deadline, renew=options.renew)
+    guard = Guard(command, options.deadline, is_renewed=options.renew)
     try:
         reason = guard.watch()
     finally:
-        dark = [nic for nic in options.nic if is_dark(nic)]
+        dark_nics = [nic for nic in options.nic if is_dark(nic)]
         guard.end()
         if options.clean:
             shutil.rmtree(options.clean, ignore_errors=True)
     status = guard.process.returncode
     elapsed_s = round(time.monotonic() - guard.start_s, 3)
-    report = {"event": "guard", "reason": reason, "status": status, "seconds": elapsed_s, "dark_nics": dark}
+    report = {
+        "event": "guard",
+        "reason": reason,
+        "status": status,
+        "seconds": elapsed_s,
+        "dark_nics": dark_nics,
+    }
     print("\n" + json.dumps(report), flush=True)  # the command may have died in the middle of a line
     return status if reason == "exit" and status >= 0 else 1
 

@@ -55,11 +55,13 @@ def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
     """Return (kind, code, payload) of a complete answer or refusal of this request, or None for any other datagram."""
     if len(datagram) < HEADER.size:
         return None
-    magic, version, kind, _, code, _, _, request, _, fragments, length, _ = HEADER.unpack_from(datagram)
+    magic, version, kind, _, code, _, _, request, _, fragments, payload_length, _ = HEADER.unpack_from(
+        datagram
+    )
     payload = datagram[HEADER.size :]
-    if (magic, version, request, fragments, length) != (MAGIC, VERSION, number, 1, len(payload)):
+    if (magic, version, request, fragments, payload_length) != (MAGIC, VERSION, number, 1, len(payload)):
         return None
-    is_answer = kind == ANSWER_KIND and length >= MIN_ANSWER_BYTES
+    is_answer = kind == ANSWER_KIND and payload_length >= MIN_ANSWER_BYTES
     return (kind, code, payload) if is_answer or kind == REFUSAL_KIND else None
 
 
@@ -75,17 +77,17 @@ class Trial:
         self.max_tries = max_tries
         self.end_s = time.monotonic() + deadline_s
         """Time after which requests are lost without being sent."""
-        self.requests = self.wrong_count = self.lost_count = self.repeated_count = 0
-        self.refused: dict[str, int] = {}
+        self.request_count = self.wrong_count = self.lost_count = self.repeated_count = 0
+        self.count_by_refusal: dict[str, int] = {}
         self.error = ""
         self.latencies_us: list[float] = []
         self.cycles: list[int] = []
         self.differences: list[dict[str, Any]] = []
 
-    def ask(self, number: int, request: bytes, expected: bytes) -> None:
+    def send_request(self, number: int, request: bytes, expected: bytes) -> None:
         """Send a request until its reply comes, and count the outcome."""
-        self.requests += 1
-        if self.lost_count >= MAX_UNANSWERED and not (self.latencies_us or self.refused):
+        self.request_count += 1
+        if self.lost_count >= MAX_UNANSWERED and not (self.latencies_us or self.count_by_refusal):
             self.lost_count += 1
             return
         begin_ns = time.perf_counter_ns()
@@ -97,7 +99,7 @@ class Trial:
             self._send(request)
             reply = self._await_reply(number)
             if reply is not None:
-                self._count(number, reply, expected, time.perf_counter_ns() - begin_ns)
+                self._count_reply(number, reply, expected, time.perf_counter_ns() - begin_ns)
                 return
         self.lost_count += 1
 
@@ -110,8 +112,8 @@ class Trial:
     def _await_reply(self, number: int) -> tuple[int, int, bytes] | None:
         """Return the reply to a request, or None if it does not come in time."""
         end_s = min(time.monotonic() + self.timeout_s, self.end_s)
-        while (left_s := end_s - time.monotonic()) > 0:
-            self.connection.settimeout(left_s)
+        while (remaining_s := end_s - time.monotonic()) > 0:
+            self.connection.settimeout(remaining_s)
             try:
                 reply = read_reply(self.connection.recv(MAX_DATAGRAM_BYTES), number)
             except TimeoutError:
@@ -131,11 +133,13 @@ class Trial:
             while True:
                 self.connection.recv(MAX_DATAGRAM_BYTES, socket.MSG_ERRQUEUE)
 
-    def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, latency_ns: int) -> None:
+    def _count_reply(
+        self, number: int, reply: tuple[int, int, bytes], expected: bytes, latency_ns: int
+    ) -> None:
         kind, code, payload = reply
         if kind == REFUSAL_KIND:
-            name = REFUSALS.get(code, str(code))
-            self.refused[name] = self.refused.get(name, 0) + 1
+            refusal_name = REFUSALS.get(code, str(code))
+            self.count_by_refusal[refusal_name] = self.count_by_refusal.get(refusal_name, 0) + 1
             return
         answer, cycles = split_answer(payload)
         self.latencies_us.append(latency_ns / 1e3)
@@ -150,12 +154,12 @@ class Trial:
     def report(self) -> dict[str, Any]:
         """Return the document to print."""
         return {
-            "requests": self.requests,
+            "requests": self.request_count,
             "answered": len(self.latencies_us),
             "wrong": self.wrong_count,
             "lost": self.lost_count,
             "repeated": self.repeated_count,
-            "refused": self.refused,
+            "refused": self.count_by_refusal,
             "error": self.error,
             "latencies_us": self.latencies_us,
             "cycles": self.cycles,
@@ -180,7 +184,9 @@ def main() -> None:
         connection.connect((address, int(port)))
         trial = Trial(connection, options.timeout, options.tries, options.deadline)
         for request in requests:
-            trial.ask(request["number"], bytes.fromhex(request["request"]), bytes.fromhex(request["answer"]))
+            trial.send_request(
+                request["number"], bytes.fromhex(request["request"]), bytes.fromhex(request["answer"])
+            )
     print(json.dumps(trial.report()))
 
 

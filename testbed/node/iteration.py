@@ -18,8 +18,8 @@ addresses of that set, so that the kernel keeps it on the routes of the set.
 With a checkpoint, every `checkpoint_every`-th iteration also writes `checkpoint_bytes` to a file in `checkpoint_folder`
 (default: /var/tmp), and ends when they are on the disk. Otherwise a small write after each iteration measures the disk.
 
-The program prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes
-that TCP retransmitted by target and set, use of the processors, and what the host has `seen`); `done` or `error`.
+The program prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after,
+bytes that TCP retransmitted by target and set, use of the processors, and what the host has `seen`); `done` or `error`.
 Barriers between iterations use the management network. Standard library only: this file is copied to the hosts.
 """
 
@@ -72,34 +72,39 @@ class Iteration:
 
     def __init__(self, host: Host, job: dict[str, Any]) -> None:
         self.host = host
-        self.tasks = {task["id"]: task for task in job["tasks"]}
-        self.open_dependencies = {number: len(task["after"]) for number, task in self.tasks.items()}
-        self.successors: dict[int, list[int]] = {}
-        for number, task in self.tasks.items():
+        self.task_by_number = {task["id"]: task for task in job["tasks"]}
+        self.open_dependency_count_by_number = {
+            task_number: len(task["after"]) for task_number, task in self.task_by_number.items()
+        }
+        self.successors_by_number: dict[int, list[int]] = {}
+        for task_number, task in self.task_by_number.items():
             for dependency in task["after"]:
-                self.successors.setdefault(dependency, []).append(number)
-        self.open_parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
-        self.unfinished_count = len(self.tasks)
-        self.ready: list[tuple[float, int]] = []
+                self.successors_by_number.setdefault(dependency, []).append(task_number)
+        self.open_part_count_by_number = {
+            task_number: len(task["send"]) + task["receive"]
+            for task_number, task in self.task_by_number.items()
+        }
+        self.unfinished_count = len(self.task_by_number)
+        self.ready_tasks: list[tuple[float, int]] = []
         self.is_busy = False
         self.computing_s = 0.0
         self.compute_start_s = 0.0
 
-    def run(self, deadline: float) -> float:
+    def run(self, deadline_s: float) -> float:
         """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
         self.host.on_arrival = self._count_part
         begin_s = time.monotonic()
-        for number, open_dependencies in list(self.open_dependencies.items()):
+        for number, open_dependencies in list(self.open_dependency_count_by_number.items()):
             if not open_dependencies:
                 self._start(number, begin_s)
         while self.unfinished_count:
-            self.host.serve_once(deadline)
+            self.host.serve_once(deadline_s)
         return time.monotonic() - begin_s
 
     def _start(self, number: int, now_s: float) -> None:
-        task = self.tasks[number]
+        task = self.task_by_number[number]
         if task["computes"]:
-            heapq.heappush(self.ready, (now_s, number))
+            heapq.heappush(self.ready_tasks, (now_s, number))
             if not self.is_busy:
                 self._compute(now_s)
         elif task["seconds"]:
@@ -109,10 +114,10 @@ class Iteration:
 
     def _compute(self, now_s: float) -> None:
         """Give the device to the first waiting task. Its time counts from `now_s`, so that delays do not add up."""
-        if self.ready:
-            ready_s, number = heapq.heappop(self.ready)
+        if self.ready_tasks:
+            ready_s, number = heapq.heappop(self.ready_tasks)
             self.is_busy, self.compute_start_s = True, time.monotonic()
-            end_s = max(now_s, ready_s) + self.tasks[number]["seconds"]
+            end_s = max(now_s, ready_s) + self.task_by_number[number]["seconds"]
             self.host.call_at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
 
     def _finish_computing(self, number: int, moment_s: float) -> None:
@@ -124,36 +129,37 @@ class Iteration:
 
     def _send(self, number: int) -> None:
         """Send the parts of a task. A task without parts to send or receive is done."""
-        if not self.open_parts[number]:
+        if not self.open_part_count_by_number[number]:
             self._end(number, time.monotonic())
-        for target, route_set, size in self.tasks[number]["send"]:
-            line = self.host.outgoing[target, route_set]
-            line.put(HEADER.pack(number, size), size, lambda: self._count_part(number))
-            line.write()
+        for target, route_set, size in self.task_by_number[number]["send"]:
+            outgoing = self.host.outgoing[target, route_set]
+            outgoing.queue_message(HEADER.pack(number, size), size, lambda: self._count_part(number))
+            outgoing.write()
 
     def _count_part(self, number: int) -> None:
         """Count a part that has arrived or that the kernel has accepted. Raise `ValueError` if too many arrive."""
-        self.open_parts[number] -= 1
-        if self.open_parts[number] < 0:
+        self.open_part_count_by_number[number] -= 1
+        if self.open_part_count_by_number[number] < 0:
             raise ValueError(f"more data of task {number} arrived than planned")
-        if not self.open_parts[number]:
+        if not self.open_part_count_by_number[number]:
             self._end(number, time.monotonic())
 
     def _end(self, number: int, now_s: float) -> None:
         """End a task, and start the tasks that waited only for it."""
         self.unfinished_count -= 1
-        for successor in self.successors.get(number, ()):
-            self.open_dependencies[successor] -= 1
-            if not self.open_dependencies[successor]:
+        for successor in self.successors_by_number.get(number, ()):
+            self.open_dependency_count_by_number[successor] -= 1
+            if not self.open_dependency_count_by_number[successor]:
                 self._start(successor, now_s)
 
 
 def read_counters(nics: list[str]) -> dict[str, list[int]]:
     """Return [bytes, packets] that each NIC has sent since it came up."""
-    folder = "/sys/class/net/{}/statistics/tx_{}"
+    path_format = "/sys/class/net/{}/statistics/tx_{}"
     return {
         nic: [
-            int(Path(folder.format(nic, unit)).read_text(encoding="ascii")) for unit in ("bytes", "packets")
+            int(Path(path_format.format(nic, unit)).read_text(encoding="ascii"))
+            for unit in ("bytes", "packets")
         ]
         for nic in nics
     }
@@ -168,31 +174,31 @@ def read_busy_ticks() -> tuple[int, int]:
 
 def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     """Run all iterations and return the row of this host."""
-    deadline = time.monotonic() + job["timeout_s"]
+    deadline_s = time.monotonic() + job["timeout_s"]
     host.connect(job)
-    host.barrier()
+    host.wait_for_all()
     for _ in range(job["warm_up"]):
-        _run_iteration(host, job, deadline)
+        _run_iteration(host, job, deadline_s)
     counters_before, busy_before = read_counters(job["nics"]), read_busy_ticks()
-    retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
-    own_s, others_s = time.process_time(), read_others_processor_s()
-    watch = RankWatch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
-    host.barrier()
+    retransmitted = {pair: outgoing.count_retransmitted() for pair, outgoing in host.outgoing.items()}
+    own_before_s, others_before_s = time.process_time(), read_others_processor_s()
+    watch = RankWatch([(pair, outgoing.connection) for pair, outgoing in host.outgoing.items()], job["nics"])
+    host.wait_for_all()
     watch.begin()
-    times, observations = [], []
+    times_s, observations = [], []
     last_s = time.monotonic()
-    for number in range(1, job["iterations"] + 1):
-        moment, waiting_s = read_moment(watch), host.waiting_s
+    for iteration_number in range(1, job["iterations"] + 1):
+        moment_before, waiting_s = read_moment(watch), host.waiting_s
         iteration = Iteration(host, job)
-        iteration_s, writes_s = iteration.run(deadline), 0.0
-        if job.get("checkpoint_bytes") and number % job["checkpoint_every"] == 0:
+        iteration_s, writes_s = iteration.run(deadline_s), 0.0
+        if job.get("checkpoint_bytes") and iteration_number % job["checkpoint_every"] == 0:
             writes_s = _write_checkpoint(job)
-        use, end_s = subtract_moments(moment, read_moment(watch)), time.monotonic()
-        times.append(iteration_s + writes_s)
+        seconds, end_s = subtract_moments(moment_before, read_moment(watch)), time.monotonic()
+        times_s.append(iteration_s + writes_s)
         probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
         observations.append(
             {
-                **use,
+                **seconds,
                 "seconds": end_s - last_s,
                 "waiting_s": host.waiting_s - waiting_s,
                 "computing_s": iteration.computing_s,
@@ -201,7 +207,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
                 "disk_s": writes_s + probe_s,
             }
         )
-        host.barrier()
+        host.wait_for_all()
         last_s = time.monotonic()
     flows = watch.end()
     busy_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
@@ -210,36 +216,45 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         for earlier_value, later_value in zip(busy_before, busy_after, strict=True)
     )
     return {
-        "times": times,
+        "times": times_s,
         "before": counters_before,
         "after": counters_after,
         "retransmitted": [
-            [*pair, line.count_retransmitted() - retransmitted[pair]] for pair, line in host.outgoing.items()
+            [*pair, outgoing.count_retransmitted() - retransmitted[pair]]
+            for pair, outgoing in host.outgoing.items()
         ],
         "busy": busy_ticks / max(1, all_ticks),
-        "processor_s": time.process_time() - own_s,
+        "processor_s": time.process_time() - own_before_s,
         "seen": {
             "iterations": observations,
             "flows": [[*pair, figures] for pair, figures in flows],
             "nics": watch.describe_nics(),
-            "others_s": read_others_processor_s() - others_s,
+            "others_s": read_others_processor_s() - others_before_s,
         },
     }
 
 
-def _run_iteration(host: Host, job: dict[str, Any], deadline: float) -> float:
+def _run_iteration(host: Host, job: dict[str, Any], deadline_s: float) -> float:
     """Run an iteration between two barriers; return its seconds on this host."""
-    iteration_s = Iteration(host, job).run(deadline)
-    host.barrier()
+    iteration_s = Iteration(host, job).run(deadline_s)
+    host.wait_for_all()
     return iteration_s
 
 
 def _write_checkpoint(job: dict[str, Any]) -> float:
     """Write a checkpoint to the disk of this host, remove it, and return the seconds of writing. Raise `OSError`."""
     folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else find_disk_folder()
-    path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
+    path, checkpoint_bytes = (
+        folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}",
+        job["checkpoint_bytes"],
+    )
     try:
-        return float(write_durably(path, (ZEROS[: size - offset] for offset in range(0, size, PIECE_BYTES))))
+        return float(
+            write_durably(
+                path,
+                (ZEROS[: checkpoint_bytes - offset] for offset in range(0, checkpoint_bytes, PIECE_BYTES)),
+            )
+        )
     finally:
         path.unlink(missing_ok=True)
 
@@ -263,7 +278,7 @@ def main() -> int:
     print_event("row", rank=host.rank, **row)
     print_event("done", rank=host.rank)
     with suppress(OSError):
-        host.barrier()  # an early exit would close connections that other hosts still use
+        host.wait_for_all()  # an early exit would close connections that other hosts still use
     return 0
 
 

@@ -21,7 +21,7 @@ HEADER = struct.Struct("!IQ")
 PIECE_BYTES = 1 << 18
 ZEROS = memoryview(bytes(PIECE_BYTES))
 _SO_MAX_PACING_RATE = 47  # bytes/s; asm-generic/socket.h
-SEND_BUFFER = 1 << 16
+SEND_BUFFER_BYTES = 1 << 16
 """Send buffer of a connection in bytes. The buffers of all connections fit into the queues of the NICs."""
 
 _RETRANSMITTED_OFFSET, _INFO_BYTES = 208, 232
@@ -37,7 +37,7 @@ class Outgoing:
         self.header = b""
         self.remaining_bytes = 0
 
-    def put(self, header: bytes, size: int, on_sent: Callable[[], None]) -> None:
+    def queue_message(self, header: bytes, size: int, on_sent: Callable[[], None]) -> None:
         """Queue a message. `on_sent` is called when the kernel has accepted its last byte."""
         if not self.queued_messages:
             self.header, self.remaining_bytes = header, size
@@ -47,13 +47,13 @@ class Outgoing:
         """Write as much as the kernel accepts."""
         while self.queued_messages:
             try:
-                count = self.connection.sendmsg([self.header, ZEROS[: self.remaining_bytes]])
+                written_bytes = self.connection.sendmsg([self.header, ZEROS[: self.remaining_bytes]])
             except BlockingIOError:
                 return
-            header_bytes = min(count, len(self.header))
+            header_bytes = min(written_bytes, len(self.header))
             self.header, self.remaining_bytes = (
                 self.header[header_bytes:],
-                self.remaining_bytes - (count - header_bytes),
+                self.remaining_bytes - (written_bytes - header_bytes),
             )
             if self.header or self.remaining_bytes:
                 continue
@@ -83,23 +83,23 @@ class Incoming:
     def read(self) -> None:
         """Read what has arrived. Raise `ConnectionError` if the peer has closed the connection."""
         try:
-            count = self.connection.recv_into(self.receive_buffer)
+            received_bytes = self.connection.recv_into(self.receive_buffer)
         except BlockingIOError:
             return
-        if not count:
+        if not received_bytes:
             raise ConnectionError("another host closed its connection")
         offset = 0
-        while offset < count or not self.remaining_bytes:
+        while offset < received_bytes or not self.remaining_bytes:
             if self.remaining_bytes < 0:
-                length = min(HEADER.size - len(self.header), count - offset)
-                self.header += bytes(self.receive_buffer[offset : offset + length])
-                offset += length
+                part_bytes = min(HEADER.size - len(self.header), received_bytes - offset)
+                self.header += bytes(self.receive_buffer[offset : offset + part_bytes])
+                offset += part_bytes
                 if len(self.header) < HEADER.size:
                     return
                 self.remaining_bytes = HEADER.unpack(self.header)[1]
-            length = min(self.remaining_bytes, count - offset)
-            self.remaining_bytes -= length
-            offset += length
+            part_bytes = min(self.remaining_bytes, received_bytes - offset)
+            self.remaining_bytes -= part_bytes
+            offset += part_bytes
             if not self.remaining_bytes:
                 self.on_arrival(HEADER.unpack(self.header)[0])
                 self.header, self.remaining_bytes = b"", -1
@@ -117,7 +117,7 @@ class Host:
         self.incoming: dict[int, Incoming] = {}
         self.outgoing: dict[tuple[int, int], Outgoing] = {}
         self.timers: list[tuple[float, int, Callable[[float], None]]] = []
-        self.barriers: list[socket.socket] = []
+        self.barrier_connections: list[socket.socket] = []
         self.timer_count = 0
         self.on_arrival: Callable[[int], None] = lambda _task: None
         self.waiting_s = 0.0
@@ -127,34 +127,40 @@ class Host:
         self.timer_count += 1
         heapq.heappush(self.timers, (moment_s, self.timer_count, call))
 
-    def serve_once(self, deadline: float) -> None:
-        """Serve a timer that is due, or else wait for connections. Raise `TimeoutError` from `deadline` on."""
+    def serve_once(self, deadline_s: float) -> None:
+        """Serve a timer that is due, or else wait for connections. Raise `TimeoutError` from `deadline_s` on."""
         now_s = time.monotonic()
-        if now_s >= deadline:
+        if now_s >= deadline_s:
             raise TimeoutError("the job did not end in time")
         if self.timers and self.timers[0][0] <= now_s:
             moment_s, _, call = heapq.heappop(self.timers)
             call(moment_s)
             return
-        queues = {
-            queue.connection.fileno(): queue for queue in self.outgoing.values() if queue.queued_messages
+        outgoing_by_descriptor = {
+            outgoing.connection.fileno(): outgoing
+            for outgoing in self.outgoing.values()
+            if outgoing.queued_messages
         }
-        wake_s = min(deadline, self.timers[0][0]) if self.timers else deadline
-        readable, writable, _ = select.select(list(self.incoming), list(queues), [], max(0.0, wake_s - now_s))
+        wake_s = min(deadline_s, self.timers[0][0]) if self.timers else deadline_s
+        readable_descriptors, writable_descriptors, _ = select.select(
+            list(self.incoming), list(outgoing_by_descriptor), [], max(0.0, wake_s - now_s)
+        )
         self.waiting_s += time.monotonic() - now_s
-        for number in writable:
-            queues[number].write()
-        for number in readable:
-            self.incoming[number].read()
+        for descriptor in writable_descriptors:
+            outgoing_by_descriptor[descriptor].write()
+        for descriptor in readable_descriptors:
+            self.incoming[descriptor].read()
 
     def _report_arrival(self, task: int) -> None:
         self.on_arrival(task)
 
     def connect(self, job: dict[str, Any]) -> None:
         """Connect to each host and set of routes that this host sends to, and accept the connections of the others."""
-        pairs = sorted({(target, number) for task in job["tasks"] for target, number, _ in task["send"]})
+        target_sets = sorted(
+            {(target, route_set) for task in job["tasks"] for target, route_set, _ in task["send"]}
+        )
         addresses, timeout_s = job["addresses"], job["timeout_s"]
-        for target, route_set in pairs:
+        for target, route_set in target_sets:
             source = (addresses[self.rank][route_set], 0)
             connection = socket.create_connection(
                 (addresses[target][route_set], job["ports"][target]), timeout_s, source
@@ -165,9 +171,9 @@ class Host:
             connection.setblocking(False)
             self.outgoing[target, route_set] = Outgoing(connection)
         address, _, port = job["barrier"].rpartition(":")
-        self.barrier_line = socket.create_connection((address, int(port)), timeout_s)
-        self.barrier_line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.barrier_line.sendall(HELLO.pack(b"b", self.rank))
+        self.barrier_connection = socket.create_connection((address, int(port)), timeout_s)
+        self.barrier_connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.barrier_connection.sendall(HELLO.pack(b"b", self.rank))
         self.server.settimeout(timeout_s)
         connection_count = job["incoming"] + (0 if self.rank else job["nodes"])
         for _ in range(connection_count):
@@ -179,25 +185,25 @@ class Host:
         kind, _ = HELLO.unpack(connection.recv(HELLO.size, socket.MSG_WAITALL))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if kind == b"b":
-            self.barriers.append(connection)
+            self.barrier_connections.append(connection)
         else:
             connection.setblocking(False)
             self.incoming[connection.fileno()] = Incoming(connection, self._report_arrival)
 
-    def barrier(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait until all hosts have called this."""
-        self.barrier_line.sendall(b".")
+        self.barrier_connection.sendall(b".")
         if self.rank == 0:
-            for line in self.barriers:
-                _receive_mark(line)
-            for line in self.barriers:
-                line.sendall(b".")
-        _receive_mark(self.barrier_line)
+            for connection in self.barrier_connections:
+                _receive_mark(connection)
+            for connection in self.barrier_connections:
+                connection.sendall(b".")
+        _receive_mark(self.barrier_connection)
 
 
 def _limit_rate(connection: socket.socket, pace_bytes: int) -> None:
     """Limit a connection to the rate and queue length of a link, because losses on long paths load links twice."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
 
 

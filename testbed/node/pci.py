@@ -19,11 +19,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 NVIDIA_VENDOR = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
 TEXT_FILES = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
-PROCESSOR = {"vendor": "vendor_id", "family": "cpu family", "model": "model"}
+NAME_BY_PROCESSOR_KEY = {"vendor": "vendor_id", "family": "cpu family", "model": "model"}
 
 
 def read_text(path: Path) -> str:
@@ -36,20 +36,20 @@ def read_text(path: Path) -> str:
 
 def _parse_rate(text: str) -> float:
     """Return a link speed in GT/s, or infinity for a text without a number."""
-    number = re.match(r"[0-9.]+", text)
-    return float(number[0]) if number else float("inf")
+    number_match = re.match(r"[0-9.]+", text)
+    return float(number_match[0]) if number_match else float("inf")
 
 
-def describe(device: Path) -> dict[str, Any]:
+def describe_device(device: Path) -> dict[str, Any]:
     """Return the document of a PCI device. Speed and width are the smaller of the device's and its port's."""
-    speeds = [read_text(folder / "max_link_speed") for folder in (device, device.parent)]
-    widths = [read_text(folder / "max_link_width") for folder in (device, device.parent)]
-    valid_widths = [int(width) for width in widths if width.isdigit() and 0 < int(width) < 255]
+    speed_texts = [read_text(folder / "max_link_speed") for folder in (device, device.parent)]
+    width_texts = [read_text(folder / "max_link_width") for folder in (device, device.parent)]
+    valid_widths = [int(width) for width in width_texts if width.isdigit() and 0 < int(width) < 255]
     return {
         "address": device.name,
         "numa": read_text(device / "numa_node") or "-1",
         **{key: read_text(device / key) for key in TEXT_FILES},
-        "link_speed": min(speeds, key=_parse_rate),
+        "link_speed": min(speed_texts, key=_parse_rate),
         "link_width": min(valid_widths, default=0),
     }
 
@@ -57,22 +57,22 @@ def describe(device: Path) -> dict[str, Any]:
 def read_path(device: Path) -> list[dict[str, Any]]:
     """Return the bridges above a PCI device and then the device, or [] for a device that is not on a PCI bus."""
     path = device.resolve()
-    chain = []
-    while ADDRESS.fullmatch(path.name):
-        chain.append(path)
+    device_paths = []
+    while ADDRESS_PATTERN.fullmatch(path.name):
+        device_paths.append(path)
         path = path.parent
-    return [describe(device_path) for device_path in reversed(chain[::2])]
+    return [describe_device(device_path) for device_path in reversed(device_paths[::2])]
 
 
 def read_nics(root: Path, names: list[str]) -> dict[str, Any]:
     """Return index and path of each interface that exists."""
-    nics = {}
+    device_by_nic = {}
     for name in names:
         interface = root / "sys/class/net" / name
         index = read_text(interface / "ifindex")
         if index.isdigit():
-            nics[name] = {"index": int(index), "path": read_path(interface / "device")}
-    return nics
+            device_by_nic[name] = {"index": int(index), "path": read_path(interface / "device")}
+    return device_by_nic
 
 
 def read_gpus(root: Path) -> list[Any]:
@@ -88,8 +88,8 @@ def read_gpus(root: Path) -> list[Any]:
 def read_processor(root: Path) -> dict[str, str] | None:
     """Return vendor, family and model of the first processor, or None if one of them is unknown."""
     first_entry = read_text(root / "proc/cpuinfo").partition("\n\n")[0]
-    cells = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first_entry, re.MULTILINE))
-    values = {key: cells.get(name, "") for key, name in PROCESSOR.items()}
+    value_by_name = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first_entry, re.MULTILINE))
+    values = {key: value_by_name.get(name, "") for key, name in NAME_BY_PROCESSOR_KEY.items()}
     return values if all(values.values()) else None
 
 

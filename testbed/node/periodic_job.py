@@ -18,9 +18,8 @@ The second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
 above 0, iteration k begins at `start_s + k * slot_s`. An iteration that is late by more than `tolerance` (a share of
 the slot) waits for the next slot.
 
-Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `retransmits`); `done`
-or `error`.
-Each job has its own process. Standard library only: this file is copied to the hosts.
+Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `retransmits`);
+`done` or `error`. Each job has its own process. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ class SlotSchedule:
         self.tolerance, self.max_alignments = job["tolerance"], job["most_alignments"]
         self.slot = self.alignments = 0
 
-    def wait_s(self, now_s: float) -> float:
+    def compute_wait_s(self, now_s: float) -> float:
         """Return the seconds until the next iteration. An iteration that is too late skips slots (an alignment).
 
         >>> slots = SlotSchedule({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
-        >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
+        >>> [round(slots.compute_wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
         ([0.1, 0.0, 0.5, 0.0], 1)
         """
         if self.slot_s <= 0:
@@ -98,20 +97,20 @@ class PeriodicJob:
         self.loop.serve_until(job_start_s)
         for _ in range(self.job["iterations"]):
             self._run_iteration(time.monotonic())
-            self.loop.serve_until(time.monotonic() + slots.wait_s(time.monotonic()))
+            self.loop.serve_until(time.monotonic() + slots.compute_wait_s(time.monotonic()))
             start_times_s.append(time.monotonic())
         return {
             "begins_s": [start_s - job_start_s + self.job["start_s"] for start_s in start_times_s],
             "computed_s": self.computed_s,
             "alignments": slots.alignments,
-            "retransmits": self.outgoing.retransmits if self.outgoing else 0,
+            "retransmits": self.outgoing.count_retransmits if self.outgoing else 0,
         }
 
     def _run_iteration(self, start_s: float) -> None:
         give_up_s = start_s + self.job["give_up_s"]
-        for number, (compute_s, size, pace) in enumerate(self.job["phases"]):
-            self._compute(start_s if number == 0 else time.monotonic(), compute_s)
-            self._send_burst(size, pace, give_up_s)
+        for phase_index, (compute_s, burst_bytes, pace_bytes_per_s) in enumerate(self.job["phases"]):
+            self._compute(start_s if phase_index == 0 else time.monotonic(), compute_s)
+            self._send_burst(burst_bytes, pace_bytes_per_s, give_up_s)
         self._compute(time.monotonic(), self.job["rest_s"])
 
     def _compute(self, start_s: float, seconds: float) -> None:
@@ -153,16 +152,16 @@ def run_in_processes(
     jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, Incoming | None], epoch: float
 ) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
-    children = []
+    job_pipes = []
     for name, job in jobs.items():
         read_end, write_end = os.pipe()
         if os.fork() == 0:
             os.close(read_end)
             os._exit(_run_child(job, incoming_endpoints[name], epoch, write_end))
         os.close(write_end)
-        children.append((name, read_end))
+        job_pipes.append((name, read_end))
     status = 0
-    for name, read_end in children:
+    for name, read_end in job_pipes:
         with os.fdopen(read_end) as pipe:
             line = json.loads(pipe.read() or '{"error": "it was killed"}')
         if "error" in line:

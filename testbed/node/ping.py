@@ -22,12 +22,12 @@ import sys
 import time
 
 ECHO_REPLY, ECHO_REQUEST = 0, 8
-REPEAT_S = 0.1
-PAUSE_S = 0.005
+REPEAT_PAUSE_S = 0.1
+PING_PAUSE_S = 0.005
 """Time between two counted pings of one address."""
-STRAGGLERS_S = 1.0
+STRAGGLER_WAIT_S = 1.0
 """Time after which a ping without an answer counts as lost: a busy machine may stall for a while."""
-LARGE_PINGS_S = 1.2
+LARGE_PING_WAIT_S = 1.2
 MAX_EXCHANGES = 64
 TCP_TIMEOUT_S = 2.0
 """Time limit of an exchange. A lost SYN is sent again after a second."""
@@ -43,7 +43,7 @@ LARGE_ROUND = 0xFFFF
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
 
-def checksum(data: bytes) -> int:
+def compute_checksum(data: bytes) -> int:
     """Return the Internet checksum (RFC 1071).
 
     >>> hex(checksum(bytes.fromhex("0001f203f4f5f6f7")))
@@ -61,7 +61,10 @@ def make_echo_request(identifier: int, sequence: int, round_number: int = 0, siz
     payload = MAGIC + struct.pack("!H", round_number)
     payload += b"\0" * (size - len(payload))
     header = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)
-    return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(header + payload), identifier, sequence) + payload
+    return (
+        struct.pack("!BBHHH", ECHO_REQUEST, 0, compute_checksum(header + payload), identifier, sequence)
+        + payload
+    )
 
 
 def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
@@ -84,8 +87,8 @@ class PathState:
     """State of the path to one address."""
 
     def __init__(self, text: str) -> None:
-        self.address, _, count = text.partition("=")
-        self.planned_count = int(count or 0)
+        self.address, _, count_text = text.partition("=")
+        self.planned_count = int(count_text or 0)
         """Number of counted pings."""
         self.ttl: int | None = None
         self.first_reply_s = 0.0
@@ -123,7 +126,7 @@ class Trial:
         """Seconds of small pings only: larger traffic fills queues, which drop pings that no fibre would lose."""
         self.large_start_s = math.inf
         """Time from which larger traffic is sent: after `large_delay_s`, and after all counted pings."""
-        self.size: int = options.size
+        self.large_bytes: int = options.size
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
         self.exchange_bytes: int = options.bytes
@@ -151,14 +154,14 @@ class Trial:
             if now_s >= self.begin_s + self.large_delay_s and self.has_sent_counted():
                 self.large_start_s = min(self.large_start_s, now_s)
             for sequence, path in enumerate(self.paths):
-                self.advance(sequence, path, now_s)
+                self.send_due_pings(sequence, path, now_s)
             self.serve()
             now_s = time.monotonic()
         return self.paths
 
     def serve(self) -> None:
         """Handle the ready sockets of this host's exchanges and of its peers' exchanges."""
-        for key, _ in self.selector.select(PAUSE_S):
+        for key, _ in self.selector.select(PING_PAUSE_S):
             key.data()
 
     def is_over(self, now_s: float) -> bool:
@@ -169,12 +172,12 @@ class Trial:
     def is_done(self, path: PathState, now_s: float) -> bool:
         """Return whether all tests of a path that answers have succeeded or timed out."""
         is_counted = path.attempt_count >= path.planned_count and (
-            len(path.answered_rounds) >= path.sent_count or now_s >= path.last_counted_s + STRAGGLERS_S
+            len(path.answered_rounds) >= path.sent_count or now_s >= path.last_counted_s + STRAGGLER_WAIT_S
         )
         is_large_tried = (
-            not self.size
+            not self.large_bytes
             or path.is_large_answered is True
-            or now_s >= self.find_large_start(path) + LARGE_PINGS_S
+            or now_s >= self.find_large_start(path) + LARGE_PING_WAIT_S
         )
         is_tcp_tried = not self.port or path.is_tcp_whole is not None
         return is_counted and is_large_tried and is_tcp_tried
@@ -195,14 +198,14 @@ class Trial:
             except OSError:
                 return
 
-    def advance(self, sequence: int, path: PathState, now_s: float) -> None:
+    def send_due_pings(self, sequence: int, path: PathState, now_s: float) -> None:
         """Send what is due to one address."""
         if path.ttl is None:
-            if now_s >= path.last_ping_s + REPEAT_S and now_s < self.begin_s + self.deadline_s:
+            if now_s >= path.last_ping_s + REPEAT_PAUSE_S and now_s < self.begin_s + self.deadline_s:
                 path.last_ping_s = now_s
                 self.send_ping(sequence, path, 0)
             return
-        if path.attempt_count < path.planned_count and now_s >= path.last_counted_s + PAUSE_S:
+        if path.attempt_count < path.planned_count and now_s >= path.last_counted_s + PING_PAUSE_S:
             path.attempt_count, path.last_counted_s = path.attempt_count + 1, now_s
             path.sent_count += self.send_ping(sequence, path, path.attempt_count)
         if path.exchange and now_s >= path.exchange.end_s:
@@ -211,17 +214,17 @@ class Trial:
         if elapsed_s >= 0 and self.port and path.exchange is None and path.is_tcp_whole is None:
             self.begin_exchange(path)
         if (
-            0 <= elapsed_s < LARGE_PINGS_S
-            and self.size
+            0 <= elapsed_s < LARGE_PING_WAIT_S
+            and self.large_bytes
             and not path.is_large_answered
-            and now_s >= path.last_large_s + REPEAT_S
+            and now_s >= path.last_large_s + REPEAT_PAUSE_S
         ):
             path.is_large_answered, path.last_large_s = False, now_s
             self.send_ping(sequence, path, LARGE_ROUND)
 
     def send_ping(self, sequence: int, path: PathState, round_number: int) -> bool:
         """Send one echo request. Return False if this machine could not: no route, a smaller MTU or no buffer."""
-        size = self.size if round_number == LARGE_ROUND else 10
+        size = self.large_bytes if round_number == LARGE_ROUND else 10
         self.icmp.setsockopt(
             socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if round_number == LARGE_ROUND else 0
         )
@@ -298,8 +301,8 @@ class Exchange:
         try:
             if self.unsent_bytes:
                 self.unsent_bytes -= self.connection.send(b"\0" * self.unsent_bytes)
-            elif (received := len(self.connection.recv(65536))) > 0:
-                self.awaited_bytes -= received
+            elif (received_bytes := len(self.connection.recv(65536))) > 0:
+                self.awaited_bytes -= received_bytes
             else:
                 self.awaited_bytes = -1
         except _WOULD_BLOCK:
@@ -367,8 +370,11 @@ def main() -> None:
     print(json.dumps({"event": "ready"}), flush=True)
     if not sys.stdin.readline():
         return
-    entries = {path.address: path.as_json(trial.begin_s) for path in trial.run()}
-    print(json.dumps({"event": "ways", "ways": entries, "listens": trial.listening_addresses}), flush=True)
+    entry_by_address = {path.address: path.as_json(trial.begin_s) for path in trial.run()}
+    print(
+        json.dumps({"event": "ways", "ways": entry_by_address, "listens": trial.listening_addresses}),
+        flush=True,
+    )
     has_ended: list[bool] = []
     trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))
     while not has_ended and time.monotonic() < trial.begin_s + MAX_RUN_S:

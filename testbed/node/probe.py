@@ -31,18 +31,18 @@ MAGIC = b"lightbed-probe-1 "
 BROADCAST_MAC = b"\xff" * 6
 MIN_FRAME_BYTES = 60
 SIOCGIFHWADDR, SIOCETHTOOL, ETHTOOL_GLINK = 0x8927, 0x8946, 0x0A
-FRAME_COPIES, SPACING_S = 3, 0.03
+FRAME_COPIES, COPY_SPACING_S = 3, 0.03
 COUNTERS = ("tx_packets", "rx_packets", "rx_errors")
 
 
-def encode(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
+def encode_frame(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
     """Return one Ethernet frame that names its sender."""
     payload = MAGIC + json.dumps([host, nic, epoch]).encode()
     frame = BROADCAST_MAC + mac + struct.pack("!H", ETHERTYPE) + payload
     return frame.ljust(MIN_FRAME_BYTES, b"\0")
 
 
-def decode(frame: bytes) -> tuple[str, str, int] | None:
+def decode_frame(frame: bytes) -> tuple[str, str, int] | None:
     """Return (host, NIC, epoch) of a probe frame, None for anything else."""
     payload = frame[14:].rstrip(b"\0")
     if not payload.startswith(MAGIC):
@@ -51,8 +51,8 @@ def decode(frame: bytes) -> tuple[str, str, int] | None:
         host, nic, epoch = json.loads(payload[len(MAGIC) :])
     except (ValueError, TypeError):  # not JSON, or not a list of three
         return None
-    is_ours = isinstance(host, str) and isinstance(nic, str) and isinstance(epoch, int)
-    return (host, nic, epoch) if is_ours else None
+    is_valid = isinstance(host, str) and isinstance(nic, str) and isinstance(epoch, int)
+    return (host, nic, epoch) if is_valid else None
 
 
 def open_nic(nic: str) -> socket.socket:
@@ -71,10 +71,10 @@ def read_mac(connection: socket.socket, nic: str) -> bytes:
 
 def has_carrier(connection: socket.socket, nic: str) -> bool:
     """Return whether the NIC receives light now (the kernel's flags follow up to a second later)."""
-    value = array.array("I", [ETHTOOL_GLINK, 0])
-    address, _ = value.buffer_info()
-    fcntl.ioctl(connection, SIOCETHTOOL, struct.pack("16sP16x", nic.encode(), address))
-    return bool(value[1])
+    link_value = array.array("I", [ETHTOOL_GLINK, 0])
+    buffer_address, _ = link_value.buffer_info()
+    fcntl.ioctl(connection, SIOCETHTOOL, struct.pack("16sP16x", nic.encode(), buffer_address))
+    return bool(link_value[1])
 
 
 def read_counters(nic: str) -> dict[str, int]:
@@ -99,7 +99,7 @@ class ProbeNic:
     def send_frame(self, host: str, epoch: int) -> None:
         """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
-            self.connection.send(encode(read_mac(self.connection, self.name), host, self.name, epoch))
+            self.connection.send(encode_frame(read_mac(self.connection, self.name), host, self.name, epoch))
             self.sent_count += 1
         except OSError:
             pass
@@ -108,7 +108,7 @@ class ProbeNic:
         """Read the frames that have arrived."""
         while True:
             try:
-                frame = decode(self.connection.recv(2048))
+                frame = decode_frame(self.connection.recv(2048))
             except OSError:
                 return  # nothing more, or the NIC went down
             if frame and frame not in self.frames:
@@ -150,7 +150,7 @@ def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
     """Send a few copies of the frame on every NIC, and receive frames after each."""
     for copy in range(FRAME_COPIES):
         if copy:
-            time.sleep(SPACING_S)
+            time.sleep(COPY_SPACING_S)
         for nic in nics:
             nic.send_frame(host, epoch)
             nic.receive_frames()
@@ -159,10 +159,10 @@ def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
 def listen(nics: list[ProbeNic]) -> None:
     """Collect frames until the input ends."""
     while True:
-        ready, _, _ = select.select([sys.stdin, *(nic.connection for nic in nics)], [], [])
+        ready_files, _, _ = select.select([sys.stdin, *(nic.connection for nic in nics)], [], [])
         for nic in nics:
             nic.receive_frames()
-        if sys.stdin in ready and not sys.stdin.readline():
+        if sys.stdin in ready_files and not sys.stdin.readline():
             return
 
 

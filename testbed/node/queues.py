@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT_HANDLE = 0x1B
-LINK_CLASS = 0xFFFF
+LINK_CLASS_MINOR = 0xFFFF
 STATE_FILE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
-MIN_PACKETS, BUCKET_S = 2, 0.0012
+MIN_PACKETS, BUCKET_DURATION_S = 2, 0.0012
 """Size of the link's token bucket, in packets for several classes, and in seconds for one class.
 
 The job that begins first gets the whole bucket. Where classes share a link, the bucket is as small as HTB allows,
@@ -78,11 +78,23 @@ def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[s
         and (not inner_queues or _is_simulated(inner_queues))
     ):
         options = root["options"]
-        burst = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
-        rate = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst}b"]
+        burst_bytes = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
+        rate_options = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst_bytes}b"]
         location = ["dev", nic, "root", "handle", root["handle"]]
-        bucket = ["tc", "qdisc", "replace", *location, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
-        return [bucket, *(_make_twin_commands(nic, root["handle"], inner_queues) if inner_queues else [])]
+        bucket_command = [
+            "tc",
+            "qdisc",
+            "replace",
+            *location,
+            "tbf",
+            *rate_options,
+            "latency",
+            f"{int(options['lat'])}us",
+        ]
+        return [
+            bucket_command,
+            *(_make_twin_commands(nic, root["handle"], inner_queues) if inner_queues else []),
+        ]
     raise QueueError(
         f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be restored: remove it first"
     )
@@ -138,18 +150,29 @@ _SOURCE_PORT_FILTER = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask
 def make_queue_commands(nic: str, queue: dict[str, Any]) -> list[list[str]]:
     """Return the commands that give a NIC its queues."""
     rate_kbit, shares = round(queue["rate_mbps"] * 1000), queue["shares"] or [1.0]
-    bucket = 0 if queue["shares"] else round(queue["rate_mbps"] * 1e6 / 8 * BUCKET_S)
-    burst = f"{max(bucket, MIN_PACKETS * PACKET_BYTES)}b"
-    bucket_options = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
-    link_class = f"{ROOT_HANDLE:x}:{LINK_CLASS:x}"
-    limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *bucket_options]
+    bucket_bytes = 0 if queue["shares"] else round(queue["rate_mbps"] * 1e6 / 8 * BUCKET_DURATION_S)
+    burst_text = f"{max(bucket_bytes, MIN_PACKETS * PACKET_BYTES)}b"
+    bucket_options = ["burst", burst_text, "cburst", burst_text, "quantum", str(PACKET_BYTES)]
+    link_class = f"{ROOT_HANDLE:x}:{LINK_CLASS_MINOR:x}"
+    limit_options = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *bucket_options]
     commands = [
         ["qdisc", "replace", "dev", nic, "root", "handle", f"{ROOT_HANDLE:x}:", "htb", "default", "1"],
-        ["class", "add", "dev", nic, "parent", f"{ROOT_HANDLE:x}:", "classid", link_class, "htb", *limits],
+        [
+            "class",
+            "add",
+            "dev",
+            nic,
+            "parent",
+            f"{ROOT_HANDLE:x}:",
+            "classid",
+            link_class,
+            "htb",
+            *limit_options,
+        ],
     ]
-    for number, share in enumerate(shares, 1):
-        share_class = f"{ROOT_HANDLE:x}:{number:x}"
-        rate = [
+    for class_number, share in enumerate(shares, 1):
+        share_class = f"{ROOT_HANDLE:x}:{class_number:x}"
+        rate_options = [
             "rate",
             f"{max(1, round(rate_kbit * share))}kbit",
             "ceil",
@@ -157,7 +180,7 @@ def make_queue_commands(nic: str, queue: dict[str, Any]) -> list[list[str]]:
             *bucket_options,
         ]
         commands += [
-            ["class", "add", "dev", nic, "parent", link_class, "classid", share_class, "htb", *rate],
+            ["class", "add", "dev", nic, "parent", link_class, "classid", share_class, "htb", *rate_options],
             ["qdisc", "add", "dev", nic, "parent", share_class, "pfifo", "limit", str(queue["limit"])],
         ]
     return [["tc", *command] for command in commands]
@@ -165,26 +188,27 @@ def make_queue_commands(nic: str, queue: dict[str, Any]) -> list[list[str]]:
 
 def read_state(request: dict[str, Any]) -> dict[str, Any]:
     """Return the current state of what the request changes. Raise `QueueError` for queues that cannot be restored."""
-    nics = {}
+    state_by_nic = {}
     for nic in request["nics"]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
         (link,) = json.loads(run("ip", "-j", "-d", "link", "show", "dev", nic))
-        nics[nic] = {"queues": rows, "gso_max_segs": link["gso_max_segs"]}
+        state_by_nic[nic] = {"queues": rows, "gso_max_segs": link["gso_max_segs"]}
         make_restore_commands(nic, rows)
-    settings = {
-        name: Path("/proc/sys/net", name).read_text().strip() for name in select_known(request["sysctls"])
+    value_by_sysctl = {
+        name: Path("/proc/sys/net", name).read_text().strip()
+        for name in select_existing_sysctls(request["sysctls"])
     }
-    return {"nics": nics, "sysctls": settings}
+    return {"nics": state_by_nic, "sysctls": value_by_sysctl}
 
 
-def select_known(sysctls: dict[str, Any]) -> list[str]:
+def select_existing_sysctls(sysctls: dict[str, Any]) -> list[str]:
     """Return the settings that this kernel has."""
     return [name for name in sysctls if Path("/proc/sys/net", name).exists()]
 
 
 def apply(request: dict[str, Any]) -> None:
     """Set queues and kernel settings. Raises `QueueError`, `OSError`."""
-    for name in select_known(request["sysctls"]):
+    for name in select_existing_sysctls(request["sysctls"]):
         Path("/proc/sys/net", name).write_text(f"{request['sysctls'][name]}\n")
     for nic, queue in request["nics"].items():
         run("ip", "link", "set", "dev", nic, "gso_max_segs", "1")
@@ -194,20 +218,20 @@ def apply(request: dict[str, Any]) -> None:
 
 def restore_state(saved_state: dict[str, Any]) -> list[str]:
     """Restore queues and settings; return the errors."""
-    errors = []
+    error_texts = []
     for nic, saved_nic in saved_state["nics"].items():
-        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved_nic["gso_max_segs"])]
-        for command in (*make_restore_commands(nic, saved_nic["queues"]), segments):
+        segments_command = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved_nic["gso_max_segs"])]
+        for command in (*make_restore_commands(nic, saved_nic["queues"]), segments_command):
             try:
                 run(*command)
             except QueueError as error:
-                errors.append(str(error))
+                error_texts.append(str(error))
     for name, value in saved_state["sysctls"].items():
         try:
             Path("/proc/sys/net", name).write_text(f"{value}\n")
         except OSError as error:
-            errors.append(f"net/{name}: {error.strerror}")
-    return errors
+            error_texts.append(f"net/{name}: {error.strerror}")
+    return error_texts
 
 
 def restore(state: IO[str]) -> None:
@@ -233,8 +257,8 @@ def hold(state: IO[str]) -> None:
         for _line in sys.stdin:
             pass
     finally:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+        for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(signal_number, signal.SIG_IGN)
         restore(state)
 
 
@@ -245,8 +269,8 @@ def interrupt(_number: int, _frame: object) -> None:
 
 def main() -> int:
     """Hold or restore; return the exit status."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, interrupt)
+    for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signal_number, interrupt)
     with STATE_FILE.open("a+", encoding="utf-8") as state:
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)

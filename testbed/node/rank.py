@@ -48,7 +48,7 @@ COUNTERS = (
     "tx_dropped",
     "rx_dropped",
 )
-NOT_RUNNABLE, NOT_FOUND = 126, 127
+EXIT_NOT_RUNNABLE, EXIT_NOT_FOUND = 126, 127
 """Exit codes of a shell for a command that cannot be run, and for a command that does not exist."""
 SPAWN_VARIABLE = "TESTBED_SPAWN"
 
@@ -63,21 +63,23 @@ def send(**event: Any) -> None:
 
 def read_counters(nics: list[str]) -> dict[str, dict[str, int]]:
     """Return the counters of each NIC. A counter that the kernel does not have is left out."""
-    counters: dict[str, dict[str, int]] = {}
+    counters_by_nic: dict[str, dict[str, int]] = {}
     for nic in nics:
-        counters[nic] = {}
+        counters_by_nic[nic] = {}
         for name in COUNTERS:
             with suppress(OSError, ValueError):
                 text = Path(f"/sys/class/net/{nic}/statistics/{name}").read_text(encoding="ascii")
-                counters[nic][name] = int(text)
-    return counters
+                counters_by_nic[nic][name] = int(text)
+    return counters_by_nic
 
 
 def read_retransmissions() -> int:
     """Return the number of TCP segments that this host has retransmitted since its start, or 0 if unknown."""
     with suppress(OSError, ValueError, KeyError):
-        lines = [line.split() for line in Path("/proc/net/snmp").read_text(encoding="ascii").splitlines()]
-        names, values = (fields for fields in lines if fields[0] == "Tcp:")
+        field_lines = [
+            line.split() for line in Path("/proc/net/snmp").read_text(encoding="ascii").splitlines()
+        ]
+        names, values = (fields for fields in field_lines if fields[0] == "Tcp:")
         return int(dict(zip(names, values))["RetransSegs"])  # noqa: B905 - Python 3.9 on older hosts
     return 0
 
@@ -88,7 +90,7 @@ class WindowRates:
     def __init__(self, nics: list[str]) -> None:
         self.nics = nics
         self.window_s = WINDOW_S
-        self.rates: dict[str, list[float]] = {nic: [] for nic in nics}
+        self.rates_by_nic: dict[str, list[float]] = {nic: [] for nic in nics}
         self._sent_bytes, self._last_read_s = self._read(), time.monotonic()
 
     def _read(self) -> dict[str, int]:
@@ -97,11 +99,11 @@ class WindowRates:
     def add_window(self) -> None:
         """Add the rates since the last window."""
         sent_bytes, now_s = self._read(), time.monotonic()
-        for nic, rates in self.rates.items():
+        for nic, rates in self.rates_by_nic.items():
             rates.append((sent_bytes[nic] - self._sent_bytes[nic]) / max(now_s - self._last_read_s, 1e-6))
             if len(rates) > MAX_WINDOWS:
-                pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
-                rates[:] = [(left_rate + right_rate) / 2 for left_rate, right_rate in pairs]
+                rate_pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
+                rates[:] = [(left_rate + right_rate) / 2 for left_rate, right_rate in rate_pairs]
                 self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
         self._sent_bytes, self._last_read_s = sent_bytes, now_s
 
@@ -112,14 +114,14 @@ class WindowRates:
                 "windows": len(rates),
                 "peak": sorted(rates)[int(0.95 * (len(rates) - 1))] if rates else 0.0,
             }
-            for nic, rates in self.rates.items()
+            for nic, rates in self.rates_by_nic.items()
         }
 
 
 def forward(stream: IO[bytes], name: str) -> None:
     """Send each line of a stream as an event. Bytes that are not UTF-8 are escaped as in Python's file names."""
-    while piece := stream.readline(MAX_PIECE_BYTES):
-        send(event="out", stream=name, text=piece.decode(errors="surrogateescape"))
+    while output_piece := stream.readline(MAX_PIECE_BYTES):
+        send(event="out", stream=name, text=output_piece.decode(errors="surrogateescape"))
 
 
 def read_spec() -> dict[str, Any] | None:
@@ -181,14 +183,14 @@ class Program:
             raise NotADirectoryError(0, f"no folder {spec['folder']} on this host")
         if spec.get("spawns"):
             # Beside this file, because the fleet removes that folder at the end.
-            scratch = tempfile.mkdtemp(dir=Path(__file__).absolute().parent)
-            agent = f"{sys.executable} {Path(__file__).absolute()} --spawn"
-            hostfile = Path(scratch, "hosts")
-            hostfile.write_text(spec["hostfile"], encoding="ascii")
+            scratch_folder = tempfile.mkdtemp(dir=Path(__file__).absolute().parent)
+            agent_command = f"{sys.executable} {Path(__file__).absolute()} --spawn"
+            hostfile_path = Path(scratch_folder, "hosts")
+            hostfile_path.write_text(spec["hostfile"], encoding="ascii")
             environment |= {
-                SPAWN_VARIABLE: f"{scratch}/spawn",
-                "OMPI_MCA_plm_rsh_agent": agent,
-                "OMPI_MCA_orte_default_hostfile": str(hostfile),
+                SPAWN_VARIABLE: f"{scratch_folder}/spawn",
+                "OMPI_MCA_plm_rsh_agent": agent_command,
+                "OMPI_MCA_orte_default_hostfile": str(hostfile_path),
             }
             serve_spawns(environment[SPAWN_VARIABLE])
         libc = ctypes.CDLL(None)
@@ -209,9 +211,9 @@ class Program:
         for line in sys.stdin:
             if line.strip() == "stop" and self.process is not None:
                 self.is_stopped = True
-                for number, patience_s in ((signal.SIGTERM, KILL_DELAY_S), (signal.SIGKILL, 0.0)):
+                for signal_number, patience_s in ((signal.SIGTERM, KILL_DELAY_S), (signal.SIGKILL, 0.0)):
                     with suppress(ProcessLookupError):
-                        os.killpg(self.process.pid, number)
+                        os.killpg(self.process.pid, signal_number)
                     deadline = time.monotonic() + patience_s
                     while self.process.poll() is None and time.monotonic() < deadline:
                         time.sleep(0.02)
@@ -239,16 +241,16 @@ class Program:
             except subprocess.TimeoutExpired:
                 rates.add_window()
         rates.add_window()
-        seconds = time.monotonic() - start_s
+        duration_s = time.monotonic() - start_s
         for reader in readers:
             reader.join(OUTPUT_GRACE_S)
-        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         counters_after = read_counters(nics)
         send(
             event="rank",
-            exit_code=code,
+            exit_code=exit_code,
             stopped=self.is_stopped,
-            seconds=round(seconds, 3),
+            seconds=round(duration_s, 3),
             folder=self.folder,
             nics={
                 nic: {
@@ -261,7 +263,7 @@ class Program:
             rates=rates.describe(),
             retransmitted=read_retransmissions() - retransmitted_before,
         )
-        return code
+        return exit_code
 
 
 def run(spec: dict[str, Any]) -> int:
@@ -270,11 +272,11 @@ def run(spec: dict[str, Any]) -> int:
     try:
         program.start()
     except OSError as error:
-        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
+        exit_code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_RUNNABLE
         send(event="out", stream="stderr", text=f"{spec['argv'][0]}: {error.strerror}\n")
         empty_report: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
-        send(event="rank", exit_code=code, stopped=False, folder=program.folder, **empty_report)
-        return code
+        send(event="rank", exit_code=exit_code, stopped=False, folder=program.folder, **empty_report)
+        return exit_code
     threading.Thread(target=program.follow_input, daemon=True).start()
     return program.watch()
 

@@ -19,8 +19,8 @@ import sys
 import time
 
 PIECE_DATA = b"." * 256
-INTERVAL_S = 0.002
-FLOWING_PIECES = 20
+SEND_INTERVAL_S = 0.002
+MIN_FLOWING_PIECES = 20
 
 
 def print_event(event: str, **details: object) -> None:
@@ -35,34 +35,39 @@ def receive(address: str, port: int) -> None:
         if 0 in select.select([server.fileno(), 0], [], [])[0]:
             return
         connection, _ = server.accept()
-    arrivals: list[float] = []
-    total = 0
+    arrival_times_s: list[float] = []
+    received_bytes = 0
     with connection:
         while True:
-            ready, _, _ = select.select([connection.fileno(), 0], [], [])
-            if 0 in ready:
+            ready_files, _, _ = select.select([connection.fileno(), 0], [], [])
+            if 0 in ready_files:
                 break
             data = connection.recv(65536)
             if not data:
                 break
-            total += len(data)
-            arrivals.append(time.monotonic())
-            if len(arrivals) == FLOWING_PIECES:
+            received_bytes += len(data)
+            arrival_times_s.append(time.monotonic())
+            if len(arrival_times_s) == MIN_FLOWING_PIECES:
                 print_event("flowing")
-        arrivals.append(time.monotonic())
-    gaps = [after - before for before, after in itertools.pairwise(arrivals)] or [0.0]
-    print_event("stall", longest_gap_s=max(gaps), median_gap_s=statistics.median(gaps), received_bytes=total)
+        arrival_times_s.append(time.monotonic())
+    gaps_s = [after - before for before, after in itertools.pairwise(arrival_times_s)] or [0.0]
+    print_event(
+        "stall",
+        longest_gap_s=max(gaps_s),
+        median_gap_s=statistics.median(gaps_s),
+        received_bytes=received_bytes,
+    )
 
 
 def send(address: str, port: int, source: str) -> None:
-    """Send a piece every `INTERVAL_S` until the connection or the standard input ends."""
+    """Send a piece every `SEND_INTERVAL_S` until the connection or the standard input ends."""
     with socket.create_connection((address, port), timeout=10, source_address=(source, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
-        while not select.select([0], [], [], INTERVAL_S)[0]:
+        while not select.select([0], [], [], SEND_INTERVAL_S)[0]:
             # A stalled connection accepts no data, perhaps for minutes. The standard input may end in this time.
-            readable, _, _ = select.select([0], [connection], [])
-            if readable:
+            readable_files, _, _ = select.select([0], [connection], [])
+            if readable_files:
                 return
             try:
                 connection.send(PIECE_DATA)

@@ -24,12 +24,12 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
 
 SEGMENT_BYTES = 1448
 """Payload of a TCP segment with time stamps in a packet of 1500 bytes. The MTU of a lab may be larger."""
-CONNECT_S = 10.0
-IDLE_S = 0.25
+CONNECT_TIMEOUT_S = 10.0
+MAX_IDLE_S = 0.25
 CHUNK_BYTES = 1 << 16
 _ZERO_BYTES = bytes(CHUNK_BYTES)
 _TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
-_RETRANSMITTED = struct.Struct("=100xI")  # tcpi_total_retrans of struct tcp_info
+_RETRANSMITTED_FIELD = struct.Struct("=100xI")  # tcpi_total_retrans of struct tcp_info
 
 
 class Endpoint(Protocol):
@@ -59,7 +59,7 @@ class Outgoing(Endpoint, Protocol):
     """The sending end."""
 
     @property
-    def retransmits(self) -> int:
+    def count_retransmits(self) -> int:
         """Packets that were sent again."""
         ...
 
@@ -87,7 +87,7 @@ class TcpSender:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, job["control"].encode())
         bind_socket(self.connection, job)
-        self.connection.settimeout(CONNECT_S)
+        self.connection.settimeout(CONNECT_TIMEOUT_S)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
         self.remaining_bytes = 0
@@ -116,10 +116,10 @@ class TcpSender:
             self.is_done = True
 
     @property
-    def retransmits(self) -> int:
+    def count_retransmits(self) -> int:
         """Segments that were sent again."""
-        info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED.size)
-        return int(_RETRANSMITTED.unpack(info)[0]) if len(info) == _RETRANSMITTED.size else 0
+        info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED_FIELD.size)
+        return int(_RETRANSMITTED_FIELD.unpack(info)[0]) if len(info) == _RETRANSMITTED_FIELD.size else 0
 
     def close(self) -> None:
         """Close the connection."""
@@ -208,7 +208,7 @@ class EventLoop:
     def linger(self, give_up_s: float) -> None:
         """Serve until nothing has arrived for a while: the last acknowledgement may be lost."""
         end_s = time.monotonic() + give_up_s
-        while time.monotonic() < end_s and self._serve_once(IDLE_S):
+        while time.monotonic() < end_s and self._serve_once(MAX_IDLE_S):
             pass
 
     def _serve_once(self, wait_s: float) -> bool:
@@ -219,13 +219,13 @@ class EventLoop:
             endpoint.connection for endpoint in self.endpoints if getattr(endpoint, "remaining_bytes", 0)
         ]
         wait_s = max(0.0, min([wait_s, *(call_s - now_s for call_s in call_times_s)]))
-        readable, writable, _ = select.select(
+        readable_connections, writable_connections, _ = select.select(
             [endpoint.connection for endpoint in self.endpoints], writers, [], wait_s
         )
         for endpoint in self.endpoints:
-            if endpoint.connection in readable:
+            if endpoint.connection in readable_connections:
                 self._read(endpoint)
-        return bool(readable or writable)
+        return bool(readable_connections or writable_connections)
 
     def _read(self, ended_endpoint: Endpoint) -> None:
         """Read from an end. Drop it if it is done and its peer has closed the connection."""

@@ -35,7 +35,7 @@ _ZEROS = bytes(PAYLOAD)
 REORDERING_LIMIT = 3
 MIN_RTO_S = 0.02
 MAX_RTO_S = 1.0
-PROBE_S = 0.001
+MIN_PROBE_DELAY_S = 0.001
 """Time that is added to two round trips before a silent connection is probed."""
 
 
@@ -58,13 +58,17 @@ class RoundTrip:
     @property
     def timeout_s(self) -> float:
         """Time after which the last packets count as lost."""
-        measured = self.smoothed_s + 4 * self.variation_s if self.smoothed_s else 10 * MIN_RTO_S
-        return float(min(max(measured, MIN_RTO_S) * 2**self.backoff, MAX_RTO_S))
+        measured_s = self.smoothed_s + 4 * self.variation_s if self.smoothed_s else 10 * MIN_RTO_S
+        return float(min(max(measured_s, MIN_RTO_S) * 2**self.backoff, MAX_RTO_S))
 
     @property
     def probe_s(self) -> float:
         """Time after which a silent connection is probed."""
-        return min(2 * self.smoothed_s + PROBE_S, self.timeout_s) if self.smoothed_s else self.timeout_s
+        return (
+            min(2 * self.smoothed_s + MIN_PROBE_DELAY_S, self.timeout_s)
+            if self.smoothed_s
+            else self.timeout_s
+        )
 
 
 @dataclass(slots=True)
@@ -77,12 +81,12 @@ class Sender:
     timeouts: int = 0
     probes: int = 0
     _round_trip: RoundTrip = field(default_factory=RoundTrip)
-    _waiting: deque[int] = field(default_factory=deque)
-    _in_flight: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _waiting_chunks: deque[int] = field(default_factory=deque)
+    _in_flight_by_number: dict[int, tuple[int, float]] = field(default_factory=dict)
     _next_number: int = 0
     _first_chunk: int = 0
     _chunk_count: int = 0
-    _acknowledged: set[int] = field(default_factory=set)
+    _acknowledged_chunks: set[int] = field(default_factory=set)
     _recovery_number: int = 0
     _deadline: float | None = None
     _is_probing: bool = False
@@ -91,20 +95,20 @@ class Sender:
         """Begin a transfer of `chunks` packets. Window and round trip keep their values."""
         self._first_chunk += self._chunk_count
         self._chunk_count = chunks
-        self._waiting = deque(range(self._first_chunk, self._first_chunk + chunks))
-        self._in_flight.clear()
-        self._acknowledged.clear()
+        self._waiting_chunks = deque(range(self._first_chunk, self._first_chunk + chunks))
+        self._in_flight_by_number.clear()
+        self._acknowledged_chunks.clear()
         self._deadline, self._is_probing = None, False
 
     @property
     def is_done(self) -> bool:
         """True when all packets of the transfer have been acknowledged."""
-        return len(self._acknowledged) == self._chunk_count
+        return len(self._acknowledged_chunks) == self._chunk_count
 
     @property
     def unacknowledged_text(self) -> str:
         """Number of packets that are not acknowledged, as text such as `3 of 20`."""
-        return f"{self._chunk_count - len(self._acknowledged)} of {self._chunk_count}"
+        return f"{self._chunk_count - len(self._acknowledged_chunks)} of {self._chunk_count}"
 
     @property
     def deadline(self) -> float | None:
@@ -114,16 +118,16 @@ class Sender:
     @property
     def has_waiting(self) -> bool:
         """True while packets wait to be sent."""
-        return bool(self._waiting)
+        return bool(self._waiting_chunks)
 
     def poll(self, now: float, max_packets: int | None = None) -> list[bytes]:
         """Return the packets that the window allows, but at most `room`."""
         packets: list[bytes] = []
-        while self._waiting and len(self._in_flight) < int(max(self.control.window, 1.0)):
+        while self._waiting_chunks and len(self._in_flight_by_number) < int(max(self.control.window, 1.0)):
             if max_packets is not None and len(packets) >= max_packets:
                 break
-            chunk = self._waiting.popleft()
-            if chunk in self._acknowledged:
+            chunk = self._waiting_chunks.popleft()
+            if chunk in self._acknowledged_chunks:
                 continue
             packets.append(self._make_packet(chunk, now))
         if packets:
@@ -131,7 +135,7 @@ class Sender:
         return packets
 
     def _make_packet(self, chunk: int, now: float) -> bytes:
-        self._in_flight[self._next_number] = (chunk, now)
+        self._in_flight_by_number[self._next_number] = (chunk, now)
         packet = DATA.pack(_DATA, self._next_number, chunk, now) + _ZEROS
         self._next_number += 1
         return packet
@@ -144,45 +148,45 @@ class Sender:
         """Process an acknowledgement; ignore other packets."""
         if len(packet) < ACK.size or packet[0] != _ACK:
             return
-        _, largest, earlier_bits, sent_s = ACK.unpack_from(packet)
-        if largest in self._in_flight:
+        _, largest_number, earlier_bits, sent_s = ACK.unpack_from(packet)
+        if largest_number in self._in_flight_by_number:
             self._round_trip.measure(now - sent_s)
         received_bits = earlier_bits << 1 | 1  # bit i: number largest - i
         lost_before_s = sent_s - self._round_trip.smoothed_s / 4
         lost_numbers = []
-        for number in list(self._in_flight):
-            distance = largest - number
-            if distance < 0:
+        for number in list(self._in_flight_by_number):
+            number_distance = largest_number - number
+            if number_distance < 0:
                 continue
-            if received_bits >> distance & 1:
+            if received_bits >> number_distance & 1:
                 self._acknowledge(number, now)
-            elif distance >= REORDERING_LIMIT or self._in_flight[number][1] < lost_before_s:
+            elif number_distance >= REORDERING_LIMIT or self._in_flight_by_number[number][1] < lost_before_s:
                 lost_numbers.append(number)
         self._handle_losses(lost_numbers, now)
-        if self._in_flight:
+        if self._in_flight_by_number:
             self._schedule_probe(now)
         else:
             self._deadline = None
 
     def _acknowledge(self, number: int, now: float) -> None:
         """Record that a packet has arrived."""
-        self._acknowledged.add(self._in_flight.pop(number)[0])
+        self._acknowledged_chunks.add(self._in_flight_by_number.pop(number)[0])
         if number >= self._recovery_number:
-            ratio = len(self._acknowledged) / self._chunk_count
+            ratio = len(self._acknowledged_chunks) / self._chunk_count
             self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
         """Return a probe for a silent connection. If the probe got no answer, count all packets in flight as lost."""
         if self._deadline is None or now < self._deadline:
             return []
-        if not self._is_probing and self._in_flight and self._round_trip.smoothed_s:
+        if not self._is_probing and self._in_flight_by_number and self._round_trip.smoothed_s:
             self._is_probing = True
             self._deadline = now + self._round_trip.timeout_s
             self.probes += 1
-            return [self._make_packet(self._in_flight[max(self._in_flight)][0], now)]
+            return [self._make_packet(self._in_flight_by_number[max(self._in_flight_by_number)][0], now)]
         self.timeouts += 1
         self._round_trip.backoff += 1
-        self._resend(list(self._in_flight))
+        self._resend(list(self._in_flight_by_number))
         self._recovery_number = self._next_number
         self.control.on_timeout(now)
         self._deadline = now + self._round_trip.timeout_s
@@ -191,17 +195,17 @@ class Sender:
     def _handle_losses(self, numbers: list[int], now: float) -> None:
         if not numbers:
             return
-        newest = max(numbers)
+        newest_number = max(numbers)
         self._resend(numbers)
-        if newest >= self._recovery_number:
+        if newest_number >= self._recovery_number:
             self._recovery_number = self._next_number
             self.control.on_loss(now)
 
     def _resend(self, numbers: list[int]) -> None:
         for number in sorted(numbers, reverse=True):
-            chunk, _ = self._in_flight.pop(number)
-            if chunk not in self._acknowledged:
-                self._waiting.appendleft(chunk)
+            chunk, _ = self._in_flight_by_number.pop(number)
+            if chunk not in self._acknowledged_chunks:
+                self._waiting_chunks.appendleft(chunk)
                 self.retransmits += 1
 
 
@@ -214,7 +218,7 @@ class Receiver:
     _largest_number: int = -1
     _received_mask: int = 0
     _next_chunk: int = 0
-    _out_of_order: set[int] = field(default_factory=set)
+    _out_of_order_chunks: set[int] = field(default_factory=set)
 
     def on_packet(self, packet: bytes) -> bytes | None:
         """Return the acknowledgement of a data packet, or None for other packets."""
@@ -222,13 +226,13 @@ class Receiver:
             return None
         _, number, chunk, sent_s = DATA.unpack_from(packet)
         self._record_number(number)
-        if chunk < self._next_chunk or chunk in self._out_of_order:
+        if chunk < self._next_chunk or chunk in self._out_of_order_chunks:
             self.duplicates += 1
         else:
             self.received += 1
-            self._out_of_order.add(chunk)
-            while self._next_chunk in self._out_of_order:
-                self._out_of_order.remove(self._next_chunk)
+            self._out_of_order_chunks.add(chunk)
+            while self._next_chunk in self._out_of_order_chunks:
+                self._out_of_order_chunks.remove(self._next_chunk)
                 self._next_chunk += 1
         return ACK.pack(_ACK, self._largest_number, self._received_mask, sent_s)
 

@@ -47,7 +47,7 @@ class UdpSender:
         return self.sender.is_done
 
     @property
-    def retransmits(self) -> int:
+    def count_retransmits(self) -> int:
         """Packets that were sent again."""
         return self.sender.retransmits
 

@@ -41,18 +41,18 @@ class Flow:
     `limited_s` is the part of `busy_s` in which the peer's receive buffer was the limit. `rtt_s` is current.
     """
 
-    acked: int = 0
-    sent: int = 0
-    retransmitted: int = 0
+    acked_bytes: int = 0
+    sent_bytes: int = 0
+    retransmitted_bytes: int = 0
     busy_s: float = 0.0
     limited_s: float = 0.0
     rtt_s: float = 0.0
 
     def __sub__(self, earlier: Flow) -> Flow:
         return Flow(
-            self.acked - earlier.acked,
-            self.sent - earlier.sent,
-            self.retransmitted - earlier.retransmitted,
+            self.acked_bytes - earlier.acked_bytes,
+            self.sent_bytes - earlier.sent_bytes,
+            self.retransmitted_bytes - earlier.retransmitted_bytes,
             self.busy_s - earlier.busy_s,
             self.limited_s - earlier.limited_s,
             self.rtt_s,
@@ -68,9 +68,9 @@ def read_flow(connection: socket.socket) -> Flow:
                 "=QQQIIQQ", info, _BUSY_OFFSET
             )
             return Flow(
-                acked=struct.unpack_from("=Q", info, _ACKED_OFFSET)[0],
-                sent=sent_bytes,
-                retransmitted=retransmitted_bytes,
+                acked_bytes=struct.unpack_from("=Q", info, _ACKED_OFFSET)[0],
+                sent_bytes=sent_bytes,
+                retransmitted_bytes=retransmitted_bytes,
                 busy_s=busy_us / 1e6,
                 limited_s=peer_us / 1e6,
                 rtt_s=struct.unpack_from("=I", info, _RTT_OFFSET)[0] / 1e6,
@@ -106,27 +106,27 @@ def read_thread_waits(thread: str = "") -> dict[str, float]:
 
     The result is empty if the kernel does not count them.
     """
-    waits_s = {}
+    wait_by_thread_s = {}
     for name in [thread] if thread else os.listdir("/proc/self/task"):  # noqa: PTH208 - read at every tick
         with (
             suppress(OSError, ValueError, IndexError),  # the thread has just ended
             open(f"/proc/self/task/{name}/schedstat", "rb") as file,  # noqa: PTH123
         ):
-            waits_s[name] = int(file.read().split()[1]) / 1e9
-    return waits_s
+            wait_by_thread_s[name] = int(file.read().split()[1]) / 1e9
+    return wait_by_thread_s
 
 
 def read_others_processor_s() -> float:
     """Return the processor seconds of all other processes that this host shows, since their starts."""
-    ticks, own_pids = 0, {os.getpid(), os.getppid()}
+    other_ticks, own_pids = 0, {os.getpid(), os.getppid()}
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and int(path.name) not in own_pids:
             with suppress(OSError, ValueError, IndexError):  # the process has just ended
                 fields = (
                     (path / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
                 )
-                ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+                other_ticks += int(fields[11]) + int(fields[12])
+    return other_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def write_durably(path: Path, content: Iterable[bytes | memoryview]) -> float:
@@ -166,7 +166,7 @@ class Link:
     def add_window(self, flow: Flow, seconds: float) -> None:
         """Add the connection's rate in a window, if the network was its limit."""
         if flow.busy_s - flow.limited_s >= BUSY_SHARE * seconds:
-            self.rates.append(flow.acked / seconds)
+            self.rates.append(flow.acked_bytes / seconds)
             self.rtts_s.append(flow.rtt_s)
 
 
@@ -196,7 +196,7 @@ class RankWatch:
             for (name, _), first_flow, last_flow, link in zip(
                 self.connections, self._first_flows, self._read_flows(), self.links, strict=True
             )
-            if last_flow.sent > first_flow.sent
+            if last_flow.sent_bytes > first_flow.sent_bytes
         ]
 
     def describe_nics(self) -> dict[str, dict[str, float]]:
@@ -221,7 +221,7 @@ class RankWatch:
 
     def _run(self) -> None:
         thread_id = str(threading.get_native_id())
-        flows_before, bytes_before, window_start_s, ticks = (
+        flows_before, bytes_before, window_start_s, tick_count = (
             self._read_flows(),
             self._read_sent_bytes(),
             time.monotonic(),
@@ -236,8 +236,8 @@ class RankWatch:
             queued_before_s, queued_s = queued_s, read_thread_waits(thread_id).get(thread_id, 0.0)
             late_s = now_s - tick_start_s - TICK_S - (queued_s - queued_before_s)
             self.stopped_s += late_s if late_s > MIN_DELAY_S else 0.0
-            ticks += 1
-            if ticks % WINDOW_TICKS == 0:
+            tick_count += 1
+            if tick_count % WINDOW_TICKS == 0:
                 flows = self._read_flows()
                 for link, first_flow, last_flow in zip(self.links, flows_before, flows, strict=True):
                     link.add_window(last_flow - first_flow, now_s - window_start_s)
@@ -252,9 +252,9 @@ class RankWatch:
 def _summarise(flow: Flow, link: Link) -> dict[str, float]:
     rates, middle_index = sorted(link.rates), len(link.rates) // 2
     return {
-        "bytes": flow.acked,
-        "sent": flow.sent,
-        "retransmitted": flow.retransmitted,
+        "bytes": flow.acked_bytes,
+        "sent": flow.sent_bytes,
+        "retransmitted": flow.retransmitted_bytes,
         "busy_s": round(flow.busy_s, 6),
         "limited_s": round(flow.limited_s, 6),
         "windows": len(rates),

@@ -129,10 +129,10 @@ def _format_lines(name: str, samples: list[Sample]) -> Iterator[str]:
     metric = METRICS_BY_NAME[name]
     yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
     for sample in sorted(samples, key=lambda item: item.labels):
-        labels = (
+        label_texts = (
             f'{label}="{_escape(value)}"' for label, value in zip(metric.labels, sample.labels, strict=True)
         )
-        yield f"{name}{{{','.join(labels)}}} {sample.value:.12g}\n"
+        yield f"{name}{{{','.join(label_texts)}}} {sample.value:.12g}\n"
 
 
 def _escape(value: str) -> str:

@@ -17,7 +17,7 @@ from testbed.storage.address import Address, get_database_address
 from testbed.storage.reading import explain_unreadable, is_database_error, read_rows
 
 Row = Mapping[str, Any]
-NEWEST_STEPS = 200
+MAX_SAMPLED_STEPS = 200
 QUANTILES = (0.5, 0.95)
 
 
@@ -65,11 +65,11 @@ def _sample_counts(read_rows: ReadRows) -> Iterator[Sample]:
         yield Sample(
             "testbed_operations_total", (row["lab"], row["kind"] or "apply", row["state"]), row["number"]
         )
-    steps = (
+    steps_query = (
         "select o.lab, s.switch, s.change, s.state, count(*) as number from steps s "
         "join operations o on o.id = s.operation group by o.lab, s.switch, s.change, s.state"
     )
-    for row in read_rows(steps):
+    for row in read_rows(steps_query):
         labels = (row["lab"], row["switch"], row["change"] or "circuits", row["state"] or "observed")
         yield Sample("testbed_steps_total", labels, row["number"])
     for row in read_rows("select lab, status, count(*) as number from runs group by lab, status"):
@@ -81,15 +81,15 @@ def _sample_steps(lab: str, read_rows: ReadRows) -> Iterator[Sample]:
         "select s.change, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation "
         "where o.lab = ? and s.outcome_at is not null and s.intent_at <> '' order by s.intent_at desc limit ?"
     )
-    durations_s: dict[str, list[float]] = {}
-    for row in read_rows(query, lab, NEWEST_STEPS):
+    durations_by_change_s: dict[str, list[float]] = {}
+    for row in read_rows(query, lab, MAX_SAMPLED_STEPS):
         duration = datetime.fromisoformat(row["outcome_at"]) - datetime.fromisoformat(row["intent_at"])
-        durations_s.setdefault(row["change"] or "circuits", []).append(duration.total_seconds())
-    for change, seconds in durations_s.items():
-        seconds.sort()
+        durations_by_change_s.setdefault(row["change"] or "circuits", []).append(duration.total_seconds())
+    for change, sorted_durations_s in durations_by_change_s.items():
+        sorted_durations_s.sort()
         for quantile in QUANTILES:
-            index = min(len(seconds) - 1, int(quantile * len(seconds)))
-            yield Sample("testbed_step_seconds", (lab, change, str(quantile)), seconds[index])
+            index = min(len(sorted_durations_s) - 1, int(quantile * len(sorted_durations_s)))
+            yield Sample("testbed_step_seconds", (lab, change, str(quantile)), sorted_durations_s[index])
 
 
 def _sample_epoch(lab: str, read_rows: ReadRows) -> Iterator[Sample]:
@@ -129,7 +129,7 @@ def _sample_newest_run(lab: str, runs_dir: Path, read_rows: ReadRows) -> Iterato
 
 
 def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
-    newest_rows = {
+    timing_by_labels = {
         (
             lab,
             str(row.simulated).lower(),
@@ -140,7 +140,7 @@ def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
         ): row
         for row in timings
     }
-    for labels, row in newest_rows.items():
+    for labels, row in timing_by_labels.items():
         yield Sample("testbed_bus_bandwidth_mbps", labels, row.busbw_mbps)
         yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
 

@@ -24,7 +24,7 @@ ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 SPAN_NAMES = {"run": "run", "operation": "operation", "device": "step"}
 """Subject of a block -> name of its span. A lease has no span; it is an attribute of the spans under it."""
 EXCHANGE = "exchange"
-_SENT_CHARACTERS = 200
+_MAX_SENT_CHARACTERS = 200
 _stop_functions: list[Callable[[], None]] = []
 
 
@@ -80,25 +80,25 @@ class Exchanges:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self._lock = tracer, Lock()
-        self._open: dict[str, Span] = {}
+        self._open_span_by_device: dict[str, Span] = {}
 
     def on_sent(self, device: str, text: str) -> None:
         """Begin a span."""
-        attributes = {"lightbed.address": device, "lightbed.sent": text[:_SENT_CHARACTERS]}
+        attributes = {"lightbed.address": device, "lightbed.sent": text[:_MAX_SENT_CHARACTERS]}
         span = self._tracer.start_span(EXCHANGE, attributes=attributes)
         with self._lock:
-            previous_span, self._open[device] = self._open.get(device), span
+            previous_span, self._open_span_by_device[device] = self._open_span_by_device.get(device), span
         if previous_span is not None:
             previous_span.end()
 
     def on_received(self, device: str) -> None:
         """End the span of the device, if one is open."""
         with self._lock:
-            span = self._open.pop(device, None)
+            span = self._open_span_by_device.pop(device, None)
         if span is not None:
             span.end()
 
     def close(self) -> None:
         """End all open spans."""
-        for device in list(self._open):
+        for device in list(self._open_span_by_device):
             self.on_received(device)

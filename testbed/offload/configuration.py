@@ -49,10 +49,10 @@ class Configuration:
         """Return the files under the key `tls`, or None. Raises `OffloadError` for missing or unknown keys there."""
         if self.tls is None:
             return None
-        names = {setting.name for setting in fields(Tls)}
-        _check_keys(self.tls, names, "tls")
-        if set(self.tls) != names:
-            raise OffloadError(f"tls needs {', '.join(sorted(names))}")
+        file_names = {setting.name for setting in fields(Tls)}
+        _check_keys(self.tls, file_names, "tls")
+        if set(self.tls) != file_names:
+            raise OffloadError(f"tls needs {', '.join(sorted(file_names))}")
         return Tls(**{name: Path(path) for name, path in self.tls.items()})
 
 
@@ -68,8 +68,8 @@ class Choice:
 
     def __post_init__(self) -> None:
         """Raise `OffloadError` if more than one place is chosen, or a number of workers together with a scheduler."""
-        sources = [self.scheduler is not None, self.lab is not None, self.in_process]
-        if sum(sources) > 1:
+        given_sources = [self.scheduler is not None, self.lab is not None, self.in_process]
+        if sum(given_sources) > 1:
             raise OffloadError(
                 "give only one of --scheduler, --lab and --in-process: each selects where the workers run"
             )
@@ -89,16 +89,18 @@ def read_configuration(path: Path | None) -> Configuration:
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        value_by_key = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
         raise OffloadError(f"{path} cannot be read: {error}") from error
-    if not isinstance(values, dict):
+    if not isinstance(value_by_key, dict):
         raise OffloadError(f"{path} is not a mapping of keys: see the table of keys in the documentation")
-    _check_keys(values, {setting.name for setting in fields(Configuration)}, str(path))
+    _check_keys(value_by_key, {setting.name for setting in fields(Configuration)}, str(path))
     for setting in fields(Configuration):
-        if setting.name in values:
-            _check_kind(path, setting.name, values[setting.name], getattr(Configuration(), setting.name))
-    return Configuration(**values)
+        if setting.name in value_by_key:
+            _check_type(
+                path, setting.name, value_by_key[setting.name], getattr(Configuration(), setting.name)
+            )
+    return Configuration(**value_by_key)
 
 
 def _check_keys(values: Mapping[str, Any], known_keys: set[str], source: str) -> None:
@@ -107,14 +109,14 @@ def _check_keys(values: Mapping[str, Any], known_keys: set[str], source: str) ->
             raise OffloadError(f"{source}: unknown key {key!r}; known: {', '.join(sorted(known_keys))}")
 
 
-def _check_kind(path: Path, name: str, value: Any, default: Any) -> None:
-    kinds: tuple[type, ...] = (type(default),)
+def _check_type(path: Path, name: str, value: Any, default: Any) -> None:
+    accepted_types: tuple[type, ...] = (type(default),)
     if isinstance(default, float):
-        kinds = (int, float)
+        accepted_types = (int, float)
     elif default is None or isinstance(default, dict):
-        kinds = (dict,) if name in {"tls", "weights"} else (str,)
+        accepted_types = (dict,) if name in {"tls", "weights"} else (str,)
     # bool is a subclass of int, so it needs a separate check.
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    if not isinstance(value, accepted_types) or (isinstance(value, bool) and bool not in accepted_types):
         raise OffloadError(
-            f"{path}: {name} is {value!r}: give {' or '.join(kind.__name__ for kind in kinds)}"
+            f"{path}: {name} is {value!r}: give {' or '.join(kind.__name__ for kind in accepted_types)}"
         )

@@ -32,8 +32,8 @@ CLIENT_NAME = "offload"
 
 ENTRY_MODULE = "lightbed_offload_entry"
 MAX_RETRIES = 5
-_CONNECT_S = 15.0
-_FETCH_CONNECT_S = 3.0
+_CONNECT_TIMEOUT_S = 15.0
+_FETCH_CONNECT_TIMEOUT_S = 3.0
 """Time to connect to a worker for a result. Dask retries for this long, even if the connection is refused. Then the
 scheduler runs the stage again elsewhere."""
 _FETCH_TIMEOUT_S = 20.0
@@ -101,9 +101,9 @@ def register_entry_point() -> Any:
     """
     module = sys.modules.setdefault(ENTRY_MODULE, ModuleType(ENTRY_MODULE))
     if not hasattr(module, "run_stage"):
-        entry = FunctionType(run_stage.__code__, run_stage.__globals__, "run_stage")
-        entry.__module__ = ENTRY_MODULE
-        module.run_stage = entry  # type: ignore[attr-defined]
+        entry_point = FunctionType(run_stage.__code__, run_stage.__globals__, "run_stage")
+        entry_point.__module__ = ENTRY_MODULE
+        module.run_stage = entry_point  # type: ignore[attr-defined]
     return module.run_stage
 
 
@@ -134,7 +134,7 @@ class WeightedRotation:
             self._weight_by_address[addresses[name]] = weight
         self._arrears = dict.fromkeys(self._weight_by_address, 0.0)
 
-    def next(self) -> str | None:
+    def choose_next(self) -> str | None:
         """Return the address of the next worker, or None if no worker has a weight."""
         if not self._arrears:
             return None
@@ -173,7 +173,7 @@ class DaskEngine:
         try:
             self._client = Client(
                 address,
-                timeout=_CONNECT_S,
+                timeout=_CONNECT_TIMEOUT_S,
                 name=f"{CLIENT_NAME}-{job or uuid.uuid4().hex[:8]}",
                 security=_make_security(tls),
                 direct_to_workers=True,
@@ -184,12 +184,12 @@ class DaskEngine:
                 f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and `dask "
                 f"worker {address} --nthreads 1` on the hosts that should prepare data"
             ) from error
-        self._client.rpc.timeout = _FETCH_CONNECT_S
+        self._client.rpc.timeout = _FETCH_CONNECT_TIMEOUT_S
         self._address = address
         self._name = f"offload-{uuid.uuid4().hex}"
         self._rotation = WeightedRotation(weights or {})
         self._list_other_jobs = list_other_jobs
-        self._run: Any = None
+        self._run_entry_point: Any = None
         self._fetches: set[Future[Any]] = set()
         self._fetch_lock = threading.Lock()
         self._fetch_slots = asyncio.Semaphore(_MAX_FETCHES)
@@ -203,7 +203,7 @@ class DaskEngine:
     def open(self, runner: Runner) -> None:
         """Send the pipeline to all present and future workers."""
         try:
-            self._client.wait_for_workers(1, timeout=_CONNECT_S)
+            self._client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_S)
         except TimeoutError as error:
             raise OffloadError(
                 f"the scheduler {self._address} has no workers: start `dask worker {self._address} --nthreads 1`"
@@ -213,7 +213,7 @@ class DaskEngine:
             pipeline_parts = {part.name: getattr(pipeline, part.name) for part in fields(pipeline)}
             parts = pack(pipeline_parts)
             self._client.sync(_use_spare_rng_in_loop)
-            self._run = register_entry_point()
+            self._run_entry_point = register_entry_point()
             self._client.run_on_scheduler(register_entry_point)  # the scheduler unpickles tasks
             self._register_plugin(_make_plugin(self._name, parts, collect_sources(pipeline_parts.values())))
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -242,21 +242,32 @@ class DaskEngine:
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
         """Submit a stage, and return the future of its result. If its worker is lost, Dask runs it elsewhere."""
-        target = self._rotation.next()
-        placement = {} if target is None else {"workers": [target], "allow_other_workers": True}
-        remote = self._ask(
+        target_address = self._rotation.choose_next()
+        placement_options = (
+            {} if target_address is None else {"workers": [target_address], "allow_other_workers": True}
+        )
+        dask_future = self._ask(
             lambda: self._client.submit(
-                self._run, self._name, stage, payload, epoch, pure=False, retries=MAX_RETRIES, **placement
+                self._run_entry_point,
+                self._name,
+                stage,
+                payload,
+                epoch,
+                pure=False,
+                retries=MAX_RETRIES,
+                **placement_options,
             ),
             None,
             is_open=self._client.status == "running",  # a request during a reconnect may get no answer
         )
         future: Future[Any] = Future()
-        if remote is None:
+        if dask_future is None:
             future.set_exception(WorkerLost(f"the scheduler {self._address} is gone"))
             return future
-        future.add_done_callback(lambda local_future: remote.cancel() if local_future.cancelled() else None)
-        remote.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
+        future.add_done_callback(
+            lambda local_future: dask_future.cancel() if local_future.cancelled() else None
+        )
+        dask_future.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
         return future
 
     def _fetch(self, dask_future: Any, future: Future[Any]) -> None:
@@ -301,8 +312,8 @@ class DaskEngine:
             else:
                 future.set_result(value)
         except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
-            is_lost = type(error).__name__ in _LOST_WORKER_ERRORS or isinstance(error, OSError)
-            future.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
+            is_worker_lost = type(error).__name__ in _LOST_WORKER_ERRORS or isinstance(error, OSError)
+            future.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_worker_lost else error)
         finally:
             # Fetches that `close` cancelled are released by Dask's client itself: a release here prints an error.
             if not fetch.cancelled():
@@ -323,9 +334,13 @@ class DaskEngine:
 
     def workers(self) -> tuple[str, ...]:
         """Return the host of each worker thread, sorted."""
-        threads: dict[str, int] = self._ask(self._client.nthreads, {})
+        thread_count_by_address: dict[str, int] = self._ask(self._client.nthreads, {})
         return tuple(
-            sorted(host for address, count in threads.items() for host in [_parse_host(address)] * count)
+            sorted(
+                host
+                for address, thread_count in thread_count_by_address.items()
+                for host in [_parse_host(address)] * thread_count
+            )
         )
 
     def close(self) -> None:

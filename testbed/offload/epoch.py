@@ -59,9 +59,9 @@ class Order:
         return make_order_of_batches(batches, self.batch_size)
 
 
-def make_order_of_batches(batches: Iterable[Sequence[int]], batch_size: int) -> Order:
+def make_order_of_batches(index_batches: Iterable[Sequence[int]], batch_size: int) -> Order:
     """Return the order of these batches, which may differ in size."""
-    index_lists = [list(batch) for batch in batches]
+    index_lists = [list(batch) for batch in index_batches]
     indices = [index for batch in index_lists for index in batch]
     return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in index_lists), initial=0)))
 
@@ -70,9 +70,9 @@ def make_order(count: int, batch_size: int, *, shuffle_by: str | None, drop_last
     """Return the order of an epoch: the order of the dataset, or shuffled with the seed `shuffle_by`."""
     indices: Sequence[int] = range(count)
     if shuffle_by is not None:
-        shuffled = list(indices)
-        random.Random(shuffle_by).shuffle(shuffled)
-        indices = shuffled
+        shuffled_indices = list(indices)
+        random.Random(shuffle_by).shuffle(shuffled_indices)
+        indices = shuffled_indices
     if drop_last:
         indices = indices[: count - count % batch_size]
     return Order(indices, batch_size)

@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class _Work:
+class _UnitWork:
     """A unit in preparation: its number, its indices, and the number of attempts on workers."""
 
     unit: int
@@ -98,20 +98,23 @@ class Feed:
     ) -> None:
         self._sides, self._order, self._rule, self._epoch = sides, order, rule, epoch
         self._is_batchwise = rule.candidate in {None, "p3"}
-        size = 1 if self._is_batchwise else order.batch_size
-        number = order.batches if self._is_batchwise else len(order.indices)
+        unit_batch_size = 1 if self._is_batchwise else order.batch_size
+        unit_count = order.batches if self._is_batchwise else len(order.indices)
         done_units = set(done)
-        units = [unit for unit in range(number) if unit not in done_units]
+        units = [unit for unit in range(unit_count) if unit not in done_units]
         self._queue = deque(units)
         self._sizes = deque(() if self._is_batchwise else order.sizes(len(done_units)))
         slots = sides.remote.slots if sides.remote else 1
-        self._ahead = {False: rule.look_ahead * size, True: rule.look_ahead * size * slots}
+        self._max_pending = {
+            False: rule.look_ahead * unit_batch_size,
+            True: rule.look_ahead * unit_batch_size * slots,
+        }
         self._remaining = {
             side: deque(unit for unit in units if self._is_remote_side(unit) == side)
             for side in (False, True)
         }
-        self._pending: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
-        self._is_alone = sides.remote is None or not sides.remote.workers()
+        self._pending: dict[bool, deque[_UnitWork]] = {False: deque(), True: deque()}
+        self._is_local_only = sides.remote is None or not sides.remote.workers()
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[tuple[list[int], Any]]:
@@ -127,7 +130,7 @@ class Feed:
             return [work.unit], value
         return self._make_batch([self._take_next() for _ in range(self._sizes.popleft())])
 
-    def _make_batch(self, units: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
+    def _make_batch(self, units: list[tuple[_UnitWork, Any]]) -> tuple[list[int], Any]:
         return [work.unit for work, _ in units], self._sides.runner.collate([value for _, value in units])
 
     def close(self) -> None:
@@ -142,20 +145,20 @@ class Feed:
     def _is_remote_side(self, unit: int) -> bool:
         return self._sides.remote is not None and self._rule.is_remote(unit)
 
-    def _fill(self) -> None:
+    def _start_units(self) -> None:
         for side in (True, False):
-            while self._remaining[side] and len(self._pending[side]) < self._ahead[side]:
+            while self._remaining[side] and len(self._pending[side]) < self._max_pending[side]:
                 work = self._make_work(self._remaining[side].popleft())
                 self._start(work, is_remote_side=side)
                 self._pending[side].append(work)
 
-    def _make_work(self, unit: int) -> _Work:
+    def _make_work(self, unit: int) -> _UnitWork:
         if self._is_batchwise:
-            return _Work(unit, self._order.batch(unit))
-        return _Work(unit, (self._order.indices[unit],))
+            return _UnitWork(unit, self._order.batch(unit))
+        return _UnitWork(unit, (self._order.indices[unit],))
 
-    def _start(self, work: _Work, *, is_remote_side: bool) -> None:
-        work.is_remote = is_remote_side and not self._is_alone
+    def _start(self, work: _UnitWork, *, is_remote_side: bool) -> None:
+        work.is_remote = is_remote_side and not self._is_local_only
         if work.is_remote:
             work.future = self._submit(work)
         elif self._sides.local is not None:
@@ -163,7 +166,7 @@ class Feed:
         else:
             work.future = None
 
-    def _submit(self, work: _Work) -> Future[Any]:
+    def _submit(self, work: _UnitWork) -> Future[Any]:
         assert self._sides.remote is not None
         assert self._rule.candidate is not None
         payload: Any = work.indices
@@ -182,8 +185,8 @@ class Feed:
         (index,) = indices
         return self._sides.runner.element(index, self._epoch)
 
-    def _take_next(self) -> tuple[_Work, Any]:
-        self._fill()
+    def _take_next(self) -> tuple[_UnitWork, Any]:
+        self._start_units()
         side = self._is_remote_side(self._queue.popleft())
         if not side:
             work = self._pending[side].popleft()
@@ -191,24 +194,24 @@ class Feed:
             self.counts.local += 1
         else:
             work, value = self._take_remote()
-        self._fill()
+        self._start_units()
         return work, value
 
-    def _get_local_value(self, work: _Work) -> Any:
+    def _get_local_value(self, work: _UnitWork) -> Any:
         """Return the value of a local unit: prepare it now, or wait for its thread."""
         return self._prepare(work.indices) if work.future is None else work.future.result()
 
-    def _take_remote(self) -> tuple[_Work, Any]:
+    def _take_remote(self) -> tuple[_UnitWork, Any]:
         """Return the next unit of the workers. After too many losses or no answer, the trainer prepares it."""
         pending = self._pending[True]
         while True:
-            work = pending[0] if self._rule.ordered else self._first_ready(pending)
+            work = pending[0] if self._rule.ordered else self._wait_for_first(pending)
             if not work.is_remote:
                 value = self._get_local_value(work)
                 self.counts.taken_back += 1
                 break
             try:
-                value = from_wire(self._await(work))
+                value = from_wire(self._wait_for_result(work))
                 self.counts.remote += 1
                 break
             except WorkerLost:
@@ -224,7 +227,7 @@ class Feed:
         pending.remove(work)
         return work, value
 
-    def _await(self, work: _Work) -> Any:
+    def _wait_for_result(self, work: _UnitWork) -> Any:
         """Wait for the result of a unit. Raises `_UnansweredError` after `patience_s` or if no worker is left."""
         assert work.future is not None
         remaining_s = self._rule.patience_s
@@ -243,30 +246,32 @@ class Feed:
     def _has_workers(self) -> bool:
         return self._sides.remote is not None and bool(self._sides.remote.workers())
 
-    def _take_back(self, work: _Work, *, is_unanswered: bool) -> None:
+    def _take_back(self, work: _UnitWork, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
-        unanswered = [item for item in self._pending[True] if not _is_answered(item)]
-        self._is_alone = not self._has_workers() or (
-            is_unanswered and len(unanswered) == len(self._pending[True])
+        unanswered_work = [lost_work for lost_work in self._pending[True] if not _is_answered(lost_work)]
+        self._is_local_only = not self._has_workers() or (
+            is_unanswered and len(unanswered_work) == len(self._pending[True])
         )
-        for item in unanswered if self._is_alone else [work]:
-            if item.is_remote:
-                assert item.future is not None
-                item.future.cancel()
-                self._start(item, is_remote_side=False)
+        for lost_work in unanswered_work if self._is_local_only else [work]:
+            if lost_work.is_remote:
+                assert lost_work.future is not None
+                lost_work.future.cancel()
+                self._start(lost_work, is_remote_side=False)
 
-    def _first_ready(self, pending: deque[_Work]) -> _Work:
+    def _wait_for_first(self, pending: deque[_UnitWork]) -> _UnitWork:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""
         remaining_s = self._rule.patience_s
         while True:
             local_work = next((work for work in pending if not work.is_remote), None)
-            futures = {work.future: work for work in pending if work.is_remote and work.future is not None}
-            if local_work is not None or not futures:
+            work_by_future = {
+                work.future: work for work in pending if work.is_remote and work.future is not None
+            }
+            if local_work is not None or not work_by_future:
                 return local_work or pending[0]
-            ready, _ = wait(futures, min(remaining_s, POLL_S), FIRST_COMPLETED)
+            ready, _ = wait(work_by_future, min(remaining_s, POLL_S), FIRST_COMPLETED)
             remaining_s -= POLL_S
             if ready:
-                return next(work for future, work in futures.items() if future in ready)
+                return next(work for future, work in work_by_future.items() if future in ready)
             if remaining_s <= 0 or not self._has_workers():
                 return pending[0]
 
@@ -295,25 +300,25 @@ class StreamFeed(Feed):
         super().__init__(sides, Order((), batch_size), rule, epoch)
         self._is_batchwise = False
         slots = sides.remote.slots if sides.remote else 1
-        self._ahead = {
+        self._max_pending = {
             False: rule.look_ahead * batch_size if sides.local else 1,
             True: rule.look_ahead * batch_size * slots,
         }
         self._elements: Iterator[tuple[int, Any]] | None = enumerate(elements)
         self._numbers = iter(count() if numbers is None else numbers)
         self._done, self._drop_last = set(done), drop_last
-        self._raw: dict[int, Any] = {}
-        self._index: dict[int, int] = {}
+        self._raw_by_unit: dict[int, Any] = {}
+        self._index_by_unit: dict[int, int] = {}
 
     def __next__(self) -> tuple[list[int], Any]:
         """Return the numbers of the elements of the next batch, and the batch."""
-        units: list[tuple[_Work, Any]] = []
+        units: list[tuple[_UnitWork, Any]] = []
         while len(units) < self._order.batch_size:
-            self._fill()
+            self._start_units()
             if not self._queue:
                 break
             work, value = self._take_next()
-            del self._raw[work.indices[0]]
+            del self._raw_by_unit[work.indices[0]]
             units.append((work, value))
         if not units or (self._drop_last and len(units) < self._order.batch_size):
             raise StopIteration
@@ -324,9 +329,11 @@ class StreamFeed(Feed):
         self._elements = None
         super().close()
 
-    def _fill(self) -> None:
+    def _start_units(self) -> None:
         while (
-            self._elements is not None and self._lacks_any() and len(self._queue) < sum(self._ahead.values())
+            self._elements is not None
+            and self._lacks_any()
+            and len(self._queue) < sum(self._max_pending.values())
         ):
             unit, raw = next(self._elements, (-1, None))
             if unit < 0:
@@ -334,10 +341,10 @@ class StreamFeed(Feed):
                 break
             index = next(self._numbers)
             if unit not in self._done:
-                self._raw[index], self._index[unit] = raw, index
+                self._raw_by_unit[index], self._index_by_unit[unit] = raw, index
                 self._queue.append(unit)
                 self._remaining[self._is_remote_side(unit)].append(unit)
-        super()._fill()
+        super()._start_units()
 
     def _lacks_any(self) -> bool:
         """Return whether a side that the rule uses has room for another element."""
@@ -348,21 +355,21 @@ class StreamFeed(Feed):
             {False} if not is_remote or self._rule.ratio < 1 else set()
         )
         return any(
-            len(self._remaining[side]) + len(self._pending[side]) < self._ahead[side] for side in sides
+            len(self._remaining[side]) + len(self._pending[side]) < self._max_pending[side] for side in sides
         )
 
-    def _make_work(self, unit: int) -> _Work:
-        return _Work(unit, (self._index.pop(unit),))
+    def _make_work(self, unit: int) -> _UnitWork:
+        return _UnitWork(unit, (self._index_by_unit.pop(unit),))
 
     def _read(self, index: int) -> Any:
-        return self._raw[index]
+        return self._raw_by_unit[index]
 
     def _prepare(self, indices: Sequence[int]) -> Any:
         (index,) = indices
-        return self._sides.runner.finish(index, self._raw[index], self._epoch)
+        return self._sides.runner.finish(index, self._raw_by_unit[index], self._epoch)
 
 
-def _is_answered(work: _Work) -> bool:
+def _is_answered(work: _UnitWork) -> bool:
     """Return whether a worker has answered for a unit. An error of the transform is also an answer."""
     future = work.future
     if future is None or not work.is_remote or not future.done() or future.cancelled():

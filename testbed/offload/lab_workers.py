@@ -25,25 +25,25 @@ START_TIMEOUT_S = 60.0
 _CERTIFICATE_FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
 
 
-def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
-    """Return a function that returns the current leases on a lab, as names of jobs that may share the workers' hosts.
+def make_lease_lister(lab: str, runs_folder: Path) -> Callable[[], frozenset[str]]:
+    """Return a function that reads the leases of a lab and names the jobs that may share the workers' hosts.
 
-    The function excludes implicit leases of single operations. While the database cannot be read, it returns its last
-    result.
+    It returns a name for each lease in force, and excludes implicit leases of single operations. While the database
+    cannot be read, it returns its last result.
     """
-    address, names = get_database_address(runs), frozenset[str]()
+    address, last_names = get_database_address(runs_folder), frozenset[str]()
 
     def find_leases() -> frozenset[str]:
-        nonlocal names
+        nonlocal last_names
         try:
             leases = read_leases(address, lab)
         except Exception as error:
             if not is_database_error(error):
                 raise
-            return names
+            return last_names
         held_leases = (lease for lease in leases if lease.is_held and not lease.is_implicit)
-        names = frozenset(f"lease {lease.id}" for lease in held_leases if lease.expires_s > time.time())
-        return names
+        last_names = frozenset(f"lease {lease.id}" for lease in held_leases if lease.expires_s > time.time())
+        return last_names
 
     return find_leases
 
@@ -51,7 +51,7 @@ def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
 @contextmanager
 def open_lab_engine(
     path: Path,
-    runs: Path = DEFAULT_RUNS,
+    runs_folder: Path = DEFAULT_RUNS,
     workers: int | None = None,
     *,
     tls: Tls | None = None,
@@ -59,54 +59,59 @@ def open_lab_engine(
 ) -> Iterator[DaskEngine]:
     """Start workers on the first `workers` hosts of a lab file (default: all), and yield an engine with them.
 
-    Leases of the lab in the database of `runs` count as jobs that share the hosts. Raises the errors of
+    Each lease in the database of `runs_folder` counts as one job that shares the hosts. Raises the errors of
     `start_lab_workers`.
     """
     lab = load_lab(path)
     hosts = lab.hosts if workers is None else lab.hosts[:workers]
     with start_lab_workers(lab, hosts, tls) as address:
-        yield DaskEngine(address, tls=tls, weights=weights, list_other_jobs=make_lease_lister(lab.name, runs))
+        yield DaskEngine(
+            address, tls=tls, weights=weights, list_other_jobs=make_lease_lister(lab.name, runs_folder)
+        )
 
 
 @contextmanager
 def start_lab_workers(
-    lab: Lab, hosts: tuple[LabHost, ...], tls: Tls | None = None, python: Mapping[str, str] | None = None
+    lab: Lab,
+    hosts: tuple[LabHost, ...],
+    tls: Tls | None = None,
+    python_by_host: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """Start a scheduler on the first of these hosts and a worker on each, and yield the scheduler's address.
 
     All bind the management address of their host, so that preprocessing never uses an optical link. They end with their
-    SSH session. `python` maps host names to interpreters, in place of the lab file's. Raises `OffloadError` if an
-    interpreter has no `distributed`.
+    SSH session. `python_by_host` maps host names to interpreters and overrides the lab file. Raises `OffloadError` if
+    an interpreter has no `distributed`.
     """
     if not hosts:
         raise OffloadError("no hosts to start workers on: name at least 1")
-    interpreters = {host.name: host.python for host in hosts} | dict(python or {})
+    interpreter_by_host = {host.name: host.python for host in hosts} | dict(python_by_host or {})
     with SshFleet(lab) as fleet:
-        _check_dask(fleet, {host.name: interpreters[host.name] for host in hosts})
+        _check_dask(fleet, {host.name: interpreter_by_host[host.name] for host in hosts})
         options: list[str] = []
         if tls is not None:
-            copies = fleet.put(
+            copies_folder = fleet.put(
                 {name: getattr(tls, part).read_bytes() for part, name in _CERTIFICATE_FILES.items()}
             )
             options = make_tls_options(
-                Tls(**{part: Path(copies) / name for part, name in _CERTIFICATE_FILES.items()})
+                Tls(**{part: Path(copies_folder) / name for part, name in _CERTIFICATE_FILES.items()})
             )
-        head = hosts[0]
+        first_host = hosts[0]
         protocol = "tls" if tls else "tcp"
-        address = f"{protocol}://{head.management}:{PORT}"
-        arguments = make_scheduler_command(str(head.management), PORT, protocol)
-        scheduler = _make_command(interpreters[head.name], arguments, options)
-        with fleet.start({head.name: scheduler}):
-            _await_listening(fleet, head)
-            workers = {
+        address = f"{protocol}://{first_host.management}:{PORT}"
+        arguments = make_scheduler_command(str(first_host.management), PORT, protocol)
+        scheduler_command = _make_command(interpreter_by_host[first_host.name], arguments, options)
+        with fleet.start({first_host.name: scheduler_command}):
+            _await_listening(fleet, first_host)
+            worker_command_by_host = {
                 host.name: _make_command(
-                    interpreters[host.name],
+                    interpreter_by_host[host.name],
                     make_worker_command(address, str(host.management), host.name),
                     options,
                 )
                 for host in hosts
             }
-            with fleet.start(workers):
+            with fleet.start(worker_command_by_host):
                 yield address
 
 
@@ -115,27 +120,31 @@ def _make_command(python: str, arguments: list[str], options: list[str]) -> str:
     return f"OMP_NUM_THREADS=1 exec {shlex.join([python, *arguments, *options])} >/dev/null 2>&1"
 
 
-def _check_dask(fleet: SshFleet, interpreters: dict[str, str]) -> None:
+def _check_dask(fleet: SshFleet, interpreter_by_host: dict[str, str]) -> None:
     """Raise `OffloadError`, which names the hosts, if an interpreter cannot import `distributed`."""
-    commands = {
+    command_by_host = {
         name: f"{shlex.join([python, '-c', 'import distributed'])} 2>&1"
-        for name, python in interpreters.items()
+        for name, python in interpreter_by_host.items()
     }
-    failed = [
-        name for name, result in fleet.run(commands, timeout_s=CHECK_TIMEOUT_S).items() if result.exit_status
+    failed_hosts = [
+        name
+        for name, result in fleet.run(command_by_host, timeout_s=CHECK_TIMEOUT_S).items()
+        if result.exit_status
     ]
-    if failed:
+    if failed_hosts:
         raise OffloadError(
-            f"{interpreters[failed[0]]} on {', '.join(failed)} cannot import `distributed`: install it there, with"
-            " the libraries that the transforms import"
+            f"{interpreter_by_host[failed_hosts[0]]} on {', '.join(failed_hosts)} cannot import `distributed`: "
+            "install it there, with the libraries that the transforms import"
         )
 
 
-def _await_listening(fleet: SshFleet, head: LabHost) -> None:
+def _await_listening(fleet: SshFleet, first_host: LabHost) -> None:
     """Wait until the scheduler listens. Raises `OffloadError` after `START_TIMEOUT_S`."""
-    listens = f"ss -ltnH 'src {head.management} and sport = :{PORT}' | grep -q ."
-    wait = f"for i in $(seq {int(START_TIMEOUT_S / 0.2)}); do {listens} && exit 0; sleep 0.2; done; exit 1"
-    if fleet.run({head.name: wait}, timeout_s=START_TIMEOUT_S + 10)[head.name].exit_status:
+    listen_check = f"ss -ltnH 'src {first_host.management} and sport = :{PORT}' | grep -q ."
+    wait_loop = (
+        f"for i in $(seq {int(START_TIMEOUT_S / 0.2)}); do {listen_check} && exit 0; sleep 0.2; done; exit 1"
+    )
+    if fleet.run({first_host.name: wait_loop}, timeout_s=START_TIMEOUT_S + 10)[first_host.name].exit_status:
         raise OffloadError(
-            f"the scheduler on {head.name} does not listen at {head.management}:{PORT}: is the port in use?"
+            f"the scheduler on {first_host.name} does not listen at {first_host.management}:{PORT}: is the port in use?"
         )

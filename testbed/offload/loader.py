@@ -82,13 +82,13 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._threads = threads
         self._retune = retune
         self._tuned: tuple[Callable[[Any], Any], Settings | None, bool, Any] | None = None
-        self._source = engine if scheduler is None else _make_engine_factory(scheduler)
+        self._engine_source = engine if scheduler is None else _make_engine_factory(scheduler)
         self._order_seed = random.getrandbits(63) if seed is None else seed
         self._epoch = 0
-        self._done: set[int] = set()
-        self._resumed: set[int] = set()
-        self._drawn: Order | None = None
-        self._running: Rule | None = None
+        self._done_units: set[int] = set()
+        self._resumed_units: set[int] = set()
+        self._drawn_order: Order | None = None
+        self._running_rule: Rule | None = None
         self._sides: Sides | None = None
         self._pid = 0
 
@@ -96,28 +96,33 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """Return the number of batches in an epoch."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]  # torch's base class declares no length
-        number = len(self.pipeline.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
-        return number // self.batch_size if self.drop_last else -(-number // self.batch_size)
+        sample_count = len(self.pipeline.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
+        return sample_count // self.batch_size if self.drop_last else -(-sample_count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch, or the remaining batches after `load_state_dict`."""
-        share = get_worker_info()
-        if self._retune and share is None and not self._resumed:
+        worker_info = get_worker_info()
+        if self._retune and worker_info is None and not self._resumed_units:
             self.retune_if_shared()
-        self._running, self._done, self._resumed = self.rule, self._resumed, set()
-        feed = self._make_feed(share)
+        self._running_rule, self._done_units, self._resumed_units = self.rule, self._resumed_units, set()
+        feed = self._make_feed(worker_info)
         self.counts = feed.counts
         try:
             for units, batch in feed:
-                self._done.update(units)
+                self._done_units.update(units)
                 yield batch
         finally:
             feed.close()
-        self._epoch, self._done, self._running, self._drawn = self._epoch + 1, set(), None, None
+        self._epoch, self._done_units, self._running_rule, self._drawn_order = (
+            self._epoch + 1,
+            set(),
+            None,
+            None,
+        )
 
-    def _make_feed(self, share: Any) -> Feed:
+    def _make_feed(self, worker_info: Any) -> Feed:
         """Return the feed of the remaining batches of the epoch."""
-        sides = self.sides(is_child=share is not None)
+        sides = self.sides(is_child=worker_info is not None)
         if self.is_stream:
             return StreamFeed(
                 sides,
@@ -125,17 +130,21 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
                 self.batch_size,
                 self.rule,
                 self._epoch,
-                self._done,
+                self._done_units,
                 drop_last=self.drop_last,
-                numbers=count(share.id, share.num_workers) if share is not None else None,
+                numbers=count(worker_info.id, worker_info.num_workers) if worker_info is not None else None,
             )
-        order = self._drawn if self._drawn is not None and self._done else self._make_order(share)
-        self._drawn = order if self.sampler is not None or self.batch_sampler is not None else None
-        return Feed(sides, order, self.rule, self._epoch, self._done)
+        order = (
+            self._drawn_order
+            if self._drawn_order is not None and self._done_units
+            else self._make_order(worker_info)
+        )
+        self._drawn_order = order if self.sampler is not None or self.batch_sampler is not None else None
+        return Feed(sides, order, self.rule, self._epoch, self._done_units)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the next epoch. Use it with the processes of a `DataLoader`, which do not count epochs."""
-        self._epoch, self._done, self._resumed, self._drawn = epoch, set(), set(), None
+        self._epoch, self._done_units, self._resumed_units, self._drawn_order = epoch, set(), set(), None
 
     def apply(self, decision: Decision) -> None:
         """Use a decision from the next epoch on."""
@@ -180,11 +189,11 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
 
     def state_dict(self) -> dict[str, Any]:
         """Return the progress of the training as plain values, for JSON or `torch.save`."""
-        rule = self._running or self.rule
-        drawn_order = self._drawn  # stored, because a sampler may draw another order next time
+        rule = self._running_rule or self.rule
+        drawn_order = self._drawn_order  # stored, because a sampler may draw another order next time
         order = (
             {"indices": list(drawn_order.indices), "bounds": list(drawn_order.bounds)}
-            if drawn_order and self._done
+            if drawn_order and self._done_units
             else {}
         )
         return order | {
@@ -194,7 +203,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             "batch_size": self.batch_size,
             "candidate": rule.candidate,
             "ratio": rule.ratio,
-            "done": to_ranges(self._done),
+            "done": to_ranges(self._done_units),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -206,16 +215,16 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             )
         self.rule = replace(self.rule, candidate=state["candidate"], ratio=state["ratio"])
         self._epoch, self._order_seed = state["epoch"], state["seed"]
-        self._resumed = set(from_ranges(state["done"]))
-        self._done, self._running, self._drawn = set(self._resumed), None, None
+        self._resumed_units = set(from_ranges(state["done"]))
+        self._done_units, self._running_rule, self._drawn_order = set(self._resumed_units), None, None
         if "indices" in state:
-            self._drawn = Order(state["indices"], self.batch_size, tuple(state["bounds"]))
+            self._drawn_order = Order(state["indices"], self.batch_size, tuple(state["bounds"]))
 
     def sides(self, *, is_child: bool = False) -> Sides:
         """Return the trainer's and the workers' side. The first call in a process creates them."""
         if self._sides is None or self._pid != os.getpid():
             runner = Runner(self.pipeline)
-            engine = self._source() if callable(self._source) else self._source
+            engine = self._engine_source() if callable(self._engine_source) else self._engine_source
             if engine is not None:
                 engine.open(Runner(replace(self.pipeline, dataset=None)) if self.is_stream else runner)
             has_threads = not is_child and self.pipeline.seed is None
@@ -238,25 +247,27 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """Return the state to pickle, without threads, connections and the step."""
         return self.__dict__ | {"_sides": None, "_pid": 0, "_tuned": None}
 
-    def _make_order(self, share: Any = None) -> Order:
+    def _make_order(self, worker_info: Any = None) -> Order:
         seed: Any = self._order_seed
-        if share is not None and self.pipeline.seed is None:
-            seed = share.seed - share.id  # torch's base seed: new for every epoch, equal in all processes
+        if worker_info is not None and self.pipeline.seed is None:
+            seed = (
+                worker_info.seed - worker_info.id
+            )  # torch's base seed: new for every epoch, equal in all processes
         seed = f"{seed}/{self._epoch}"
         if self.sampler is not None or self.batch_sampler is not None:
             with (
                 seed_generators(seed)
-                if share is not None or self.pipeline.seed is not None
+                if worker_info is not None or self.pipeline.seed is not None
                 else nullcontext()
             ):
                 order = self._draw_sampler_order()
         else:
             shuffle_by = seed if self.shuffle else None
-            number = len(self.pipeline.dataset)
-            order = make_order(number, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
-        if share is None or share.num_workers == 1:
+            sample_count = len(self.pipeline.dataset)
+            order = make_order(sample_count, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
+        if worker_info is None or worker_info.num_workers == 1:
             return order
-        return order.share(share.id, share.num_workers)
+        return order.share(worker_info.id, worker_info.num_workers)
 
     def _draw_sampler_order(self) -> Order:
         """Draw the order of the epoch from the sampler, after `set_epoch` if it has that method."""

@@ -46,15 +46,25 @@ def start_local_workers(
     `prefix` precedes their commands. Raises `OffloadError` if the scheduler does not start.
     """
     with tempfile.TemporaryDirectory(prefix="offload-") as folder, ExitStack() as stack:
-        file = Path(folder) / "scheduler.json"
+        scheduler_file = Path(folder) / "scheduler.json"
         options = make_tls_options(tls)
         protocol = "tls" if tls else "tcp"
-        scheduler = [*make_scheduler_command(LOOPBACK, 0, protocol), "--scheduler-file", str(file), *options]
+        scheduler = [
+            *make_scheduler_command(LOOPBACK, 0, protocol),
+            "--scheduler-file",
+            str(scheduler_file),
+            *options,
+        ]
         process = stack.enter_context(_start([*prefix, python, *scheduler], folder))
-        address = _await_address(file, process)
+        address = _await_address(scheduler_file, process)
         for number in range(count):
-            worker = [*prefix, python, *make_worker_command(address, LOOPBACK, f"worker-{number}"), *options]
-            stack.enter_context(_start(worker, folder))
+            worker_command = [
+                *prefix,
+                python,
+                *make_worker_command(address, LOOPBACK, f"worker-{number}"),
+                *options,
+            ]
+            stack.enter_context(_start(worker_command, folder))
         yield address
 
 
@@ -81,8 +91,8 @@ def make_tls_options(tls: Tls | None) -> list[str]:
 def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that ends with the block. Its output goes to a log file, for error messages."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    log = Path(folder) / "log"
-    with log.open("ab") as output:
+    log_path = Path(folder) / "log"
+    with log_path.open("ab") as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -104,7 +114,7 @@ def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]
             process.wait()
 
 
-def _await_address(file: Path, process: subprocess.Popen[bytes]) -> str:
+def _await_address(scheduler_file: Path, process: subprocess.Popen[bytes]) -> str:
     """Wait for the scheduler file, and return the address in it.
 
     Raises `OffloadError` if the scheduler ends, or does not write the file within `START_TIMEOUT_S`.
@@ -112,10 +122,14 @@ def _await_address(file: Path, process: subprocess.Popen[bytes]) -> str:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         # Without a final brace, the scheduler is still writing the file.
-        if file.exists() and (text := file.read_text(encoding="utf-8")).rstrip().endswith("}"):
+        if scheduler_file.exists() and (text := scheduler_file.read_text(encoding="utf-8")).rstrip().endswith(
+            "}"
+        ):
             return str(json.loads(text)["address"])
         time.sleep(0.05)
-    last_lines = file.with_name("log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    last_lines = (
+        scheduler_file.with_name("log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    )
     raise OffloadError(
         "the scheduler did not start on this machine: "
         + " / ".join(last_lines or ["it printed nothing"])

@@ -73,9 +73,9 @@ class Metrics:
         >>> Metrics(100, 50, 1.0, {"p2": Candidate(70, 0.2)}).estimate("p2")
         110.0
         """
-        return self.lthp * (1 - self.overhead(name)) + self.candidates[name].rthp
+        return self.lthp * (1 - self.estimate_overhead(name)) + self.candidates[name].rthp
 
-    def overhead(self, name: str) -> float:
+    def estimate_overhead(self, name: str) -> float:
         """Return the trainer's processor time with a candidate, divided by its time without offloading."""
         return self.candidates[name].ocycle / self.pcycle
 
@@ -131,18 +131,18 @@ def decide(metrics: Metrics, threshold: float = MIN_SPEEDUP) -> Decision:
             f"the pipeline delivers {lthp:.4g} of {gthp:.4g}, but no candidate was measured"
         )
     name = max(sorted(metrics.candidates), key=metrics.estimate)
-    upper = metrics.candidates[name].rthp
-    lower = (gthp - lthp) * (1 + metrics.overhead(name))
-    is_enough = lower < upper
+    max_offloaded_rate = metrics.candidates[name].rthp
+    min_offloaded_rate = (gthp - lthp) * (1 + metrics.estimate_overhead(name))
+    is_enough = min_offloaded_rate < max_offloaded_rate
     # Workers that are too slow for the missing rate get the share with which both sides finish at the same time.
-    share = upper / (lthp + upper) if upper > 0 else 0.0
-    ratio = upper / gthp if is_enough else share
+    offloaded_share = max_offloaded_rate / (lthp + max_offloaded_rate) if max_offloaded_rate > 0 else 0.0
+    ratio = max_offloaded_rate / gthp if is_enough else offloaded_share
     return Decision(
         candidate=name,
         # Measurement noise can make workers seem faster than the model.
         ratio=min(1.0, max(0.0, ratio)),
-        workers=_count_workers(lower, upper / metrics.workers),
-        reasons=tuple(_explain(metrics, name, lower, is_enough=is_enough)),
+        workers=_count_workers(min_offloaded_rate, max_offloaded_rate / metrics.workers),
+        reasons=tuple(_explain(metrics, name, min_offloaded_rate, is_enough=is_enough)),
     )
 
 
@@ -150,28 +150,34 @@ def _make_no_offload(reason: str) -> Decision:
     return Decision(None, 0.0, 0, (f"no offload: {reason}",))
 
 
-def _count_workers(lower: float, rthp_of_one: float) -> int:
+def _count_workers(min_offloaded_rate: float, rthp_of_one: float) -> int:
     """Return how many workers supply the missing rate. It is 1 for a rate of 0, so that it can be measured again."""
-    worker_count = lower / rthp_of_one if rthp_of_one > 0 else math.inf
+    worker_count = min_offloaded_rate / rthp_of_one if rthp_of_one > 0 else math.inf
     return max(1, math.ceil(worker_count)) if math.isfinite(worker_count) else 1
 
 
-def _explain(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> Iterator[str]:
-    gthp, lthp, upper = metrics.gthp, metrics.lthp, metrics.candidates[name].rthp
-    ratio = "" if lthp <= 0 else f", a factor of {gthp / lthp:.3g}"
-    yield f"the model takes {gthp:.4g} per second and its pipeline delivers {lthp:.4g}{ratio}"
+def _explain(metrics: Metrics, name: str, min_offloaded_rate: float, *, is_enough: bool) -> Iterator[str]:
+    gthp, lthp, max_offloaded_rate = metrics.gthp, metrics.lthp, metrics.candidates[name].rthp
+    ratio_text = "" if lthp <= 0 else f", a factor of {gthp / lthp:.3g}"
+    yield f"the model takes {gthp:.4g} per second and its pipeline delivers {lthp:.4g}{ratio_text}"
     for other_name in sorted(metrics.candidates):
         candidate = metrics.candidates[other_name]
         yield (
             f"{other_name} ({CANDIDATES[other_name]}): {candidate.rthp:.4g} from workers at"
-            f" {metrics.overhead(other_name):.0%} of the trainer's processor time,"
+            f" {metrics.estimate_overhead(other_name):.0%} of the trainer's processor time,"
             f" {metrics.estimate(other_name):.4g} together"
         )
     yield f"{name} has the highest estimate"
     if is_enough:
-        yield f"workers deliver {upper:.4g} and {lower:.4g} is missing: they get as much as they can process"
+        yield (
+            f"workers deliver {max_offloaded_rate:.4g} and {min_offloaded_rate:.4g} is missing: "
+            "they get as much as they can process"
+        )
     else:
-        yield f"workers deliver {upper:.4g} of the missing {lower:.4g}: both sides finish at the same time"
+        yield (
+            f"workers deliver {max_offloaded_rate:.4g} of the missing {min_offloaded_rate:.4g}: "
+            "both sides finish at the same time"
+        )
     if metrics.estimate(name) <= lthp:
         yield (
             f"no gain is expected, {metrics.estimate(name):.4g} instead of {lthp:.4g}: sending costs the trainer what"

@@ -101,19 +101,21 @@ def profile_loader(
     slots = sides.remote.slots if sides.remote else 0
     key = make_key(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
     if settings.store is not None:
-        stored = load_profile(settings.store, key)
-        if stored is not None:
-            return replace(stored, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
-    start = time.perf_counter()
-    measured = copy_step(step) if copy else step
+        stored_profile = load_profile(settings.store, key)
+        if stored_profile is not None:
+            return replace(stored_profile, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
+    start_s = time.perf_counter()
+    measured_step = copy_step(step) if copy else step
     count = count_elements(loader.pipeline.dataset)
-    bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
+    bench = Bench(sides, loader.batch_size, count, measured_step, settings, loader.rule, loader.is_stream)
     with keep_generators(), _keep_gpu_generators():
         profile = bench.profile()
-    duration_s = time.perf_counter() - start
+    duration_s = time.perf_counter() - start_s
     training_s = settings.epochs * count / profile.rate_after
-    share = duration_s / (duration_s + training_s) if count else 0.0  # the length of a stream is unknown
-    profile = replace(profile, profiling_s=duration_s, profiling_share=share, key=key, jobs=jobs)
+    profiling_share = (
+        duration_s / (duration_s + training_s) if count else 0.0
+    )  # the length of a stream is unknown
+    profile = replace(profile, profiling_s=duration_s, profiling_share=profiling_share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.as_json(), key)
     return profile
@@ -185,16 +187,16 @@ class Bench:
 
     def measure(self, variants: dict[str, Rule | None]) -> dict[str, Trial]:
         """Measure each variant in every round, and return the medians. The rule None runs the model on one batch."""
-        trials: dict[str, list[Trial]] = {name: [] for name in variants}
+        trials_by_variant: dict[str, list[Trial]] = {name: [] for name in variants}
         for _ in range(self.settings.rounds):
             for name, rule in variants.items():
-                trials[name].append(self.run_trial(rule))
+                trials_by_variant[name].append(self.run_trial(rule))
                 self._report_tick(len(variants), name)
         return {
             name: Trial(
                 *(median(getattr(trial, part) for trial in variant_trials) for part in Trial.__slots__)
             )
-            for name, variant_trials in trials.items()
+            for name, variant_trials in trials_by_variant.items()
         }
 
     def run_trial(self, rule: Rule | None) -> Trial:
@@ -211,18 +213,23 @@ class Bench:
     def _run(self, batches: Iterator[Any]) -> Trial:
         for _ in range(self.settings.warm_up):
             self.step(next(batches))
-        samples, waiting_s, start, cpu = 0, 0.0, time.perf_counter(), trainer_cpu_ns(self.sides.remote)
+        sample_count, waiting_s, start_s, start_cpu_ns = (
+            0,
+            0.0,
+            time.perf_counter(),
+            read_trainer_cpu_ns(self.sides.remote),
+        )
         while True:
-            request = time.perf_counter()
+            request_s = time.perf_counter()
             batch = next(batches, None)
             if batch is None:
                 break
-            waiting_s += time.perf_counter() - request
+            waiting_s += time.perf_counter() - request_s
             self.step(batch)
-            samples += self.batch_size
-        seconds = time.perf_counter() - start
-        cpu_s = (trainer_cpu_ns(self.sides.remote) - cpu) / 1e9
-        return Trial(samples / seconds, min(1.0, waiting_s / seconds), cpu_s / samples)
+            sample_count += self.batch_size
+        duration_s = time.perf_counter() - start_s
+        cpu_s = (read_trainer_cpu_ns(self.sides.remote) - start_cpu_ns) / 1e9
+        return Trial(sample_count / duration_s, min(1.0, waiting_s / duration_s), cpu_s / sample_count)
 
     def _repeat_one_batch(self, count: int) -> Iterator[Any]:
         _, batch = next(self._make_feed(Sides(self.sides.runner), 1, Rule()))
@@ -237,17 +244,18 @@ class Bench:
 
     def _make_order(self, batches: int) -> Order:
         """Return the next indices of the dataset, cyclically. Recently read elements may be cached, so avoid them."""
-        first_index, samples = self._cursor, batches * self.batch_size
-        self._cursor = (first_index + samples) % self.count
+        first_index, sample_count = self._cursor, batches * self.batch_size
+        self._cursor = (first_index + sample_count) % self.count
         return Order(
-            [number % self.count for number in range(first_index, first_index + samples)], self.batch_size
+            [number % self.count for number in range(first_index, first_index + sample_count)],
+            self.batch_size,
         )
 
-    def _report_tick(self, variants: int, text: str) -> None:
+    def _report_tick(self, variant_count: int, text: str) -> None:
         self._ticks += 1
         if self.settings.narrator:
-            total = max(self._ticks, variants * self.settings.rounds)
-            self.settings.narrator.tick(self._ticks, total, f"measured: {text}")
+            total_ticks = max(self._ticks, variant_count * self.settings.rounds)
+            self.settings.narrator.tick(self._ticks, total_ticks, f"measured: {text}")
 
 
 def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
@@ -261,7 +269,7 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
             raise OffloadError("the stream has no elements to measure, or cannot be read twice")
 
 
-def trainer_cpu_ns(engine: Engine | None = None) -> int:
+def read_trainer_cpu_ns(engine: Engine | None = None) -> int:
     """Return the processor time of this process and its children in ns, without the workers of the engine."""
     own_ns = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
     times = os.times()
@@ -273,13 +281,13 @@ def _read_children_ns() -> int:
 
     Workers that were started here are children too, but they have other sessions and do not count.
     """
-    total = 0
+    total_ns = 0
     for task in Path("/proc/self/task").glob("*/children"):
         for child in task.read_text(encoding="ascii").split():
             try:
                 if os.getsid(int(child)) == os.getsid(0):
                     threads = Path(f"/proc/{child}/task").glob("*/schedstat")
-                    total += sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads)
+                    total_ns += sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads)
             except OSError:  # the child has just ended
                 continue
-    return total
+    return total_ns

@@ -31,10 +31,10 @@ def write_report(folder: Path, profile: Profile, name: str, *, is_simulated: boo
     write_output(folder / "profile.json", json.dumps(document, indent=2) + "\n")
     draw_rates(folder / "rates.png", profile, is_simulated=is_simulated)
     decision = profile.decision
-    head = f"{decision.candidate} at ratio {decision.ratio:.2f}" if decision.candidate else "No offload."
+    heading = f"{decision.candidate} at ratio {decision.ratio:.2f}" if decision.candidate else "No offload."
     page = _PAGE_TEMPLATE.format(
         name=html.escape(name),
-        head=head + (" SIMULATED: the model's step is a timed wait." if is_simulated else ""),
+        head=heading + (" SIMULATED: the model's step is a timed wait." if is_simulated else ""),
         lthp=profile.metrics.lthp,
         after=profile.rate_after,
         stall_before=profile.stall_before,
@@ -53,14 +53,16 @@ def draw_rates(path: Path, profile: Profile, *, is_simulated: bool) -> None:
     from matplotlib.figure import Figure
 
     metrics = profile.metrics
-    rates = {"model alone": metrics.gthp, "all on the trainer": metrics.lthp}
+    rate_by_label = {"model alone": metrics.gthp, "all on the trainer": metrics.lthp}
     for name in sorted(metrics.candidates):
-        rates[f"{name}: {CANDIDATES[name]}"] = metrics.candidates[name].rthp
-    rates["decision"] = profile.rate_after
-    figure = Figure(figsize=(8, 0.5 * len(rates) + 1), layout="constrained")
+        rate_by_label[f"{name}: {CANDIDATES[name]}"] = metrics.candidates[name].rthp
+    rate_by_label["decision"] = profile.rate_after
+    figure = Figure(figsize=(8, 0.5 * len(rate_by_label) + 1), layout="constrained")
     axes = figure.add_subplot()
     bars = axes.barh(
-        list(rates), list(rates.values()), color=["0.6", *["tab:blue"] * (len(rates) - 2), "tab:green"]
+        list(rate_by_label),
+        list(rate_by_label.values()),
+        color=["0.6", *["tab:blue"] * (len(rate_by_label) - 2), "tab:green"],
     )
     axes.bar_label(bars, fmt="{:,.0f}", padding=3)
     axes.invert_yaxis()

@@ -36,11 +36,11 @@ def pack(parts: Mapping[str, Any]) -> bytes:
     try:
         return _pack(dict(parts))
     except Exception as error:
-        culprit = next(
+        culprit_path = next(
             (_find_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), ""
         )
         raise OffloadError(
-            f"the pipeline cannot be sent to workers: {culprit}, which cannot be pickled ({error}): "
+            f"the pipeline cannot be sent to workers: {culprit_path}, which cannot be pickled ({error}): "
             "create it where it is used, or exclude it from pickling (`__getstate__`)"
         ) from error
 
@@ -83,21 +83,21 @@ def collect_sources(parts: Iterable[Any]) -> SourceFinder:
     """
     names = {getattr(owner, "__module__", None) for part in parts for owner in (part, type(part))}
     modules = [sys.modules[name] for name in names if name in sys.modules]
-    pending = [
+    pending_files = [
         Path(_get_file(module))
         for module in modules
         if module.__name__ == "__main__" or not is_installed(module)
     ]
     sources: dict[str, tuple[str, bool]] = {}
-    visited = {OWN_PACKAGE, *sys.stdlib_module_names}
-    while pending:
-        for name in _find_imports(pending.pop()) - visited:
-            visited.add(name)
+    visited_names = {OWN_PACKAGE, *sys.stdlib_module_names}
+    while pending_files:
+        for name in _find_imports(pending_files.pop()) - visited_names:
+            visited_names.add(name)
             files = _find_files(name)
             sources |= {
                 module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in files.items()
             }
-            pending += files.values()
+            pending_files += files.values()
     return SourceFinder(sources)
 
 
@@ -149,10 +149,10 @@ def copy_step(step: Any) -> Any:
     Raises `OffloadError` if a part cannot be copied, or if shared code reaches a model or an optimiser.
     """
     register_modules()
-    shared: list[Any] = []
+    shared_objects: list[Any] = []
     try:
-        pickled_step = _pack(step, shared)
-        return _Unpacker(io.BytesIO(pickled_step), shared).load()
+        pickled_step = _pack(step, shared_objects)
+        return _Unpacker(io.BytesIO(pickled_step), shared_objects).load()
     except OffloadError:
         raise
     except Exception as error:
@@ -201,8 +201,8 @@ def _list_installed_folders() -> tuple[str, ...]:
         sysconfig.get_path(scheme_path) for scheme_path in ("stdlib", "platstdlib", "purelib", "platlib")
     ]
     environment_folders = [path for path in sys.path if Path(path).name in {"site-packages", "dist-packages"}]
-    installed = [*folders, *site.getsitepackages(), site.getusersitepackages(), *environment_folders]
-    return tuple(f"{folder}{sep}" for folder in installed)
+    installed_folders = [*folders, *site.getsitepackages(), site.getusersitepackages(), *environment_folders]
+    return tuple(f"{folder}{sep}" for folder in installed_folders)
 
 
 def _get_file(module: ModuleType) -> str:
@@ -280,17 +280,19 @@ class _Guard:
         Classes, functions of installed packages, and the globals that they name are not copied. Other functions are
         copied with the globals that they name.
         """
-        pending = [(code, isinstance(code, type) or _is_shared(code))]
-        while pending:
-            code_object, is_shared = pending.pop()
+        pending_code = [(code, isinstance(code, type) or _is_shared(code))]
+        while pending_code:
+            code_object, is_shared = pending_code.pop()
             if isinstance(code_object, FunctionType):
-                pending += self._check_function(code_object, code_object.__qualname__, is_shared=is_shared)
+                pending_code += self._check_function(
+                    code_object, code_object.__qualname__, is_shared=is_shared
+                )
             elif not _is_library(code_object.__module__) and (code_object, True) not in self._checked:
                 self._checked.add((code_object, True))
-                pending += [(base, True) for base in code_object.__bases__]
+                pending_code += [(base, True) for base in code_object.__bases__]
                 for function in _yield_functions(code_object):
                     function_path = f"{code_object.__qualname__}.{function.__name__}"
-                    pending += self._check_function(function, function_path, is_shared=True)
+                    pending_code += self._check_function(function, function_path, is_shared=True)
 
     def _check_function(
         self, function: FunctionType, function_path: str, *, is_shared: bool
@@ -341,12 +343,12 @@ def _yield_functions(kind: type) -> Iterator[FunctionType]:
 
 def _read_closure(function: FunctionType) -> dict[str, Any]:
     """Return the closure variables of a function that have a value."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
-    values = {}
-    for name, cell in cells.items():
+    cell_by_name = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
+    value_by_name = {}
+    for name, cell in cell_by_name.items():
         with suppress(ValueError):  # a cell without a value
-            values[name] = cell.cell_contents
-    return values
+            value_by_name[name] = cell.cell_contents
+    return value_by_name
 
 
 def _is_shared(code: FunctionType | type) -> bool:
@@ -362,8 +364,8 @@ def _is_shared(code: FunctionType | type) -> bool:
 
 def _is_library(module: str | None) -> bool:
     """Return whether a module belongs to Python, numpy, torch or torchvision, which hold no user code."""
-    top = (module or "").partition(".")[0]
-    return top in sys.stdlib_module_names or top in {"numpy", "torch", "torchvision"}
+    top_package = (module or "").partition(".")[0]
+    return top_package in sys.stdlib_module_names or top_package in {"numpy", "torch", "torchvision"}
 
 
 def _contains_model(value: Any, depth: int = 3) -> bool:

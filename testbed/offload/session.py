@@ -62,21 +62,25 @@ def load_script(name: str) -> Script:
 
 
 def _make_script(name: str, module: ModuleType) -> Script:
-    values = {
+    value_by_name = {
         attribute: getattr(module, attribute) for attribute in SCRIPT_NAMES if hasattr(module, attribute)
     }
-    missing_names = [required_name for required_name in ("dataset", "step") if required_name not in values]
+    missing_names = [
+        required_name for required_name in ("dataset", "step") if required_name not in value_by_name
+    ]
     if missing_names:
         raise OffloadError(
             f"{name} does not define `{missing_names[0]}`: a script defines `dataset` and `step(batch)`"
         )
-    is_indexed = hasattr(values["dataset"], "__len__") and hasattr(values["dataset"], "__getitem__")
-    if not is_indexed and not hasattr(values["dataset"], "__iter__"):
+    is_indexed = hasattr(value_by_name["dataset"], "__len__") and hasattr(
+        value_by_name["dataset"], "__getitem__"
+    )
+    if not is_indexed and not hasattr(value_by_name["dataset"], "__iter__"):
         raise OffloadError(
             f"the dataset of {name} cannot be indexed: give it `__len__` and `__getitem__`, as torch's "
             "`Dataset` has, or `__iter__` for a stream"
         )
-    return Script(name, is_simulated=bool(getattr(module, "simulated", False)), **values)
+    return Script(name, is_simulated=bool(getattr(module, "simulated", False)), **value_by_name)
 
 
 def profile_script(

@@ -109,14 +109,14 @@ def seed_generators(seed: str) -> Iterator[None]:
     A lock admits one thread at a time. Meanwhile other threads that draw from Python's generator, such as Dask's event
     loop, get numbers from a spare generator.
     """
-    number = random.Random(seed).getrandbits(32)
+    seed_number = random.Random(seed).getrandbits(32)
     draws = _divert_draws()
     with draws.lock, keep_generators():
-        random.seed(number)
+        random.seed(seed_number)
         if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed(number)
+            sys.modules["numpy"].random.seed(seed_number)
         if "torch" in sys.modules:
-            sys.modules["torch"].default_generator.manual_seed(number)
+            sys.modules["torch"].default_generator.manual_seed(seed_number)
         previous_owner, draws.owner = draws.owner, threading.get_ident()
         try:
             yield
@@ -127,18 +127,18 @@ def seed_generators(seed: str) -> Iterator[None]:
 @contextmanager
 def keep_generators() -> Iterator[None]:
     """Restore the states of the generators of Python, numpy and torch after the block."""
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    numpy_module, torch_module = sys.modules.get("numpy"), sys.modules.get("torch")
     python_state = random.getstate()
-    numpy_state = numpy.random.get_state() if numpy else None
-    torch_state = torch.get_rng_state() if torch else None
+    numpy_state = numpy_module.random.get_state() if numpy_module else None
+    torch_state = torch_module.get_rng_state() if torch_module else None
     try:
         yield
     finally:
         random.setstate(python_state)
-        if numpy:
-            numpy.random.set_state(numpy_state)
-        if torch:
-            torch.set_rng_state(torch_state)
+        if numpy_module:
+            numpy_module.random.set_state(numpy_state)
+        if torch_module:
+            torch_module.set_rng_state(torch_state)
 
 
 def use_spare_rng() -> None:
@@ -157,14 +157,14 @@ def _divert_draws() -> Any:
     if hasattr(draws, "lock"):
         return draws
     draws.owner, draws.spare_threads = None, set()
-    generator, spare = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
+    generator, spare_generator = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
 
     def is_other_thread() -> bool:
         thread = threading.get_ident()
         return thread in draws.spare_threads or draws.owner not in {None, thread}
 
     def divert_draws(name: str) -> None:
-        method, spare_method = getattr(generator, name), getattr(spare, name)
+        method, spare_method = getattr(generator, name), getattr(spare_generator, name)
 
         def draw(*arguments: Any) -> Any:
             return spare_method(*arguments) if is_other_thread() else method(*arguments)
@@ -215,5 +215,7 @@ def set_allocator() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    trim, mmap = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-    return bool(mallopt(mmap, MMAP_THRESHOLD_BYTES)) and bool(mallopt(trim, TRIM_THRESHOLD_BYTES))
+    trim_option, mmap_option = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+    return bool(mallopt(mmap_option, MMAP_THRESHOLD_BYTES)) and bool(
+        mallopt(trim_option, TRIM_THRESHOLD_BYTES)
+    )

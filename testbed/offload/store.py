@@ -15,7 +15,7 @@ from testbed.errors import OffloadError
 from testbed.offload.policy import Candidate, Decision, Metrics
 from testbed.offload.stages import Pipeline, count_elements
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class Profile:
 
 def make_key(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: int) -> str:
     """Return the key of a measurement. `model` is a name, or the step itself."""
-    parts = [
-        fingerprint(type(pipeline.dataset)),
+    fingerprints = [
+        compute_fingerprint(type(pipeline.dataset)),
         count_elements(pipeline.dataset),
-        *(fingerprint(part) for part in (pipeline.transform, pipeline.collate, model)),
+        *(compute_fingerprint(part) for part in (pipeline.transform, pipeline.collate, model)),
         *(batch_size, workers, jobs),
     ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()[:32]
 
 
-def fingerprint(value: Any) -> str:
+def compute_fingerprint(value: Any) -> str:
     """Return a text that changes with the code of a function or class, or with the `repr` of another object."""
     function = getattr(value, "__func__", value)
     code = getattr(function, "__code__", None)
@@ -77,11 +77,11 @@ def fingerprint(value: Any) -> str:
         return f"{function.__qualname__} {_describe_code(code)} {function.__defaults__!r}"
     if isinstance(value, type):
         methods = (value.__dict__[name] for name in sorted(value.__dict__))
-        codes = [_describe_code(method.__code__) for method in methods if hasattr(method, "__code__")]
-        return f"{value.__module__}.{value.__qualname__} {' '.join(codes)}"
+        code_texts = [_describe_code(method.__code__) for method in methods if hasattr(method, "__code__")]
+        return f"{value.__module__}.{value.__qualname__} {' '.join(code_texts)}"
     call = vars(type(value)).get("__call__")
-    call_fingerprint = fingerprint(call) if hasattr(call, "__code__") else ""
-    return f"{type(value).__qualname__} {_ADDRESS.sub('', repr(value))} {call_fingerprint}"
+    call_fingerprint = compute_fingerprint(call) if hasattr(call, "__code__") else ""
+    return f"{type(value).__qualname__} {_ADDRESS_PATTERN.sub('', repr(value))} {call_fingerprint}"
 
 
 def _describe_code(code: CodeType) -> str:

@@ -94,10 +94,10 @@ def apply_plan(
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
     with _lock_switches(plan, switches), lease as fence, operation_context as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
-        work = _Work(journal, operation, consent, fence, on_step_done)
+        context = _ApplyContext(journal, operation, consent, fence, on_step_done)
         on_begin(operation)
-        work.plan(plan, switches)
-        reports = _execute(plan, switches, snapshots, work)
+        context.plan(plan, switches)
+        reports = _execute(plan, switches, snapshots, context)
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -119,7 +119,7 @@ def _check_unchanged(
 
     Raises `DriftError` if a switch has changed since the plan was made.
     """
-    snapshots = _call_each(plan, lambda part: switches[part.switch].read())
+    snapshots = _call_each_switch(plan, lambda part: switches[part.switch].read())
     for name, snapshot in snapshots.items():
         journal.settle(lab.name, switches[name].address, snapshot)
     check_no_drift(lab, {part.switch: part.snapshot for part in plan.switches}, snapshots)
@@ -127,15 +127,18 @@ def _check_unchanged(
 
 
 def _execute(
-    plan: LabPlan, switches: Mapping[str, OpticalSwitch], snapshots: Mapping[str, Snapshot], work: _Work
+    plan: LabPlan,
+    switches: Mapping[str, OpticalSwitch],
+    snapshots: Mapping[str, Snapshot],
+    context: _ApplyContext,
 ) -> dict[str, ApplyReport]:
     """Execute the steps of every switch and return a report for each."""
     try:
-        return _call_each(
-            plan, lambda part: _run_steps(part, snapshots[part.switch], switches[part.switch], work)
+        return _call_each_switch(
+            plan, lambda part: _run_steps(part, snapshots[part.switch], switches[part.switch], context)
         )
     except KeyboardInterrupt:  # the second Ctrl-C: a device may still execute what was sent to it
-        work.journal.steps.give_up(work.operation, "Ctrl-C while it was under way")
+        context.journal.steps.give_up(context.operation, "Ctrl-C while it was under way")
         raise
 
 
@@ -150,17 +153,17 @@ def _check_complete(lab: Lab, result: ApplyResult, check_consent: CheckSending) 
 
 def find_plan_parts(lab: Lab, plan: LabPlan) -> frozenset[str]:
     """Return the parts to lease for a plan: hosts and boards of its circuits, and every port whose circuit changes."""
-    boards = {board.name for board in lab.boards}
-    names = {lab.hosts[nic.node].name for circuit in plan.circuits for nic in circuit.link}
-    hosts = {f"{'board' if name in boards else 'host'}:{name}" for name in names}
-    ports = {
+    board_names = {board.name for board in lab.boards}
+    node_names = {lab.hosts[nic.node].name for circuit in plan.circuits for nic in circuit.link}
+    host_parts = {f"{'board' if name in board_names else 'host'}:{name}" for name in node_names}
+    port_parts = {
         f"port:{part.switch}/{port}"
         for part in plan.switches
         for step in part.steps
         for pair in step.before.pairs ^ step.after.pairs
         for port in pair
     }
-    return find_parts(lab, hosts | ports) if hosts | ports else frozenset()
+    return find_parts(lab, host_parts | port_parts) if host_parts | port_parts else frozenset()
 
 
 @contextmanager
@@ -174,7 +177,7 @@ def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iter
         yield
 
 
-def _call_each(plan: LabPlan, execute: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
+def _call_each_switch(plan: LabPlan, execute: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
     """Call `execute` for all switches in parallel."""
     return call_each({part.switch: part for part in plan.switches}, execute)
 
@@ -214,12 +217,19 @@ def check_no_drift(
     lab: Lab, planned_snapshots: Mapping[str, Snapshot], current_snapshots: Mapping[str, Snapshot]
 ) -> None:
     """Raise `DriftError` unless each switch holds the circuits that it held when the plan was made."""
-    owners = find_port_owners(lab)
+    owner_by_port = find_port_owners(lab)
     drifts = []
     for name, planned_snapshot in planned_snapshots.items():
-        expected, actual = planned_snapshot.connections.pairs, current_snapshots[name].connections.pairs
-        changes = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - actual)]
-        changes += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(actual - expected)]
+        planned_pairs, current_pairs = (
+            planned_snapshot.connections.pairs,
+            current_snapshots[name].connections.pairs,
+        )
+        changes = [
+            f"-{_name_pair(owner_by_port, name, pair)}" for pair in sorted(planned_pairs - current_pairs)
+        ]
+        changes += [
+            f"+{_name_pair(owner_by_port, name, pair)}" for pair in sorted(current_pairs - planned_pairs)
+        ]
         if changes:
             drifts.append(f"{name}: {', '.join(changes)}")
     if drifts:
@@ -227,12 +237,12 @@ def check_no_drift(
         raise DriftError(f"{problem}; nothing was sent. Find out who changed them, then run `testbed plan`")
 
 
-def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    return f"{pair[0]}->{pair[1]} ({label_pair(owners, switch, pair)})"
+def _name_pair(owner_by_port: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+    return f"{pair[0]}->{pair[1]} ({label_pair(owner_by_port, switch, pair)})"
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _ApplyContext:
     """An operation in progress. `first_ordinals` maps each switch to the number of its first step in the operation."""
 
     journal: Journal
@@ -255,32 +265,36 @@ class _Work:
         self.journal.store_plan(self.operation, planned_steps, render_goal(goal))
 
 
-def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
+def _run_steps(
+    plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, context: _ApplyContext
+) -> ApplyReport:
     """Execute the steps of one switch until a step is not done or Ctrl-C is pressed, and return its report."""
     outcomes: list[Outcome] = []
-    for ordinal, step in enumerate(plan.steps, work.first_ordinals[plan.switch]):
+    for ordinal, step in enumerate(plan.steps, context.first_ordinals[plan.switch]):
         if is_interrupted():
             break
-        outcomes.append(_execute_step(plan.switch, ordinal, step, switch, work))
+        outcomes.append(_execute_step(plan.switch, ordinal, step, switch, context))
         if outcomes[-1].status is not Status.DONE:
             break
-        work.on_step_done(plan.switch)
+        context.on_step_done(plan.switch)
     return make_report(plan.target, snapshot, plan.steps, outcomes, scope=plan.scope)
 
 
-def _execute_step(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:
+def _execute_step(
+    name: str, ordinal: int, step: Step, switch: OpticalSwitch, context: _ApplyContext
+) -> Outcome:
     """Execute one step. Its intent is committed before the first byte is sent, and its outcome comes from the device.
 
     The guard checks the lease, which then cannot end before the step ends.
     """
-    journal, operation, has_intent, sending = work.journal, work.operation, False, ExitStack()
+    journal, operation, has_intent, sending = context.journal, context.operation, False, ExitStack()
 
     def guard() -> None:
         nonlocal has_intent
-        work.consent()
+        context.consent()
         if has_intent:
             return  # a driver calls the guard before every write, but a step has one intent
-        sending.enter_context(work.fence.sending())
+        sending.enter_context(context.fence.sending())
         journal.intend(operation, name, ordinal, switch.address, step)
         has_intent = True
         logger.info("step %d (%s) is sent", ordinal, step.kind)
@@ -294,8 +308,8 @@ def _execute_step(name: str, ordinal: int, step: Step, switch: OpticalSwitch, wo
             logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:
         # By contract, a driver raises only before it has sent anything. The guard, too, runs before anything is sent.
-        changes = step.before.pairs ^ step.after.pairs
-        outcome = Outcome(Status.FAILED, dict.fromkeys(changes, Status.FAILED), None, error=error)
+        changed_pairs = step.before.pairs ^ step.after.pairs
+        outcome = Outcome(Status.FAILED, dict.fromkeys(changed_pairs, Status.FAILED), None, error=error)
     if has_intent:
         try:
             journal.record(operation, name, ordinal, outcome)
@@ -316,23 +330,25 @@ def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
 
 def _describe_outcomes(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
     """Return a text with the outcomes of all circuits, switch by switch, and the next command."""
-    owners = find_port_owners(lab)
-    parts = [_describe_switch(owners, name, report) for name, report in reports.items()]
-    return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"
+    owner_by_port = find_port_owners(lab)
+    descriptions = [_describe_switch(owner_by_port, name, report) for name, report in reports.items()]
+    return (
+        f"{'; '.join(descriptions)}. Run `testbed plan` to see what the switches hold now, then apply again"
+    )
 
 
-def _describe_switch(owners: Mapping[tuple[str, int], str], name: str, report: ApplyReport) -> str:
-    by_status = {
+def _describe_switch(owner_by_port: Mapping[tuple[str, int], str], name: str, report: ApplyReport) -> str:
+    pairs_by_status = {
         status: [pair for pair, pair_status in sorted(report.pairs.items()) if pair_status is status]
         for status in Status
     }
-    text = f"{name}: {len(by_status[Status.DONE])} done"
+    text = f"{name}: {len(pairs_by_status[Status.DONE])} done"
     for status in (Status.FAILED, Status.UNKNOWN):
-        if by_status[status]:
-            text += f", {len(by_status[status])} {status.value}: "
+        if pairs_by_status[status]:
+            text += f", {len(pairs_by_status[status])} {status.value}: "
             text += ", ".join(
-                f"{'' if pair in report.target.pairs else 'remove '}{_name_pair(owners, name, pair)}"
-                for pair in by_status[status]
+                f"{'' if pair in report.target.pairs else 'remove '}{_name_pair(owner_by_port, name, pair)}"
+                for pair in pairs_by_status[status]
             )
     error = report.outcomes[-1].error if report.outcomes else None
     return f"{text} (because {error})" if error else text
@@ -341,7 +357,7 @@ def _describe_switch(owners: Mapping[tuple[str, int], str], name: str, report: A
 def install_hosts(
     lab: Lab,
     fleet: Fleet,
-    parts: Mapping[str, HostForwarding],
+    forwarding_by_host: Mapping[str, HostForwarding],
     journal: Journal,
     operation: str,
     *,
@@ -349,58 +365,74 @@ def install_hosts(
 ) -> None:
     """Configure hosts in parallel. A host is done when its kernel holds the planned state.
 
-    With `again`, hosts that are already configured are skipped. Raises `LeaseDenied`, `OperationStopped`, and
+    With `is_resumed`, hosts that are already configured are skipped. Raises `LeaseDenied`, `OperationStopped`, and
     `HostError` naming hosts that failed. The journal records the outcome of each host. A kernel that differs although
     no command failed raises nothing here, because the proof reports it.
     """
     from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     if is_resumed:
-        parts = _settle_hosts(lab, fleet, parts, journal, operation)
+        forwarding_by_host = _settle_hosts(lab, fleet, forwarding_by_host, journal, operation)
     first_ordinals = journal.steps.next_ordinals(operation)
-    if not parts:
+    if not forwarding_by_host:
         return
-    steps = [_make_host_step(lab, part, first_ordinals.get(name, 0)) for name, part in parts.items()]
-    failure: HostError | None = None
-    lease = hold_fence(journal.database, lab.name, find_parts(lab, (f"host:{name}" for name in parts)))
+    steps = [
+        _make_host_step(lab, forwarding, first_ordinals.get(name, 0))
+        for name, forwarding in forwarding_by_host.items()
+    ]
+    host_error: HostError | None = None
+    lease = hold_fence(
+        journal.database, lab.name, find_parts(lab, (f"host:{name}" for name in forwarding_by_host))
+    )
     with lease as fence, fence.sending():
         EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
         try:
-            install(fleet, parts)
+            install(fleet, forwarding_by_host)
         except HostError as error:
-            failure = error
+            host_error = error
     states = _read_states(lab, fleet)
     outcomes = {
-        (step.device, step.ordinal): _judge_kernel(lab, parts[step.device], states.get(step.device))
+        (step.device, step.ordinal): _judge_kernel(
+            lab, forwarding_by_host[step.device], states.get(step.device)
+        )
         for step in steps
     }
-    journal.steps.close(operation, outcomes, reason=str(failure) if failure else "")
-    if failure:
-        raise failure
+    journal.steps.close(operation, outcomes, reason=str(host_error) if host_error else "")
+    if host_error:
+        raise host_error
 
 
 def _settle_hosts(
-    lab: Lab, fleet: Fleet, parts: Mapping[str, HostForwarding], journal: Journal, operation: str
+    lab: Lab, fleet: Fleet, forwarding_by_host: Mapping[str, HostForwarding], journal: Journal, operation: str
 ) -> dict[str, HostForwarding]:
     """Record the outcome of open host steps from the kernels' state; return the parts that are not yet installed."""
     states = _read_states(lab, fleet)
-    outcomes = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
+    outcomes = {
+        name: _judge_kernel(lab, forwarding, states.get(name))
+        for name, forwarding in forwarding_by_host.items()
+    }
     open_states = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
     for row in journal.read_steps(operation):
         if row["change"] == ROUTES and row["switch"] in outcomes and row["state"] in open_states:
             journal.steps.close(operation, {(row["switch"], row["ordinal"]): outcomes[row["switch"]]})
-    return {name: part for name, part in parts.items() if outcomes[name][0] is not Status.DONE}
+    return {
+        name: forwarding
+        for name, forwarding in forwarding_by_host.items()
+        if outcomes[name][0] is not Status.DONE
+    }
 
 
-def compute_digest(part: HostForwarding) -> str:
+def compute_digest(forwarding: HostForwarding) -> str:
     """Return 16 hexadecimal digits that identify the configuration of one host."""
-    return hashlib.sha256(f"{part.command}\n{part.text}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{forwarding.command}\n{forwarding.text}".encode()).hexdigest()[:16]
 
 
-def _make_host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
-    management = next(str(host.management) for host in lab.hosts if host.name == part.host)
-    return PlannedStep(part.host, ordinal, management, "configure", "", compute_digest(part), ROUTES)
+def _make_host_step(lab: Lab, forwarding: HostForwarding, ordinal: int) -> PlannedStep:
+    management = next(str(host.management) for host in lab.hosts if host.name == forwarding.host)
+    return PlannedStep(
+        forwarding.host, ordinal, management, "configure", "", compute_digest(forwarding), ROUTES
+    )
 
 
 def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
@@ -411,12 +443,14 @@ def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
         return {}
 
 
-def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> tuple[Status, str | None]:
+def _judge_kernel(
+    lab: Lab, forwarding: HostForwarding, state: KernelState | None
+) -> tuple[Status, str | None]:
     if state is None:
         return Status.UNKNOWN, None
-    host = next(host for host in lab.hosts if host.name == part.host)
-    planned_state = plan_state(part)
+    host = next(host for host in lab.hosts if host.name == forwarding.host)
+    planned_state = plan_state(forwarding)
     findings = judge_host(lab, host, planned_state, state)
     if findings:
         return Status.FAILED, "; ".join(f"{finding.kind}: {finding.subject}" for finding in findings[:4])
-    return Status.DONE, compute_digest(part)
+    return Status.DONE, compute_digest(forwarding)

@@ -43,8 +43,8 @@ class Attachment:
     @property
     def labels(self) -> tuple[str, str]:
         """Labels of its two circuits: `a/nic4 -> board1/port1` and the reverse."""
-        nic, port = f"{self.host}/{self.nic}", f"{self.board}/{self.port}"
-        return f"{nic} -> {port}", f"{port} -> {nic}"
+        nic_label, port = f"{self.host}/{self.nic}", f"{self.board}/{self.port}"
+        return f"{nic_label} -> {port}", f"{port} -> {nic_label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ def attach(
     port = lab.find_board_port(attachment.board, attachment.port)
     check_none_pending(journal.directory, lab.name)
     plan = plan_lab(attachment_lab, _WIRING, session.switches, take_over=True)
-    to_board, to_host = plan.circuits
+    board_circuit, host_circuit = plan.circuits
     owners = find_port_owners(lab)
-    replaced = tuple(
+    replaced_circuits = tuple(
         label_pair(owners, part.switch, pair)
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
-    add_note(f"attach {attachment.labels[0]}: {format_count(len(replaced), 'circuit')} to remove")
+    add_note(f"attach {attachment.labels[0]}: {format_count(len(replaced_circuits), 'circuit')} to remove")
     leased_parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
     leased_parts |= find_plan_parts(attachment_lab, plan)
     with (
@@ -103,7 +103,7 @@ def attach(
             set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.record_proof(operation, is_proven=True)
     add_note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
-    return AttachReport((to_board, to_host), replaced, apply_result, dark_s)
+    return AttachReport((board_circuit, host_circuit), replaced_circuits, apply_result, dark_s)
 
 
 def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:

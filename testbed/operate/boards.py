@@ -33,32 +33,32 @@ class BoardLink:
     @property
     def pairs(self) -> frozenset[tuple[str, int, int]]:
         """Both circuits, as switch, input and output."""
-        to_board, to_host = self.nic.transmit, self.port.transmit
+        board_ends, host_ends = self.nic.transmit, self.port.transmit
         return frozenset(
             {
-                (to_board.switch, to_board.port, self.port.receive.port),
-                (to_host.switch, to_host.port, self.nic.receive.port),
+                (board_ends.switch, board_ends.port, self.port.receive.port),
+                (host_ends.switch, host_ends.port, self.nic.receive.port),
             }
         )
 
 
 def find_board_links(lab: Lab, circuits_by_switch: Mapping[str, CrossConnects]) -> tuple[BoardLink, ...]:
     """Return the NICs of the lab's hosts that the switches connect with a port of a board, in both directions."""
-    transmitters = {
+    nic_by_transmitter = {
         (nic.transmit.switch, nic.transmit.port): (host, nic) for host in lab.hosts for nic in host.nics
     }
     links = []
     for board in lab.boards:
         for port in board.ports:
             receive_circuits = circuits_by_switch.get(port.receive.switch)
-            source = (
+            source_port = (
                 receive_circuits.inputs_by_output.get(port.receive.port)
                 if receive_circuits is not None
                 else None
             )
-            if source is None or (port.receive.switch, source) not in transmitters:
+            if source_port is None or (port.receive.switch, source_port) not in nic_by_transmitter:
                 continue
-            host, nic = transmitters[port.receive.switch, source]
+            host, nic = nic_by_transmitter[port.receive.switch, source_port]
             transmit_circuits = circuits_by_switch.get(port.transmit.switch)
             is_duplex = (
                 transmit_circuits is not None
@@ -76,7 +76,8 @@ def find_free_links(
     return tuple(
         link
         for link in links
-        if not {(end.switch, end.port) for end in (link.nic.transmit, link.nic.receive)} & set(used_ports)
+        if not {(fibre_end.switch, fibre_end.port) for fibre_end in (link.nic.transmit, link.nic.receive)}
+        & set(used_ports)
     )
 
 
@@ -96,17 +97,19 @@ def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None
 
     The neighbour entries are not permanent: a board answers ARP itself, which proves that it is there.
     """
-    batches: defaultdict[str, list[str]] = defaultdict(list)
+    lines_by_host: defaultdict[str, list[str]] = defaultdict(list)
     for link in links:
-        nic, board = link.nic, link.port.address
-        batches[link.host.name] += [
+        nic, board_address = link.nic, link.port.address
+        lines_by_host[link.host.name] += [
             f"link set dev {nic.name} mtu {mtu} up",
             f"addr replace {nic.address}/32 dev {nic.name}",
-            f"neigh flush to {board} dev {nic.name}",
-            f"route replace {board}/32 dev {nic.name} scope link src {nic.address} proto {ROUTE_PROTOCOL}",
+            f"neigh flush to {board_address} dev {nic.name}",
+            f"route replace {board_address}/32 dev {nic.name} scope link src {nic.address} proto {ROUTE_PROTOCOL}",
         ]
-    stdin = {host: "".join(f"{line}\n" for line in lines) for host, lines in batches.items()}
-    results = fleet.run(dict.fromkeys(stdin, "ip -batch -"), stdin=stdin) if stdin else {}
+    stdin_by_host = {host: "".join(f"{line}\n" for line in lines) for host, lines in lines_by_host.items()}
+    results = (
+        fleet.run(dict.fromkeys(stdin_by_host, "ip -batch -"), stdin=stdin_by_host) if stdin_by_host else {}
+    )
     for host, result in results.items():
         if result.exit_status:
             last_line = (result.stderr.strip() or "no message").splitlines()[-1]
@@ -120,12 +123,12 @@ def ping_boards(fleet: Fleet, links: Iterable[BoardLink]) -> dict[str, bool]:
     """
     reachable_hosts = {host.name for host in fleet.hosts}
     reachable_links = {link.label: link for link in links if link.host.name in reachable_hosts}
-    commands: defaultdict[str, list[str]] = defaultdict(list)
+    commands_by_host: defaultdict[str, list[str]] = defaultdict(list)
     for label, link in reachable_links.items():
-        ping = f"ping -n -q -c 3 -i 0.2 -W 1 {link.port.address}"
-        commands[link.host.name].append(f"{ping} >/dev/null 2>&1 && echo {label}")
+        ping_command = f"ping -n -q -c 3 -i 0.2 -W 1 {link.port.address}"
+        commands_by_host[link.host.name].append(f"{ping_command} >/dev/null 2>&1 && echo {label}")
     results = (
-        fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands.items()})
+        fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands_by_host.items()})
         if reachable_links
         else {}
     )

@@ -60,15 +60,15 @@ class HostCandidates:
 
     groups: tuple[tuple[str, ...], ...]
     nics: Mapping[str, int]
-    faults: Mapping[str, str]
+    fault_by_host: Mapping[str, str]
     gpus: Mapping[str, int]
 
     def explain_lack(self, needs: HostNeeds) -> str:
         """Return why the lab can never meet the needs, or "" if it can."""
-        unknown = [name for name in needs.names if name not in self.nics]
-        if unknown:
-            return f"it has no host {', '.join(unknown)}: its hosts are {', '.join(self.nics)}"
-        host_count = self._count_wanted(needs)
+        unknown_names = [name for name in needs.names if name not in self.nics]
+        if unknown_names:
+            return f"it has no host {', '.join(unknown_names)}: its hosts are {', '.join(self.nics)}"
+        host_count = self._count_required_hosts(needs)
         fitting_hosts = [host for host in self.nics if self._is_fitting(host, needs)]
         if len(fitting_hosts) < host_count or not set(needs.names) <= set(fitting_hosts):
             description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
@@ -76,9 +76,9 @@ class HostCandidates:
         usable_hosts = {host for group in self._find_usable_groups(needs) for host in group}
         if usable_hosts.issuperset(needs.names) and len(usable_hosts) >= host_count:
             return ""
-        faults = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.faults.items()))
-        if faults:
-            return f"it is marked broken ({faults}); `testbed apply` proves it again"
+        faults_text = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.fault_by_host.items()))
+        if faults_text:
+            return f"it is marked broken ({faults_text}); `testbed apply` proves it again"
         return f"no {host_count} hosts that fit can be moved without taking light from others"
 
     def choose(self, needs: HostNeeds, held_hosts: Collection[str]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class HostCandidates:
         for group in usable_groups:
             if set(group).isdisjoint(held_hosts):
                 selection += group
-                if len(selection) >= self._count_wanted(needs):
+                if len(selection) >= self._count_required_hosts(needs):
                     return tuple(selection)
         return ()
 
@@ -104,14 +104,14 @@ class HostCandidates:
         """Return whether no circuit joins these hosts to others."""
         return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
 
-    def _count_wanted(self, needs: HostNeeds) -> int:
+    def _count_required_hosts(self, needs: HostNeeds) -> int:
         return len(needs.names) or needs.hosts or len(self.nics)
 
     def _find_usable_groups(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
         return [
             group
             for group in sorted(self.groups, key=len)
-            if all(host not in self.faults and self._is_fitting(host, needs) for host in group)
+            if all(host not in self.fault_by_host and self._is_fitting(host, needs) for host in group)
         ]
 
     def _is_fitting(self, host: str, needs: HostNeeds) -> bool:
@@ -124,15 +124,15 @@ def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[
     >>> join_hosts("abcd", [("c", "a")])
     (('a', 'c'), ('b',), ('d',))
     """
-    group_of = {host: [host] for host in hosts}
-    order = list(group_of)
+    group_by_host = {host: [host] for host in hosts}
+    ordered_hosts = list(group_by_host)
     for host_name, peer_name in pairs:
-        host_group, peer_group = group_of[host_name], group_of[peer_name]
+        host_group, peer_group = group_by_host[host_name], group_by_host[peer_name]
         if host_group is not peer_group:
             host_group += peer_group
-            group_of.update(dict.fromkeys(peer_group, host_group))
-    unique = {id(group): group for group in (group_of[host] for host in order)}
-    return tuple(tuple(sorted(group, key=order.index)) for group in unique.values())
+            group_by_host.update(dict.fromkeys(peer_group, host_group))
+    group_by_id = {id(group): group for group in (group_by_host[host] for host in ordered_hosts)}
+    return tuple(tuple(sorted(group, key=ordered_hosts.index)) for group in group_by_id.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,30 +229,30 @@ class HostRequest:
         lab = self.lab
         with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
             snapshots = {name: switch.read() for name, switch in session.switches.items()}
-            gpus = _count_gpus(session) if session.fleet else {}
-        names = [host.name for host in lab.hosts]
+            gpu_count_by_host = _count_gpus(session) if session.fleet else {}
+        host_names = [host.name for host in lab.hosts]
         pairs = [
-            (names[circuit.link.source.node], names[circuit.link.target.node])
+            (host_names[circuit.link.source.node], host_names[circuit.link.target.node])
             for circuit in find_held_circuits(lab, snapshots)
         ]
         return HostCandidates(
-            groups=join_hosts(names, pairs),
+            groups=join_hosts(host_names, pairs),
             nics={host.name: len(host.nics) for host in lab.hosts},
-            faults=self._read_faults(),
-            gpus=gpus,
+            fault_by_host=self._read_faults(),
+            gpus=gpu_count_by_host,
         )
 
     def _read_faults(self) -> dict[str, str]:
         """Return the fault of each host that has a part whose last check failed."""
         query = "select part, fault from part_checks where lab = ? and fault != '' order by part"
         rows = read_rows(self.store.database.address, query, (self.lab.name,))
-        fault_of = {row["part"]: row["fault"] for row in rows}
-        faults = {}
+        fault_by_part = {row["part"]: row["fault"] for row in rows}
+        fault_by_host = {}
         for host in self.lab.hosts:
-            parts = find_parts(self.lab, [f"host:{host.name}"]) & fault_of.keys()
+            parts = find_parts(self.lab, [f"host:{host.name}"]) & fault_by_part.keys()
             if parts:
-                faults[host.name] = fault_of[min(parts)]
-        return faults
+                fault_by_host[host.name] = fault_by_part[min(parts)]
+        return fault_by_host
 
 
 def _count_gpus(session: LabSession) -> dict[str, int]:
@@ -278,12 +278,12 @@ class LabState:
         """Return the state of the hosts of a session. Raises what drivers raise, and `JournalError`."""
         lab, runs_dir = session.lab, session.writable_journal.directory
         circuits_by_switch = {name: switch.read().connections for name, switch in session.switches.items()}
-        names = {host.name for host in lab.hosts}
+        host_names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
         epochs = (
             intent
             for intent in intents
-            if names.issuperset(intent.hosts) and intent.state in _APPLIED_STATUSES
+            if host_names.issuperset(intent.hosts) and intent.state in _APPLIED_STATUSES
         )
         return cls(
             {name: _select_in_scope(lab, name, circuits) for name, circuits in circuits_by_switch.items()},
@@ -312,24 +312,26 @@ class LabState:
         lab = session.lab
         if owner:
             _conclude_operations(session, owner, reason)
-        parts = (
+        switch_plans = (
             _plan_restore(session, name, circuits)
             for name, circuits in self.circuits.items()
             if name in session.switches
         )
         no_links = Wiring(len(lab.hosts), 1, simplex=False, links=())  # the plan has circuits, but no links
-        plan = LabPlan(no_links, (), tuple(parts))
+        plan = LabPlan(no_links, (), tuple(switch_plans))
         if plan.has_changes:
-            addresses = {name: switch.address for name, switch in session.switches.items()}
-            goal = render_goal({part.switch: (addresses[part.switch], part) for part in plan.switches})
+            address_by_switch = {name: switch.address for name, switch in session.switches.items()}
+            goal = render_goal(
+                {part.switch: (address_by_switch[part.switch], part) for part in plan.switches}
+            )
             with session.operation("trial", reason, goal=goal):
                 session.apply(plan)
-        in_force = {
+        current_epochs = {
             intent.epoch
             for intent in select_in_force(load_intents(session.writable_journal.directory, lab.name))
         }
         for intent in reversed(self.epochs):
-            if (intent.epoch in in_force) == bool(owner):
+            if (intent.epoch in current_epochs) == bool(owner):
                 _reapply_epoch(intent, lab, reopen, reason)
 
 
@@ -357,9 +359,13 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
     A read decides the open steps of switches. Open steps of hosts count as unknown.
     """
     journal, lab = session.writable_journal, session.lab
-    with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
+    operations_with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
     for record in load_operations(journal.directory, lab.name):
-        if record.row["owner"] != owner or record.state in ("running", "done") or record.id in with_epoch:
+        if (
+            record.row["owner"] != owner
+            or record.state in ("running", "done")
+            or record.id in operations_with_epoch
+        ):
             continue
         for switch in session.switches.values():
             journal.settle(lab.name, switch.address, switch.read())

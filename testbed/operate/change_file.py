@@ -69,7 +69,7 @@ class ObservedState:
         text = json.dumps([sorted(sorted_circuits.items()), self.epochs])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def differences(self, current_state: ObservedState) -> tuple[Difference, ...]:
+    def find_differences(self, current_state: ObservedState) -> tuple[Difference, ...]:
         """Return every field in which `current_state` differs, the lab file and the lease first."""
         return tuple(_find_differences(self, current_state))
 
@@ -135,7 +135,7 @@ class ChangeFile:
 
     def check_current(self, plan: LabPlan, current_state: ObservedState) -> None:
         """Raise `PlanStale` if the lab has changed, or if `plan`, made now, has other steps than the file."""
-        differences = self.observed.differences(current_state)
+        differences = self.observed.find_differences(current_state)
         if not differences:
             differences = tuple(
                 Difference(f"{name} steps", self.steps.get(name), steps)
@@ -153,7 +153,7 @@ def check_expected(revision: str, current_state: ObservedState) -> None:
         raise PlanStale("the lab is not in the state that --expect names", differences=(difference,))
 
 
-def change_document(
+def make_change_document(
     lab: Lab,
     design: Design,
     topology_source: TopologySource,
@@ -197,11 +197,22 @@ def read_change(path: str | Path) -> ChangeFile:
     if document.pop("digest", None) != _compute_digest(document):
         raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_REMAKE_HINT}")
     observed = parse_observed_state(document["observed"])
-    row = document["intent"]
-    row |= {"topology": json.dumps(row["topology"]), "hosts": json.dumps(row["hosts"])}
-    row |= {"epoch": 0, "state": "intended", "operation": "", "owner": "", "revision": observed.revision}
-    row |= {"intended_at": "", "applied_at": None, "error": ""}
-    return ChangeFile(Path(path), parse_intent(row), observed, document["steps"], document["take_over"])
+    intent_document = document["intent"]
+    intent_document |= {
+        "topology": json.dumps(intent_document["topology"]),
+        "hosts": json.dumps(intent_document["hosts"]),
+    }
+    intent_document |= {
+        "epoch": 0,
+        "state": "intended",
+        "operation": "",
+        "owner": "",
+        "revision": observed.revision,
+    }
+    intent_document |= {"intended_at": "", "applied_at": None, "error": ""}
+    return ChangeFile(
+        Path(path), parse_intent(intent_document), observed, document["steps"], document["take_over"]
+    )
 
 
 _REMAKE_HINT = "make it again with `testbed plan LAB --out FILE`"

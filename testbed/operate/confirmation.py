@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from testbed.operate.journal import Journal
 
 State = Literal["requested", "armed", "confirmed", "firing", "fired", "failed", "ended"]
-ARMING_S = 20.0
+ARMING_TIMEOUT_S = 20.0
 """Time within which a watcher must arm itself."""
 POLL_S = 0.2
 
@@ -66,9 +66,9 @@ def load_confirmations(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ..
 
 def find_pending_confirmation(runs_dir: str | Path, lab: str) -> Confirmation | None:
     """Return the pending confirmation: armed or firing, or requested by an apply that is verified or running."""
-    states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+    intent_by_epoch = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
     for confirmation in load_confirmations(runs_dir, lab):
-        intent = states.get(confirmation.epoch)
+        intent = intent_by_epoch.get(confirmation.epoch)
         may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
         if confirmation.state == "requested" and not may_be_armed:
             continue
@@ -79,10 +79,14 @@ def find_pending_confirmation(runs_dir: str | Path, lab: str) -> Confirmation | 
 
 def check_none_pending(runs_dir: str | Path, lab: str) -> None:
     """Raise `ConfirmPending` if an apply awaits confirmation."""
-    pending = find_pending_confirmation(runs_dir, lab)
-    if pending:
-        deadline_text = f" until {pending.due_at[:19].replace('T', ' ')} UTC" if pending.due_at else ""
-        problem = f"epoch {pending.epoch} of lab '{lab}' awaits confirmation{deadline_text}"
+    pending_confirmation = find_pending_confirmation(runs_dir, lab)
+    if pending_confirmation:
+        deadline_text = (
+            f" until {pending_confirmation.due_at[:19].replace('T', ' ')} UTC"
+            if pending_confirmation.due_at
+            else ""
+        )
+        problem = f"epoch {pending_confirmation.epoch} of lab '{lab}' awaits confirmation{deadline_text}"
         raise ConfirmPending(f"{problem}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
 
 
@@ -119,7 +123,7 @@ class Confirmations:
     def arm(self, start_watcher: Callable[[], object], epoch: int) -> Confirmation:
         """Start the watcher and wait until it has armed itself. Raises `WatcherNotArmed`."""
         start_watcher()
-        deadline = time.monotonic() + ARMING_S
+        deadline = time.monotonic() + ARMING_TIMEOUT_S
         while time.monotonic() < deadline:
             confirmation = self._read(epoch)
             if confirmation.state == "armed":
@@ -127,18 +131,20 @@ class Confirmations:
             time.sleep(POLL_S)
         self.change(epoch, ("requested",), "ended", reason="its watcher did not start")
         problem = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
-        raise WatcherNotArmed(f"{problem} within {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
+        raise WatcherNotArmed(
+            f"{problem} within {ARMING_TIMEOUT_S:.0f} s; run `testbed rollback` to undo it by hand"
+        )
 
     def confirm(self) -> Confirmation:
         """Confirm the pending epoch and return its confirmation. Raises `NoPendingConfirmation`."""
-        pending = find_pending_confirmation(self._journal.directory, self._lab)
-        if pending is None or not self.change(
-            pending.epoch, ("requested", "armed"), "confirmed", ended_at=_format_now()
+        pending_confirmation = find_pending_confirmation(self._journal.directory, self._lab)
+        if pending_confirmation is None or not self.change(
+            pending_confirmation.epoch, ("requested", "armed"), "confirmed", ended_at=_format_now()
         ):
             raise NoPendingConfirmation(
                 f"no apply of lab '{self._lab}' awaits confirmation; see `testbed history`"
             )
-        return pending
+        return pending_confirmation
 
     def end(self, reason: str) -> None:
         """End every confirmation that is requested or armed, because a person has rolled back."""
@@ -157,8 +163,8 @@ class Confirmations:
         confirmation = self._read(epoch)
         deadline = time.monotonic() + confirmation.within_s
         due_at = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
-        watcher = {"watcher": get_current_process(), "due_at": due_at.isoformat(timespec="seconds")}
-        if not self.change(epoch, ("requested",), "armed", **watcher):
+        watcher_values = {"watcher": get_current_process(), "due_at": due_at.isoformat(timespec="seconds")}
+        if not self.change(epoch, ("requested",), "armed", **watcher_values):
             return self._read(epoch).state
         while time.monotonic() < deadline:
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
@@ -180,27 +186,31 @@ class Confirmations:
         )
 
 
-def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
+def find_unwatched_confirmations(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
     """Yield operation, detail and hint of a pending apply without a watcher and of a failed automatic rollback."""
-    pending = find_pending_confirmation(runs_dir, lab)
-    states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
-    for latest in load_confirmations(runs_dir, lab)[:1]:
-        intent = states.get(latest.epoch)
+    pending_confirmation = find_pending_confirmation(runs_dir, lab)
+    intent_by_epoch = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+    for confirmation in load_confirmations(runs_dir, lab)[:1]:
+        intent = intent_by_epoch.get(confirmation.epoch)
         operation = intent.operation if intent else ""
-        if latest == pending and not latest.is_watched and not (intent and intent.is_under_way):
-            problem = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
-            detail = (
-                f"epoch {latest.epoch} awaits confirmation, but {problem}: there is no automatic rollback"
+        if (
+            confirmation == pending_confirmation
+            and not confirmation.is_watched
+            and not (intent and intent.is_under_way)
+        ):
+            problem = (
+                "its watcher did not start" if confirmation.state == "requested" else "its watcher has died"
             )
+            detail = f"epoch {confirmation.epoch} awaits confirmation, but {problem}: there is no automatic rollback"
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
         later_intents = [
-            later_states
-            for later_states in states.values()
-            if later_states.epoch > latest.epoch and later_states.state == "verified"
+            later_intent
+            for later_intent in intent_by_epoch.values()
+            if later_intent.epoch > confirmation.epoch and later_intent.state == "verified"
         ]
-        if latest.state == "failed" and not later_intents:
-            problem = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
-            detail = f"epoch {latest.epoch} was not confirmed; {problem}"
+        if confirmation.state == "failed" and not later_intents:
+            problem = f"the rollback to epoch {confirmation.back_to} failed ({confirmation.reason})"
+            detail = f"epoch {confirmation.epoch} was not confirmed; {problem}"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Design:
     """A topology, laid onto the lab's NICs, with routes between all nodes.
 
-    If a plan spreads pairs over several sets of routes, `further_routes` holds the sets after the first, and `sets`
-    holds all sets with the weights of the plan.
+    If a plan spreads pairs over several sets of routes, `further_routes` holds the sets after the first, and
+    `route_sets` holds all sets with the weights of the plan.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Design:
     wiring: Wiring
     routes: Routes
     further_routes: tuple[Routes, ...] = ()
-    sets: RouteSets | None = None
+    route_sets: RouteSets | None = None
 
 
 def build_design(
@@ -81,10 +81,10 @@ def find_plan_lab(lab: Lab, plan: Plan) -> Lab:
         degree = count_usable_nics(job_lab)
     except TopologyError as error:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
-    size = (plan.topology.nodes, plan.topology.degree)
-    if size[0] != len(job_lab.hosts) or size[1] > degree:
+    plan_size = (plan.topology.nodes, plan.topology.degree)
+    if plan_size[0] != len(job_lab.hosts) or plan_size[1] > degree:
         description = (
-            f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has "
+            f"{plan_size[0]} hosts with {plan_size[1]} NICs, but lab '{lab.name}' has "
             f"{len(job_lab.hosts)} with {degree}"
         )
         raise PlanFileError(f"the plan is for {description}: make one with --lab {lab.path}")
@@ -108,7 +108,7 @@ def replace_routes(design: Design, routes: RouteSets) -> Design:
     from testbed.design.routing.route_sets import map_routes  # numpy: only for plans that spread pairs
 
     first_routes, *further_routes = map_routes(routes, design.wiring)
-    return replace(design, routes=first_routes, further_routes=tuple(further_routes), sets=routes)
+    return replace(design, routes=first_routes, further_routes=tuple(further_routes), route_sets=routes)
 
 
 def build_intent_design(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
@@ -151,13 +151,13 @@ def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
 
 def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
     """Raise `TopologyError` unless connected topologies of this degree can be patched in the lab."""
-    nodes, nics = len(lab.hosts), count_usable_nics(lab)
-    if degree > nics:
-        raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
-    if nodes > 1:
+    node_count, nic_count = len(lab.hosts), count_usable_nics(lab)
+    if degree > nic_count:
+        raise TopologyError(f"{lab.path}: hosts have {nic_count} NICs, not {degree}: lower --degree")
+    if node_count > 1:
         # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
         # strides: if this one cannot be, no other can.
-        wire(find_topology(nodes, degree, simplex=simplex), planes=_count_planes(lab, degree))
+        wire(find_topology(node_count, degree, simplex=simplex), planes=_count_planes(lab, degree))
 
 
 def _count_planes(lab: Lab, degree: int) -> int:

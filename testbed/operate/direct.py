@@ -21,7 +21,7 @@ from testbed.operate.engine.consent import EmergencyStop
 from testbed.storage.address import get_database_address
 from testbed.storage.reading import explain_unreadable, is_database_error, read_rows
 
-_SWITCH_ADDRESSES = (
+_SWITCH_ADDRESSES_QUERY = (
     "select distinct o.lab, s.switch, s.address from steps s join operations o on o.id = s.operation "
     "where s.address <> ?"
 )
@@ -34,8 +34,8 @@ def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator
     Uses the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its subclasses, `OperationStopped`, and
     `JournalError` if the database cannot be read or written: then nothing may be sent.
     """
-    labs = find_labs_with(runs_dir, address)
-    if not labs:
+    switches_by_lab = find_labs_with(runs_dir, address)
+    if not switches_by_lab:
         if get_selected_lease():
             problem = (
                 f"no lab of the database in {runs_dir} has changed {address}, "
@@ -46,16 +46,16 @@ def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator
             )
         yield
         return
-    for lab in labs:
+    for lab in switches_by_lab:
         EmergencyStop(runs_dir, lab).check()
     with ExitStack() as stack:
         if ports:  # no ports: removing a circuit that does not exist changes nothing
-            _hold_fences(stack, runs_dir, labs, ports)
+            _hold_fences(stack, runs_dir, switches_by_lab, ports)
         yield
 
 
 def _hold_fences(
-    stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports: frozenset[int]
+    stack: ExitStack, runs_dir: Path, switches_by_lab: Mapping[str, set[str]], ports: frozenset[int]
 ) -> None:
     from testbed.leases.fence import hold_fence  # SQLAlchemy: not imported for a switch of no lab
     from testbed.storage.database import Database
@@ -65,15 +65,15 @@ def _hold_fences(
     lab_of_lease = next(
         (
             lab
-            for lab in labs
+            for lab in switches_by_lab
             if any(
                 lease.id == get_selected_lease() for lease in read_leases(get_database_address(runs_dir), lab)
             )
         ),
-        min(labs),
+        min(switches_by_lab),
     )
-    for lab in sorted(labs):
-        parts = frozenset(f"port:{switch}/{port}" for switch in labs[lab] for port in ports)
+    for lab in sorted(switches_by_lab):
+        parts = frozenset(f"port:{switch}/{port}" for switch in switches_by_lab[lab] for port in ports)
         fence = hold_fence(database, lab, parts, lease=None if lab == lab_of_lease else "")
         stack.enter_context(stack.enter_context(fence).sending())
 
@@ -82,17 +82,17 @@ def find_labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
     """Return the labs that have changed the switch at an address, with its names in each. Raises `JournalError`."""
     database = get_database_address(runs_dir)
     try:
-        rows = read_rows(database, _SWITCH_ADDRESSES, ("",))
+        rows = read_rows(database, _SWITCH_ADDRESSES_QUERY, ("",))
     except Exception as error:
         if not is_database_error(error):
             raise
         problem = f"cannot find out whether {address} is part of a lab: {explain_unreadable(database, error)}"
         raise JournalError(f"{problem}; nothing was sent. Give another --runs-dir") from error
-    labs: defaultdict[str, set[str]] = defaultdict(set)
+    switches_by_lab: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if is_same_device(address, row["address"]):
-            labs[row["lab"]].add(row["switch"])
-    return dict(labs)
+            switches_by_lab[row["lab"]].add(row["switch"])
+    return dict(switches_by_lab)
 
 
 def is_same_device(address: str, other_address: str) -> bool:
@@ -106,9 +106,11 @@ def is_same_device(address: str, other_address: str) -> bool:
     if not set(make_lock_names(address)).isdisjoint(make_lock_names(other_address)):
         return True
     try:
-        parsed, other_parsed = parse_address(address), parse_address(other_address)
+        parsed_address, other_parsed_address = parse_address(address), parse_address(other_address)
     except AddressError:
         return False
-    if parsed.scheme == other_parsed.scheme or not (parsed.host and parsed.host == other_parsed.host):
+    if parsed_address.scheme == other_parsed_address.scheme or not (
+        parsed_address.host and parsed_address.host == other_parsed_address.host
+    ):
         return False
-    return parsed.scheme.partition("+")[0] == other_parsed.scheme.partition("+")[0]
+    return parsed_address.scheme.partition("+")[0] == other_parsed_address.scheme.partition("+")[0]

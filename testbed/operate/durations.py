@@ -26,7 +26,7 @@ MAX_SAMPLES = 200
 MIN_SAMPLES = 3
 """Smallest number of steps to learn from. With fewer, the driver's estimate is used."""
 
-_DONE_STEPS = """
+_DONE_STEPS_QUERY = """
 select s.switch, s.kind, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.outcome = 'done' and s.reason = '' and s.outcome_at <= o.finished
 order by s.intent_at desc limit 5000
@@ -95,7 +95,7 @@ class Durations:
 
 def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
     """Return the durations of a lab's steps in the journal. They are empty without a journal. Raises `JournalError`."""
-    return parse_durations(read_journal(runs_dir, _DONE_STEPS, lab))
+    return parse_durations(read_journal(runs_dir, _DONE_STEPS_QUERY, lab))
 
 
 def parse_durations(rows: Iterable[Mapping[str, Any]]) -> Durations:
@@ -124,37 +124,37 @@ def format_seconds(value_s: float) -> str:
     >>> format_seconds(0.0234), format_seconds(7.26), format_seconds(1440.4)
     ('0.02 s', '7.3 s', '1440 s')
     """
-    digits = 0 if value_s >= 10 else 1 if value_s >= 1 else 2
-    return f"{value_s:.{digits}f} s"
+    decimals = 0 if value_s >= 10 else 1 if value_s >= 1 else 2
+    return f"{value_s:.{decimals}f} s"
 
 
 class Forecast:
     """Steps and seconds that remain of a plan. Thread-safe: each switch reports its steps from its own thread."""
 
     def __init__(self, plan: LabPlan, durations: Durations) -> None:
-        self._left_s = {
+        self._remaining_by_switch_s = {
             part.switch: [durations.step(part.switch, step).median_s for step in part.steps]
             for part in plan.switches
         }
         self._lock = Lock()
-        self._total_steps = self._steps_left
-        self.total_s = self.left_s
+        self._total_steps = self._remaining_steps
+        self.total_s = self.remaining_s
 
     @property
-    def _steps_left(self) -> int:
-        return sum(map(len, self._left_s.values()))
+    def _remaining_steps(self) -> int:
+        return sum(map(len, self._remaining_by_switch_s.values()))
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Expected seconds until the last switch is done."""
-        return max((sum(steps_s) for steps_s in self._left_s.values()), default=0.0)
+        return max((sum(steps_s) for steps_s in self._remaining_by_switch_s.values()), default=0.0)
 
     def finish_step(self, switch: str) -> tuple[int, str]:
         """Record that a switch has done its next step; return the progress in percent of time, and as text."""
         with self._lock:
-            self._left_s[switch][:1] = []
-            time_share = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
-            done_count = self._total_steps - self._steps_left
+            self._remaining_by_switch_s[switch][:1] = []
+            time_share = 1.0 - self.remaining_s / self.total_s if self.total_s else 1.0
+            done_count = self._total_steps - self._remaining_steps
             return round(
                 100 * time_share
-            ), f"{done_count} of {self._total_steps} steps, about {format_seconds(self.left_s)} left"
+            ), f"{done_count} of {self._total_steps} steps, about {format_seconds(self.remaining_s)} left"

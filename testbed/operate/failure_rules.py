@@ -68,28 +68,33 @@ def count_gpus(host: LabHost) -> int:
 
 def parse_gpu(lab: Lab, label: str) -> Gpu:
     """Return the GPU of a label. Raises `TopologyError` if the lab has none of this label."""
-    name, _, number = label.partition("/gpu")
+    host_name, _, number_text = label.partition("/gpu")
     for node, host in enumerate(lab.hosts):
-        if host.name == name and number.isascii() and number.isdigit() and int(number) < count_gpus(host):
-            return Gpu(node, int(number))
-        if host.name == name:
+        if (
+            host.name == host_name
+            and number_text.isascii()
+            and number_text.isdigit()
+            and int(number_text) < count_gpus(host)
+        ):
+            return Gpu(node, int(number_text))
+        if host.name == host_name:
             last_number = count_gpus(host) - 1
-            known_gpus = f"{name}/gpu0" + (f" to {name}/gpu{last_number}" if last_number else "")
+            known_gpus = f"{host_name}/gpu0" + (f" to {host_name}/gpu{last_number}" if last_number else "")
             raise TopologyError(
-                f"the lab has no GPU '{label}': {name} has {known_gpus}. `gpus` of the lab file is their number"
+                f"the lab has no GPU '{label}': {host_name} has {known_gpus}. `gpus` of the lab file is their number"
             )
-    names = list_some([host.name for host in lab.hosts])
-    raise TopologyError(f"the lab has no GPU '{label}': write HOST/gpuN with one of the hosts {names}")
+    host_names = list_some([host.name for host in lab.hosts])
+    raise TopologyError(f"the lab has no GPU '{label}': write HOST/gpuN with one of the hosts {host_names}")
 
 
-def find_nics_lost(lab: Lab, failed: Collection[Gpu]) -> frozenset[Nic]:
+def find_nics_lost(lab: Lab, failed_gpus: Collection[Gpu]) -> frozenset[Nic]:
     """Return the NICs that serve only failed GPUs."""
     gpus_by_nic: dict[Nic, set[Gpu]] = {}
     for node, host in enumerate(lab.hosts):
         for number in range(count_gpus(host)):
             for index in host.find_nics_beside(number):
                 gpus_by_nic.setdefault(Nic(node, index), set()).add(Gpu(node, number))
-    return frozenset(nic for nic, gpus in gpus_by_nic.items() if gpus <= set(failed))
+    return frozenset(nic for nic, gpus in gpus_by_nic.items() if gpus <= set(failed_gpus))
 
 
 def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
@@ -102,11 +107,11 @@ def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
                     yield Gpu(node, number)
 
 
-def find_gpu_losses(lab: Lab, wiring: Wiring, failed: Collection[Gpu]) -> Iterator[Loss]:
+def find_gpu_losses(lab: Lab, wiring: Wiring, failed_gpus: Collection[Gpu]) -> Iterator[Loss]:
     """Yield the losses that failed GPUs cause: one for each of their NICs that has a link."""
-    incoming_links, outgoing_links = wiring.link_into, wiring.link_from
-    for nic in sorted(find_nics_lost(lab, failed)):
-        link = outgoing_links.get(nic) or incoming_links.get(nic)
+    incoming_link_by_nic, outgoing_link_by_nic = wiring.link_into, wiring.link_from
+    for nic in sorted(find_nics_lost(lab, failed_gpus)):
+        link = outgoing_link_by_nic.get(nic) or incoming_link_by_nic.get(nic)
         if link is not None:
             yield Loss(nic, "gpu", link)
 
@@ -114,38 +119,42 @@ def find_gpu_losses(lab: Lab, wiring: Wiring, failed: Collection[Gpu]) -> Iterat
 def advise_on_failures(
     lab: Lab,
     wiring: Wiring,
-    failed: Collection[Gpu],
+    failed_gpus: Collection[Gpu],
     *,
     snapshots: Mapping[str, Snapshot],
     losses: Iterable[Loss] = (),
-    unreachable: Collection[str] = (),
+    unreachable_hosts: Collection[str] = (),
     links: Iterable[Link] | None = None,
 ) -> Iterator[FailureAdvice]:
     """Yield the rule for each failure, in the order of the rules.
 
-    `losses` are lost fibres. `unreachable` names hosts and switches that do not answer. `links` are the links after the
-    planned repair, or None if no repair is planned because a device is off. A host is idle if it has no link in the
-    topology, and the switches (`snapshots`) hold no circuit at its ports. No rule applies to a failed GPU without a
-    link, because it takes nothing from a rail.
+    `losses` are lost fibres. `unreachable_hosts` names hosts and switches that do not answer. `links` are the links
+    after the planned repair, or None if no repair is planned because a device is off. A host is idle if it has no link
+    in the topology, and the switches (`snapshots`) hold no circuit at its ports. No rule applies to a failed GPU
+    without a link, because it takes nothing from a rail.
     """
     linked_nics = {nic for link in wiring.links for nic in link}
-    failed = {gpu for gpu in failed if not _find_nics(lab, gpu).isdisjoint(linked_nics)}
-    hosts_lost = {lab.hosts[gpu.node].name for gpu in failed} | set(unreachable)
-    targets = _IdleHosts(
+    failed_gpus = {gpu for gpu in failed_gpus if not _find_nics(lab, gpu).isdisjoint(linked_nics)}
+    hosts_lost = {lab.hosts[gpu.node].name for gpu in failed_gpus} | set(unreachable_hosts)
+    idle_hosts = _IdleHosts(
         lab, [host for host in _list_idle_hosts(lab, wiring, snapshots) if host.name not in hosts_lost]
     )
     yield from _advise_on_fibres(lab, [loss for loss in losses if loss.fibre != "gpu"])
     for switch in lab.switches:
-        if switch.name in unreachable:
+        if switch.name in unreachable_hosts:
             yield _advise_on_switch(lab, switch.name)
     for node, host in enumerate(lab.hosts):
-        if host.name in unreachable and count_gpus(host) > 1 and node in {nic.node for nic in linked_nics}:
-            labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
-            text = f"{host.name} is off: {targets.describe_move(host)}; the rails keep their circuits"
-            yield _make_advice(2, host.name, labels, "migrate", targets.choose(host), text)
-    spare_by_gpu = _find_spares(lab, linked_nics, failed, links)
-    advice = [_advise_on_gpu(lab, gpu, spare_by_gpu.get(gpu), targets) for gpu in sorted(failed)]
-    yield from sorted(advice, key=lambda item: item.rule)
+        if (
+            host.name in unreachable_hosts
+            and count_gpus(host) > 1
+            and node in {nic.node for nic in linked_nics}
+        ):
+            gpu_labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
+            text = f"{host.name} is off: {idle_hosts.describe_move(host)}; the rails keep their circuits"
+            yield _make_advice(2, host.name, gpu_labels, "migrate", idle_hosts.choose(host), text)
+    spare_by_gpu = _find_spares(lab, linked_nics, failed_gpus, links)
+    advice = [_advise_on_gpu(lab, gpu, spare_by_gpu.get(gpu), idle_hosts) for gpu in sorted(failed_gpus)]
+    yield from sorted(advice, key=lambda advised: advised.rule)
 
 
 class _IdleHosts:
@@ -153,24 +162,30 @@ class _IdleHosts:
 
     def __init__(self, lab: Lab, idle_hosts: Iterable[LabHost]) -> None:
         self._lab = lab
-        self._idle = list(idle_hosts)
-        self._chosen: dict[str, str] = {}
+        self._idle_hosts = list(idle_hosts)
+        self._chosen_by_host: dict[str, str] = {}
 
     def choose(self, host: LabHost) -> str:
         """Return the idle host with enough GPUs that takes the work of a host, or "" if none is left."""
-        if host.name not in self._chosen:
+        if host.name not in self._chosen_by_host:
             fitting_hosts = [
-                idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)
+                idle_host for idle_host in self._idle_hosts if count_gpus(idle_host) >= count_gpus(host)
             ]
-            self._chosen[host.name] = fitting_hosts[0].name if fitting_hosts else ""
-            self._idle = [idle_host for idle_host in self._idle if idle_host not in fitting_hosts[:1]]
-        return self._chosen[host.name]
+            self._chosen_by_host[host.name] = fitting_hosts[0].name if fitting_hosts else ""
+            self._idle_hosts = [
+                idle_host for idle_host in self._idle_hosts if idle_host not in fitting_hosts[:1]
+            ]
+        return self._chosen_by_host[host.name]
 
     def describe_move(self, host: LabHost) -> str:
         """Return the text of the advice to move the work of a host."""
-        work = f"move the work of {host.name} ({format_count(count_gpus(host), 'GPU')})"
+        move_text = f"move the work of {host.name} ({format_count(count_gpus(host), 'GPU')})"
         target = self.choose(host)
-        return f"{work} to {target}, which is idle" if target else f"{work} when a host is idle; none is now"
+        return (
+            f"{move_text} to {target}, which is idle"
+            if target
+            else f"{move_text} when a host is idle; none is now"
+        )
 
 
 def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvice]:
@@ -180,16 +195,20 @@ def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvic
         host = lab.hosts[nic.node]
         if count_gpus(host) == 1:
             continue
-        gpus = [Gpu(nic.node, n) for n in range(count_gpus(host)) if nic.index in host.find_nics_beside(n)]
-        labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead_nics.keys())
-        gpu_names = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
+        gpus = [
+            Gpu(nic.node, number)
+            for number in range(count_gpus(host))
+            if nic.index in host.find_nics_beside(number)
+        ]
+        lost_labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead_nics.keys())
+        near_labels = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
         effect = (
-            f"{' and '.join(labels)} cannot use the rail"
-            if labels
-            else f"{gpu_names} has one rail link fewer"
+            f"{' and '.join(lost_labels)} cannot use the rail"
+            if lost_labels
+            else f"{near_labels} has one rail link fewer"
         )
         text = f"a fibre of {lab.nic_label(nic)} is lost, so {effect}: see the detours and new circuits"
-        yield _make_advice(1, lab.nic_label(nic), labels, "detour", "", text)
+        yield _make_advice(1, lab.nic_label(nic), lost_labels, "detour", "", text)
 
 
 def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
@@ -200,25 +219,31 @@ def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
         if name in (nic.transmit.switch, nic.receive.switch)
     }
     gpus = [Gpu(node, number) for node, host in enumerate(lab.hosts) for number in range(count_gpus(host))]
-    labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= lost_nics)
-    gpu_text = f"{format_count(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
+    lost_labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= lost_nics)
+    gpu_text = (
+        f"{format_count(len(lost_labels), 'GPU')} ({list_some(lost_labels)})" if lost_labels else "no GPU"
+    )
     text = f"{name} is off: {gpu_text} cannot use the rail until it answers"
-    return _make_advice(1, name, labels, "wait", "", text)
+    return _make_advice(1, name, lost_labels, "wait", "", text)
 
 
-def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _IdleHosts) -> FailureAdvice:
+def _advise_on_gpu(lab: Lab, gpu: Gpu, spare_gpu: Gpu | None, idle_hosts: _IdleHosts) -> FailureAdvice:
     label, host = label_gpu(lab, gpu), lab.hosts[gpu.node]
-    if spare is not None:
-        nic_labels = [lab.nic_label(Nic(gpu.node, index)) for index in host.find_nics_beside(spare.number)]
-        name = label_gpu(lab, spare)
-        text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(nic_labels)}"
-        return _make_advice(3, label, (label,), "move", name, text)
+    if spare_gpu is not None:
+        nic_labels = [
+            lab.nic_label(Nic(gpu.node, index)) for index in host.find_nics_beside(spare_gpu.number)
+        ]
+        spare_label = label_gpu(lab, spare_gpu)
+        circuits_text = f"with circuits at {' and '.join(nic_labels)}"
+        text = f"{label} has failed. {spare_label} is idle and joins the rail, {circuits_text}"
+        return _make_advice(3, label, (label,), "move", spare_label, text)
     if count_gpus(host) <= MAX_MIGRATED_GPUS:
-        text = f"{label} has failed and no other GPU of {host.name} can take its place: {targets.describe_move(host)}"
-        return _make_advice(4, label, (label,), "migrate", targets.choose(host), text)
-    gpus = format_count(count_gpus(host), "GPU")
+        move_text = idle_hosts.describe_move(host)
+        text = f"{label} has failed and no other GPU of {host.name} can take its place: {move_text}"
+        return _make_advice(4, label, (label,), "migrate", idle_hosts.choose(host), text)
+    gpus_text = format_count(count_gpus(host), "GPU")
     text = (
-        f"{label} has failed, no other GPU of {host.name} can take its place, and {gpus} are too many to move: "
+        f"{label} has failed, no other GPU of {host.name} can take its place, and {gpus_text} are too many to move: "
         "add an optical switch that can put a spare GPU of another host into this rail"
     )
     return _make_advice(4, label, (label,), "add_switch", "", text)
@@ -238,7 +263,7 @@ def _make_advice(
 
 
 def _find_spares(
-    lab: Lab, linked_nics: Collection[Nic], failed: Collection[Gpu], links: Iterable[Link] | None
+    lab: Lab, linked_nics: Collection[Nic], failed_gpus: Collection[Gpu], links: Iterable[Link] | None
 ) -> dict[Gpu, Gpu]:
     """Return an idle GPU of the same host whose NICs get links, for each failed GPU that has one.
 
@@ -246,13 +271,13 @@ def _find_spares(
     """
     new_nics = None if links is None else {nic for link in links for nic in link}
     spare_by_gpu: dict[Gpu, Gpu] = {}
-    for gpu in sorted(failed):
+    for gpu in sorted(failed_gpus):
         for number in range(count_gpus(lab.hosts[gpu.node])):
-            spare = Gpu(gpu.node, number)
-            nics = _find_nics(lab, spare)
+            spare_gpu = Gpu(gpu.node, number)
+            nics = _find_nics(lab, spare_gpu)
             is_idle = nics.isdisjoint(linked_nics) and (new_nics is None or not nics.isdisjoint(new_nics))
-            if is_idle and spare not in failed and spare not in spare_by_gpu.values():
-                spare_by_gpu[gpu] = spare
+            if is_idle and spare_gpu not in failed_gpus and spare_gpu not in spare_by_gpu.values():
+                spare_by_gpu[gpu] = spare_gpu
                 break
     return spare_by_gpu
 

@@ -14,7 +14,7 @@ from testbed.operate.proof.effects import UNFINISHED
 from testbed.operate.proof.judge import HOST_OFF, NOT_PROBED, SWITCH_OFF, UNDER_CHANGE
 from testbed.operate.proof.receivers import DARK_CABLE, NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
 
-_DEVICES = (SWITCH_OFF, HOST_OFF, NOT_PROBED, UNDER_CHANGE, UNFINISHED)
+_DEVICE_KINDS = (SWITCH_OFF, HOST_OFF, NOT_PROBED, UNDER_CHANGE, UNFINISHED)
 _CIRCUIT_KINDS = (MISSING_CIRCUIT, EXTRA_CIRCUIT)
 _LIGHT_KINDS = (
     NO_LIGHT,
@@ -26,15 +26,15 @@ _LIGHT_KINDS = (
     NO_CARRIER,
     DARK_CABLE,
 )
-_FIBRES = (SWAPPED_CABLES, NOT_HEARD, FOREIGN_FRAMES)
+_FIBRE_KINDS = (SWAPPED_CABLES, NOT_HEARD, FOREIGN_FRAMES)
 
 KINDS: dict[str, FindingKind] = {
     kind.name: kind
     for kinds in (
-        _DEVICES,
+        _DEVICE_KINDS,
         _CIRCUIT_KINDS,
         _LIGHT_KINDS,
-        _FIBRES,
+        _FIBRE_KINDS,
         host_findings.KINDS,
         board_findings.KINDS,
         reach_findings.KINDS,

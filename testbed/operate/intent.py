@@ -150,7 +150,7 @@ def select_in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
     return tuple(current_intents)
 
 
-def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
+def find_replaced_intents(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
     """Return the earlier epochs that may still be partly in place after an unfinished epoch, newest first.
 
     For each host, these are the earlier epochs back to the last complete one.
@@ -214,7 +214,7 @@ class IntentLog:
         self._lab = lab
 
     @contextmanager
-    def applying(
+    def record_apply(
         self,
         topology: Topology,
         wiring: Wiring,

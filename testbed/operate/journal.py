@@ -65,7 +65,7 @@ class Journal:
         self.steps = StepLog(self.transaction)
         with self._convert_errors():
             self.database.prepare()
-        self._mark_killed()
+        self._mark_killed_operations()
 
     def __enter__(self) -> Self:
         return self
@@ -177,8 +177,8 @@ class Journal:
         is_this_operation = operations.c.id == operation
         with self.transaction() as connection:
             connection.execute(sa.update(operations).where(is_this_operation).values(stage="circuits"))
-            without_goal = is_this_operation & (operations.c.goal == "")
-            connection.execute(sa.update(operations).where(without_goal).values(goal=goal))
+            lacks_goal = is_this_operation & (operations.c.goal == "")
+            connection.execute(sa.update(operations).where(lacks_goal).values(goal=goal))
             self.steps.insert_planned(connection, operation, planned_steps)
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
@@ -189,7 +189,7 @@ class Journal:
         """Store what the device reported after a step."""
         self.steps.record(operation, switch, ordinal, outcome)
 
-    def _mark_killed(self) -> None:
+    def _mark_killed_operations(self) -> None:
         """Mark `running` operations as killed if their process has ended."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
         with self._convert_errors(), self.database.open_reading() as connection:
@@ -200,7 +200,7 @@ class Journal:
                     row.id, state="killed", finished=format_now(), reason="its process is gone"
                 )
 
-    def find_unfinished(self) -> tuple[OpenStep, ...]:
+    def find_open_steps(self) -> tuple[OpenStep, ...]:
         """Return steps of switches with an intent but no outcome, whose operation has ended, oldest first."""
         query = (
             sa.select(
@@ -224,7 +224,7 @@ class Journal:
         A step is done if its ports are in the state after it, failed if they are in the state before it, and otherwise
         unknown. Unknown steps are not judged again, because the next plan reads the switch anyway.
         """
-        open_steps = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
+        open_steps = [step for step in self.find_open_steps() if (step.lab, step.address) == (lab, address)]
         outcomes = tuple((step, _judge(step, read_back.connections)) for step in open_steps)
         for step, status in outcomes:
             key, read_text = (step.switch, step.ordinal), render_circuits(read_back.connections)

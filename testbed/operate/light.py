@@ -54,7 +54,7 @@ EXCESS_LOSS = FindingKind(
 )
 
 TOLERANCE_DB = 1.0
-Part = Literal["transmit", "receive", "gpu"]
+LostPart = Literal["transmit", "receive", "gpu"]
 """What a NIC has lost: one of its fibres, or the GPU beside it."""
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
 CarrierByNic = Mapping[Nic, bool]
@@ -98,7 +98,7 @@ def read_ports(
     """Read every switch: its configuration, then the power at these ports, given as pairs of switch and number."""
     readings = {}
     for name, switch in switches.items():
-        switch_ports = sorted({port for owner, port in ports if owner == name})
+        switch_ports = sorted({port for switch_name, port in ports if switch_name == name})
         snapshot = switch.read()
         power = switch.power(switch_ports) if switch_ports and switch.capabilities.power_monitor else {}
         readings[name] = SwitchReading(snapshot, power)
@@ -108,15 +108,18 @@ def read_ports(
 def find_held_circuits(lab: Lab, snapshots: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
     """Return the circuits that switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
-    transmitters = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
-    receivers = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
+    nic_by_transmitter = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
+    nic_by_receiver = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
     return tuple(
         Circuit(
-            Link(transmitters[name, input_port], receivers[name, output_port]), name, input_port, output_port
+            Link(nic_by_transmitter[name, input_port], nic_by_receiver[name, output_port]),
+            name,
+            input_port,
+            output_port,
         )
         for name, snapshot in snapshots.items()
         for input_port, output_port in sorted(snapshot.connections.pairs)
-        if (name, input_port) in transmitters and (name, output_port) in receivers
+        if (name, input_port) in nic_by_transmitter and (name, output_port) in nic_by_receiver
     )
 
 
@@ -175,10 +178,10 @@ def _judge_missing(
 
 def _merge_findings(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
     """Return one finding instead of many of one kind at one switch. It was probably reset, or used by others."""
-    parts = tuple(finding.subject for finding in findings)
+    subjects = tuple(finding.subject for finding in findings)
     problem = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
-    detail = f"{len(parts)} {problem} at {switch}: {list_some(parts)}; run `testbed apply`"
-    return [kind.report(switch, detail, parts=parts)]
+    detail = f"{len(subjects)} {problem} at {switch}: {list_some(subjects)}; run `testbed apply`"
+    return [kind.report(switch, detail, parts=subjects)]
 
 
 def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
@@ -219,13 +222,16 @@ def _judge_input(
 ) -> Iterator[LinkFinding]:
     if input_power is None:
         return
-    nic, place = lab.nic_label(circuit.link.source), f"input {circuit.input_port} of {circuit.switch}"
+    nic_label, port_label = (
+        lab.nic_label(circuit.link.source),
+        f"input {circuit.input_port} of {circuit.switch}",
+    )
     if input_power.below_floor:
-        detail = f"no light enters {place}: {nic} does not send, or its transmit fibre is cut"
+        detail = f"no light enters {port_label}: {nic_label} does not send, or its transmit fibre is cut"
         yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
     elif budget.input_dbm - input_power.dbm > TOLERANCE_DB:
-        subject = f"the transmit fibre from {nic} to {place}"
-        yield _report_excess(
+        subject = f"the transmit fibre from {nic_label} to {port_label}"
+        yield _report_excess_loss(
             lab, circuit, subject, budget.input_dbm - input_power.dbm, input_power.dbm, budget.input_dbm
         )
 
@@ -244,12 +250,12 @@ def _judge_output(
     expected_dbm = budget.output_dbm - (budget.input_dbm - input_power.dbm if input_power else 0.0)
     if expected_dbm - output_power.dbm > TOLERANCE_DB:
         subject = "the cross-connect" if input_power else "the transmit fibre or the cross-connect"
-        yield _report_excess(
+        yield _report_excess_loss(
             lab, circuit, f"{subject} {pair}", expected_dbm - output_power.dbm, output_power.dbm, expected_dbm
         )
 
 
-def _report_excess(
+def _report_excess_loss(
     lab: Lab, circuit: Circuit, subject: str, excess_db: float, measured_dbm: float, expected_dbm: float
 ) -> LinkFinding:
     detail = f"{subject} loses {excess_db:.1f} dB more than planned ({measured_dbm:.1f} dBm, not {expected_dbm:.1f})"
@@ -263,18 +269,18 @@ def _judge_extra(
 
     Circuits between boards and NICs that the plan leaves free are expected.
     """
-    owners, lab_ports = find_port_owners(lab), list_lab_ports(lab)
+    owner_by_port, lab_ports = find_port_owners(lab), list_lab_ports(lab)
     planned_circuits = tuple(planned_circuits)
-    pairs = {(circuit.input_port, circuit.output_port) for circuit in planned_circuits}
+    planned_pairs = {(circuit.input_port, circuit.output_port) for circuit in planned_circuits}
     circuits_by_switch = {switch: reading.snapshot.connections}
     board_pairs = {
         circuit[1:]
         for circuit in find_free_circuits(lab, circuits_by_switch, list_used_ports(planned_circuits))
     }
-    for pair in sorted(reading.snapshot.connections.pairs - pairs - board_pairs):
+    for pair in sorted(reading.snapshot.connections.pairs - planned_pairs - board_pairs):
         if any((switch, port) in lab_ports for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
-            yield EXTRA_CIRCUIT.report(label_pair(owners, switch, pair), detail)
+            yield EXTRA_CIRCUIT.report(label_pair(owner_by_port, switch, pair), detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +292,7 @@ class Loss:
     """
 
     nic: Nic
-    fibre: Part
+    fibre: LostPart
     link: Link
     is_certain: bool = True
 
@@ -340,17 +346,17 @@ def _select_readable(
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
     """Return whether each NIC of the reached hosts has carrier, as its kernel reports. Raises `HostError`."""
     results = fleet.run({host.name: _make_carrier_command(host) for host in fleet.hosts})
-    carriers: dict[Nic, bool] = {}
+    carrier_by_nic: dict[Nic, bool] = {}
     for node, host in enumerate(lab.hosts):
         if host.name not in results:
             continue
-        flags = results[host.name].stdout.split()
-        if len(flags) != len(host.nics):
+        carrier_flags = results[host.name].stdout.split()
+        if len(carrier_flags) != len(host.nics):
             reason = results[host.name].stderr.strip() or "no answer"
             problem = f"the carriers of {host.name} cannot be read ({reason})"
             raise HostError(f"{problem}; does it have the NICs of the lab file?", host=host.name)
-        carriers |= {Nic(node, index): flag == "1" for index, flag in enumerate(flags)}
-    return carriers
+        carrier_by_nic |= {Nic(node, index): flag == "1" for index, flag in enumerate(carrier_flags)}
+    return carrier_by_nic
 
 
 def _make_carrier_command(host: LabHost) -> str:
@@ -370,20 +376,26 @@ def judge_losses(
     A NIC whose receiver is dark does not send. Its own link then carries nothing, but is not lost.
     """
     circuits = tuple(dict.fromkeys((*planned_circuits, *held_circuits)))
-    verdicts = {circuit: _judge_circuit(circuit, readings[circuit.switch], carriers) for circuit in circuits}
-    lit_nics = {circuit.link.target for circuit in held_circuits if verdicts[circuit] == "lit"}
+    verdict_by_circuit = {
+        circuit: _judge_circuit(circuit, readings[circuit.switch], carriers) for circuit in circuits
+    }
+    lit_nics = {circuit.link.target for circuit in held_circuits if verdict_by_circuit[circuit] == "lit"}
     dark_nics = {circuit.link.target for circuit in circuits} - lit_nics
     return LossObservation(
         losses=tuple(
-            loss for circuit, verdict in verdicts.items() for loss in _make_losses(circuit.link, verdict)
+            loss
+            for circuit, verdict in verdict_by_circuit.items()
+            for loss in _make_losses(circuit.link, verdict)
         ),
         carrying_links=frozenset(
             circuit.link
             for circuit in held_circuits
-            if verdicts[circuit] == "lit" and circuit.link.source not in dark_nics
+            if verdict_by_circuit[circuit] == "lit" and circuit.link.source not in dark_nics
         ),
         held_links=frozenset(circuit.link for circuit in held_circuits),
-        unpatched_circuits=tuple(circuit for circuit in planned_circuits if verdicts[circuit] == "unpatched"),
+        unpatched_circuits=tuple(
+            circuit for circuit in planned_circuits if verdict_by_circuit[circuit] == "unpatched"
+        ),
         snapshots={name: reading.snapshot for name, reading in readings.items()},
     )
 

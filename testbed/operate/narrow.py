@@ -48,17 +48,17 @@ def narrow(
     """
     if session.fleet is None:
         return report
-    labels = {session.lab.link_label(link): link for link in design.wiring.links}
+    link_by_label = {session.lab.link_label(link): link for link in design.wiring.links}
     dark_fibres = DarkFibres(session, design, add_note)
     findings = []
     for finding in report.findings:
-        names = finding.subject.split(" and ")
-        links = [labels[name] for name in names if name in labels]
+        labels = finding.subject.split(" and ")
+        links = [link_by_label[label] for label in labels if label in link_by_label]
         if finding.kind != "swapped":
             findings.append(dark_fibres.narrow(finding))
             continue
         narrowed_finding = finding
-        if len(links) == len(names):
+        if len(links) == len(labels):
             narrowed_finding = _narrow_swapped(session, design, finding, links, add_note)
         findings.append(replace(narrowed_finding, hint=narrowed_finding.hint.partition(_NARROW_HINT)[0]))
     return replace(report, findings=tuple(findings))
@@ -70,7 +70,14 @@ def _narrow_swapped(
     """Return the finding with the swapped end. It is about one link, two links, or the four links of two cables."""
     first_link = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
-    circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == first_link), None)
+    circuit = next(
+        (
+            held_circuit
+            for held_circuit in find_held_circuits(session.lab, snapshots)
+            if held_circuit.link == first_link
+        ),
+        None,
+    )
     dark_nic = _find_dark_nic(session, design, circuit, links, add_note) if circuit else None
     if dark_nic is None:
         return finding
@@ -88,11 +95,13 @@ def _narrow_swapped(
         )
         return replace(finding, detail=f"{location} {conclusion}: {evidence}")
     nics = [link.source if is_target_dark else link.target for link in links[:2]]
-    names = " and ".join(lab.nic_label(nic) for nic in nics)
+    labels_text = " and ".join(lab.nic_label(nic) for nic in nics)
     if len(links) == 4:
-        return replace(finding, detail=f"the whole cables of {names} are exchanged: {evidence}")
-    locations = " and ".join(locate_fibre_end(lab, nic, side) for nic in nics)
-    return replace(finding, detail=f"the {side} fibres at {locations} ({names}) are swapped: {evidence}")
+        return replace(finding, detail=f"the whole cables of {labels_text} are exchanged: {evidence}")
+    locations_text = " and ".join(locate_fibre_end(lab, nic, side) for nic in nics)
+    return replace(
+        finding, detail=f"the {side} fibres at {locations_text} ({labels_text}) are swapped: {evidence}"
+    )
 
 
 def _find_dark_nic(
@@ -104,20 +113,20 @@ def _find_dark_nic(
     """
     assert session.fleet is not None
     earlier_carriers = read_carriers(session.fleet, session.lab)
-    targets = (
+    watched_nics = (
         [link.target for link in links[:2]]
         if len(links) > 1
-        else [nic for nic, lit in earlier_carriers.items() if lit]
+        else [nic for nic, has_carrier in earlier_carriers.items() if has_carrier]
     )
     # A NIC that is already dark cannot go dark, so this trial would show nothing.
-    if not all(earlier_carriers.get(nic, False) for nic in targets):
+    if not all(earlier_carriers.get(nic, False) for nic in watched_nics):
         return None
-    outputs = {circuit.input_port: None}
-    with change_circuits(session, design, circuit.switch, outputs, add_note):
+    new_outputs = {circuit.input_port: None}
+    with change_circuits(session, design, circuit.switch, new_outputs, add_note):
         carriers = wait_for_carriers(
-            session, lambda carriers_now: not all(carriers_now[nic] for nic in targets)
+            session, lambda current_carriers: not all(current_carriers[nic] for nic in watched_nics)
         )
-    dark_nics = [nic for nic in targets if not carriers[nic]]
+    dark_nics = [nic for nic in watched_nics if not carriers[nic]]
     return dark_nics[0] if len(dark_nics) == 1 else None
 
 
@@ -146,14 +155,17 @@ def change_circuits(
     )
     removal = f"circuit {old_pairs} of {switch} is removed for a moment" if old_pairs else ""
     addition = f"circuit {new_pairs} of {switch} is made for a moment" if new_pairs else ""
-    add_note("; ".join(part for part in (removal, addition) if part))
+    add_note("; ".join(note for note in (removal, addition) if note))
     restore_plan = _plan_inputs(
-        session, switch, {i: earlier_circuits[i] for i in scope if i in earlier_circuits}, scope
+        session,
+        switch,
+        {source: earlier_circuits[source] for source in scope if source in earlier_circuits},
+        scope,
     )
     goal = render_goal({switch: (session.switches[switch].address, restore_plan)})
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
-            trial_pairs = {i: o for i, o in new_outputs.items() if o is not None}
+            trial_pairs = {source: output for source, output in new_outputs.items() if output is not None}
             _execute(session, design, _plan_inputs(session, switch, trial_pairs, scope))
             yield
         finally:
@@ -200,10 +212,10 @@ class DarkFibres:
 
     def narrow(self, finding: LinkFinding) -> LinkFinding:
         """Return the finding with the fibre that is out, if known. Raises the errors of `LabSession.apply`."""
-        labels = {self._lab.link_label(link): link for link in self.design.wiring.links}
-        link = labels.get(finding.subject)
+        link_by_label = {self._lab.link_label(link): link for link in self.design.wiring.links}
+        link = link_by_label.get(finding.subject)
         if finding.kind == "dark_cable":
-            return self._narrow_cable(finding)
+            return self._narrow_dark_cable(finding)
         if link is None or finding.kind not in ("no_light", "no_carrier"):
             return finding
         detail = self._blame_sender(link) if finding.kind == "no_light" else self._blame_fibre(link)
@@ -214,7 +226,7 @@ class DarkFibres:
         return self.session.lab
 
     @cached_property
-    def _modules(self) -> dict[tuple[str, str], ReceiverReading]:
+    def _reading_by_receiver(self) -> dict[tuple[str, str], ReceiverReading]:
         return read_receivers(self.session.fleet, self._lab) if self.session.fleet else {}
 
     def _blame_sender(self, link: Link) -> str:
@@ -225,27 +237,29 @@ class DarkFibres:
         input_power = self._read_power(self._lab.nic(link.source).transmit)
         if input_power is None or not input_power.below_floor:
             return ""
-        reading = self._modules.get((self._lab.hosts[link.source.node].name, self._lab.nic(link.source).name))
+        reading = self._reading_by_receiver.get(
+            (self._lab.hosts[link.source.node].name, self._lab.nic(link.source).name)
+        )
         sent_dbm = reading.laser_dbm if reading else None
-        name, location = (
+        label, location = (
             self._lab.nic_label(link.source),
             locate_fibre_end(self._lab, link.source, "transmit"),
         )
         if sent_dbm is None:
             return ""
         if not math.isfinite(sent_dbm):
-            return f"the module of {name} reports that its laser is dark, and no light enters {location}"
-        return f"the transmit fibre at {location} ({name}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
+            return f"the module of {label} reports that its laser is dark, and no light enters {location}"
+        return f"the transmit fibre at {location} ({label}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
 
     def _blame_fibre(self, link: Link) -> str:
         """Return a detail that names the fibre that is out, for a link whose target is dark, or "" if unknown."""
-        transmit, receive = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
-        if transmit.switch != receive.switch or transmit.switch not in self.session.switches:
+        transmit_end, receive_end = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
+        if transmit_end.switch != receive_end.switch or transmit_end.switch not in self.session.switches:
             return ""
-        held_circuits = self._read_held(receive.switch)
-        if held_circuits.get(transmit.port) != receive.port:
+        held_circuits = self._read_held(receive_end.switch)
+        if held_circuits.get(transmit_end.port) != receive_end.port:
             return ""
-        output_power = self._read_power(receive)
+        output_power = self._read_power(receive_end)
         if output_power is not None:
             return (
                 ""
@@ -272,21 +286,25 @@ class DarkFibres:
 
     def _describe_outage(self, link: Link, side: FibreSide, evidence: str) -> str:
         if side == "receive":
-            location, name = (
+            location, label = (
                 locate_fibre_end(self._lab, link.target, "receive"),
                 self._lab.nic_label(link.target),
             )
-            return f"the receive fibre at {location} ({name}) is out: {evidence}"
-        location, name = (
+            return f"the receive fibre at {location} ({label}) is out: {evidence}"
+        location, label = (
             locate_fibre_end(self._lab, link.source, "transmit"),
             self._lab.nic_label(link.source),
         )
-        return f"the transmit fibre at {location} ({name}), or its laser, is out: {evidence}"
+        return f"the transmit fibre at {location} ({label}), or its laser, is out: {evidence}"
 
-    def _narrow_cable(self, finding: LinkFinding) -> LinkFinding:
+    def _narrow_dark_cable(self, finding: LinkFinding) -> LinkFinding:
         """Return a finding about two cables, of which one is out. If one passes light, the detail blames the other."""
-        nics = {self._lab.nic_label(nic): nic for link in self.design.wiring.links for nic in link}
-        cable_ends = [nics[name] for name in finding.subject.split(" and ") if name in nics]
+        nic_by_label = {self._lab.nic_label(nic): nic for link in self.design.wiring.links for nic in link}
+        cable_ends = [
+            nic_by_label[dark_label]
+            for dark_label in finding.subject.split(" and ")
+            if dark_label in nic_by_label
+        ]
         if len(cable_ends) != 2:
             return finding
         link = Link(cable_ends[0], cable_ends[1])
@@ -295,8 +313,10 @@ class DarkFibres:
             if switch not in self.session.switches:
                 continue
             if self._can_loop_back(nic, link, self._read_held(switch)) and self._is_lit_by(nic, nic):
-                name, lit_name = self._lab.nic_label(other_nic), self._lab.nic_label(nic)
-                detail = f"the cable of {name} is out, or has no power: {lit_name} is lit by its own light"
+                dark_label, lit_label = self._lab.nic_label(other_nic), self._lab.nic_label(nic)
+                detail = (
+                    f"the cable of {dark_label} is out, or has no power: {lit_label} is lit by its own light"
+                )
                 return replace(finding, detail=detail)
         return finding
 
@@ -313,21 +333,27 @@ class DarkFibres:
 
     def _can_loop_back(self, nic: Nic, link: Link, held_circuits: CrossConnects) -> bool:
         """Return whether looping a NIC of a dark link back to itself takes light from no other NIC."""
-        transmit, receive = self._lab.nic(nic).transmit, self._lab.nic(nic).receive
-        if transmit.switch != receive.switch:
+        transmit_end, receive_end = self._lab.nic(nic).transmit, self._lab.nic(nic).receive
+        if transmit_end.switch != receive_end.switch:
             return False
-        own_ends = {self._lab.nic(end).receive for end in link}
+        own_receive_ends = {self._lab.nic(nic_of_link).receive for nic_of_link in link}
         held_output, held_input = (
-            held_circuits.get(transmit.port),
-            held_circuits.inputs_by_output.get(receive.port),
+            held_circuits.get(transmit_end.port),
+            held_circuits.inputs_by_output.get(receive_end.port),
         )
-        ports = {end.port for end in own_ends if end.switch == transmit.switch}
-        senders = {self._lab.nic(end).transmit.port for end in link}
-        return (held_output is None or held_output in ports) and (held_input is None or held_input in senders)
+        own_outputs = {
+            nic_of_link.port for nic_of_link in own_receive_ends if nic_of_link.switch == transmit_end.switch
+        }
+        own_inputs = {self._lab.nic(nic_of_link).transmit.port for nic_of_link in link}
+        return (held_output is None or held_output in own_outputs) and (
+            held_input is None or held_input in own_inputs
+        )
 
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:
-        receive, port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
-        with change_circuits(self.session, self.design, receive.switch, {port: receive.port}, self.add_note):
+        receive_end, source_port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
+        with change_circuits(
+            self.session, self.design, receive_end.switch, {source_port: receive_end.port}, self.add_note
+        ):
             return wait_for_carriers(self.session, lambda carriers: carriers.get(target, False)).get(
                 target, False
             )
@@ -335,8 +361,8 @@ class DarkFibres:
     def _read_held(self, switch: str) -> CrossConnects:
         return self.session.switches[switch].read().connections
 
-    def _read_power(self, end: FibreEnd) -> Power | None:
-        switch = self.session.switches.get(end.switch)
+    def _read_power(self, fibre_end: FibreEnd) -> Power | None:
+        switch = self.session.switches.get(fibre_end.switch)
         if switch is None or not switch.capabilities.power_monitor:
             return None
-        return switch.power([end.port]).get(end.port)
+        return switch.power([fibre_end.port]).get(fibre_end.port)

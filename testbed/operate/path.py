@@ -52,7 +52,7 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
     links = design.routes.path(source, target)
     hops = []
     for circuit in (circuits[link] for link in links):
-        patched, input_dbm, output_dbm = _read_circuit(session.switches.get(circuit.switch), circuit)
+        is_held, input_dbm, output_dbm = _read_circuit(session.switches.get(circuit.switch), circuit)
         hops.append(
             Hop(
                 sender=lab.nic_label(circuit.link.source),
@@ -60,7 +60,7 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
                 switch=circuit.switch,
                 input_port=circuit.input_port,
                 output_port=circuit.output_port,
-                patched=patched,
+                patched=is_held,
                 input_dbm=input_dbm,
                 output_dbm=output_dbm,
             )
@@ -114,8 +114,8 @@ def trace_kernel_path(session: LabSession, design: Design, source: int, target: 
         return None
     lab = session.lab
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
-    links = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
-    tracer = _KernelTracer(session, links, read_macs(session.fleet))
+    link_by_source = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
+    tracer = _KernelTracer(session, link_by_source, read_macs(session.fleet))
     hops, end = tracer.trace(source, target)
     planned_hops = [
         (lab.nic_label(link.source), lab.nic_label(link.target))
@@ -127,10 +127,10 @@ def trace_kernel_path(session: LabSession, design: Design, source: int, target: 
 
 @dataclass(frozen=True)
 class _KernelTracer:
-    """Tracer of a packet from host to host. `links` is keyed by the sending NIC, `macs` by host and NIC."""
+    """Tracer of a packet from host to host. `link_by_source` is keyed by the sending NIC, `macs` by host and NIC."""
 
     session: LabSession
-    links: Mapping[Nic, Link]
+    link_by_source: Mapping[Nic, Link]
     macs: Mapping[str, Mapping[str, str]]
 
     def trace(self, source: int, target: int) -> tuple[list[KernelHop], str]:
@@ -157,48 +157,50 @@ class _KernelTracer:
             return None, None, f"{host.name} does not answer: its next hop is unknown"
         address = str(lab.hosts[target].address)
         options = f"from {lab.hosts[source].address} iif {input_nic}" if input_nic else ""
-        answer, neighbours, error = self._query_host(host.name, f"ip -j -4 route get {address} {options}")
-        if not answer or "dev" not in answer:
+        route, mac_by_neighbour, error = self._query_host(
+            host.name, f"ip -j -4 route get {address} {options}"
+        )
+        if not route or "dev" not in route:
             return None, None, f"{host.name} does not forward the packet: {error or 'its route drops it'}"
-        device = str(answer["dev"])
+        device = str(route["dev"])
         output_nic = next(
-            (Nic(current_node, k) for k, nic in enumerate(host.nics) if nic.name == device), None
+            (Nic(current_node, index) for index, nic in enumerate(host.nics) if nic.name == device), None
         )
         if output_nic is None:
             return None, None, f"{host.name} sends the packet out of {device}, which is not an optical link"
-        link = self.links.get(output_nic)
+        link = self.link_by_source.get(output_nic)
         if link is None:
             switch = lab.nic(output_nic).transmit.switch
             silent_note = f": {switch} does not answer" if switch in self.session.unreachable else ""
             return None, None, f"no circuit leads on from {lab.nic_label(output_nic)}{silent_note}"
-        gateway = str(answer.get("gateway", address))
+        gateway = str(route.get("gateway", address))
         hop = KernelHop(lab.nic_label(output_nic), lab.nic_label(link.target), gateway)
-        end = self._explain_refusal(link.target, gateway, neighbours.get((device, gateway)), host.name)
+        end = self._explain_refusal(link.target, gateway, mac_by_neighbour.get((device, gateway)), host.name)
         return hop, None if end else link.target, end
 
     def _explain_refusal(self, target: Nic, gateway: str, neighbour_mac: str | None, sender: str) -> str:
         """Return "" if a NIC accepts a frame for a neighbour, else why it drops the frame or why that is unknown."""
-        lab, name = self.session.lab, self.session.lab.nic_label(target)
+        lab, target_label = self.session.lab, self.session.lab.nic_label(target)
         host = lab.hosts[target.node].name
         if host in self.session.unreachable:
             return f"{host} does not answer: it is unknown whether the packet arrives"
         mac = self.macs[host][lab.nic(target).name]
         if neighbour_mac == mac:
             return ""
-        return f"{sender} has neighbour {gateway} at {neighbour_mac}, but {name} has {mac}"
+        return f"{sender} has neighbour {gateway} at {neighbour_mac}, but {target_label} has {mac}"
 
     def _query_host(self, host: str, command: str) -> tuple[dict[str, Any], dict[tuple[str, str], str], str]:
         """Return the route that the kernel of a host chooses, its neighbours by device and address, and its error."""
         assert self.session.fleet is not None
         full_command = f"{command} || echo '[]'; echo; ip -j -4 neigh show"
         (result,) = self.session.fleet.run({host: full_command}).values()
-        routes, _, neighbours = result.stdout.partition("\n\n")
-        answers = json.loads(routes or "[]")
-        neighbours_by_address = {
+        routes_text, _, neighbours_text = result.stdout.partition("\n\n")
+        routes = json.loads(routes_text or "[]")
+        mac_by_neighbour = {
             (entry["dev"], entry["dst"]): str(entry.get("lladdr", ""))
-            for entry in json.loads(neighbours or "[]")
+            for entry in json.loads(neighbours_text or "[]")
         }
-        return (answers[0] if answers else {}), neighbours_by_address, result.stderr.strip()
+        return (routes[0] if routes else {}), mac_by_neighbour, result.stderr.strip()
 
 
 def find_node(lab: Lab, name: str) -> int:
@@ -216,19 +218,24 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
     if not path.differs:
         return ["the kernels forward packets on this path"]
     lines = ["the kernels forward packets on ANOTHER PATH:"]
-    lines += [f"{n}. {hop.sender} -> {hop.receiver}  via {hop.gateway}" for n, hop in enumerate(path.hops, 1)]
+    lines += [
+        f"{hop_number}. {hop.sender} -> {hop.receiver}  via {hop.gateway}"
+        for hop_number, hop in enumerate(path.hops, 1)
+    ]
     return [*lines, *([path.end] if path.end else [])]
 
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
     """Return the hops as lines of text."""
     lines = [format_count(len(hops), "hop")]
-    for number, hop in enumerate(hops, start=1):
+    for hop_number, hop in enumerate(hops, start=1):
         power = f"{_format_dbm(hop.input_dbm)} -> {_format_dbm(hop.output_dbm)}"
-        patched = {True: "", False: "  NOT PATCHED", None: f"  {hop.switch} DOES NOT ANSWER"}[hop.patched]
+        patched_text = {True: "", False: "  NOT PATCHED", None: f"  {hop.switch} DOES NOT ANSWER"}[
+            hop.patched
+        ]
         lines.append(
-            f"{number}. {hop.sender} -> {hop.receiver}  {hop.switch} {hop.input_port} -> {hop.output_port}  "
-            f"{power}{patched}"
+            f"{hop_number}. {hop.sender} -> {hop.receiver}  {hop.switch} {hop.input_port} -> {hop.output_port}  "
+            f"{power}{patched_text}"
         )
     return lines
 

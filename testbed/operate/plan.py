@@ -42,14 +42,14 @@ def _check_size(lab: Lab, wiring: Wiring) -> None:
 
 
 def _make_circuit(lab: Lab, link: Link) -> Circuit:
-    transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
-    if transmit.switch != receive.switch:
+    transmit_end, receive_end = lab.nic(link.source).transmit, lab.nic(link.target).receive
+    if transmit_end.switch != receive_end.switch:
         problem = (
             f"link {lab.link_label(link)} cannot be patched: its fibres end on two switches, "
-            f"{transmit.switch}:{transmit.port} and {receive.switch}:{receive.port}"
+            f"{transmit_end.switch}:{transmit_end.port} and {receive_end.switch}:{receive_end.port}"
         )
         raise TopologyError(f"{lab.path}: {problem}; wire the topology with one plane per switch")
-    return Circuit(link, transmit.switch, transmit.port, receive.port)
+    return Circuit(link, transmit_end.switch, transmit_end.port, receive_end.port)
 
 
 def plan_lab(
@@ -91,7 +91,9 @@ def _plan_switch(
     take_over: bool,
 ) -> SwitchPlan:
     """Plan one switch. `board_pairs` holds its circuits between boards and NICs that the topology leaves free."""
-    target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
+    target = CrossConnects(
+        {circuit.input_port: circuit.output_port for circuit in circuits if circuit.switch == switch.name}
+    )
     scope = _adjust_scope_to_boards(lab, switch, snapshot.connections, board_pairs)
     if take_over and scope is not None:
         scope |= _find_foreign_inputs(lab, switch, snapshot.connections)
@@ -107,9 +109,9 @@ def _adjust_scope_to_boards(
     board_inputs = {source for source, _ in board_pairs}
     if scope is None:
         return frozenset(range(1, switch.inputs + 1)) - board_inputs if board_inputs else None
-    boards, lab_ports = list_board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
+    board_ports, lab_ports = list_board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
     return (
-        scope | {source for source, output in circuits.pairs if source in boards and output in lab_ports}
+        scope | {source for source, output in circuits.pairs if source in board_ports and output in lab_ports}
     ) - board_inputs
 
 
@@ -125,8 +127,8 @@ def _scale_estimates(
     if twin is None or not typical_s:
         return steps
     twin_time_s = typical_s if twin.switch_time_s is None else twin.switch_time_s
-    factor = twin_time_s / typical_s / twin.speed
-    return tuple(replace(step, estimated_s=step.estimated_s * factor) for step in steps)
+    time_scale = twin_time_s / typical_s / twin.speed
+    return tuple(replace(step, estimated_s=step.estimated_s * time_scale) for step in steps)
 
 
 def _find_foreign_inputs(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
@@ -186,19 +188,19 @@ def _list_fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str
                 yield fibre_end, f"{host.name}/{nic.name}"
 
 
-def label_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+def label_pair(owner_by_port: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
     """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`. A port without a NIC of the lab is `port N`."""
-    source, target = (owners.get((switch, port), f"port {port}") for port in pair)
-    return f"{source} -> {target}"
+    source_label, target_label = (owner_by_port.get((switch, port), f"port {port}") for port in pair)
+    return f"{source_label} -> {target_label}"
 
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     """Return the plan as lines of text: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
-    owners = find_port_owners(lab)
+    owner_by_port = find_port_owners(lab)
     lines = []
     for part in plan.switches:
         lines += [
-            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {label_pair(owners, part.switch, pair)}"
+            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {label_pair(owner_by_port, part.switch, pair)}"
             for sign, pair in _sign_pairs(part)
         ]
         lines.append(_summarise_switch(part, select_in_scope(part)))
@@ -207,14 +209,14 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
 
 def make_plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     """Return the plan for JSON documents: `has_changes`, and the circuits and steps of every switch."""
-    owners = find_port_owners(lab)
+    owner_by_port = find_port_owners(lab)
     return {
         "has_changes": plan.has_changes,
-        "switches": [_render_switch(owners, part) for part in plan.switches],
+        "switches": [_render_switch(owner_by_port, part) for part in plan.switches],
     }
 
 
-def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
+def _render_switch(owner_by_port: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
     return {
         "switch": plan.switch,
         "revision": plan.snapshot.revision,
@@ -223,7 +225,7 @@ def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> d
                 "change": _CHANGE_BY_SIGN[sign],
                 "input_port": pair[0],
                 "output_port": pair[1],
-                "link": label_pair(owners, plan.switch, pair),
+                "link": label_pair(owner_by_port, plan.switch, pair),
             }
             for sign, pair in _sign_pairs(plan)
         ],
@@ -237,10 +239,10 @@ def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> d
 def _sign_pairs(plan: SwitchPlan) -> list[tuple[str, Pair]]:
     """Return the signed pairs by input port. A removal comes before the pair that replaces it."""
     current_pairs, target_pairs = select_in_scope(plan), plan.target.pairs
-    rows = [("-", pair) for pair in current_pairs - target_pairs]
-    rows += [("+", pair) for pair in target_pairs - current_pairs]
-    rows += [("=", pair) for pair in target_pairs & current_pairs]
-    return sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0])))
+    signed_pairs = [("-", pair) for pair in current_pairs - target_pairs]
+    signed_pairs += [("+", pair) for pair in target_pairs - current_pairs]
+    signed_pairs += [("=", pair) for pair in target_pairs & current_pairs]
+    return sorted(signed_pairs, key=lambda signed_pair: (signed_pair[1][0], "-+=".index(signed_pair[0])))
 
 
 def select_in_scope(plan: SwitchPlan) -> frozenset[Pair]:
@@ -260,8 +262,8 @@ def _summarise_switch(plan: SwitchPlan, current_pairs: frozenset[Pair]) -> str:
         text += f", {foreign_count} of others untouched"
     if not plan.steps:
         return f"{text}; nothing to do"
-    seconds = sum(step.estimated_s for step in plan.steps)
-    text += f"; {format_count(len(plan.steps), 'step')}, about {seconds:.2g} s of device time"
+    duration_s = sum(step.estimated_s for step in plan.steps)
+    text += f"; {format_count(len(plan.steps), 'step')}, about {duration_s:.2g} s of device time"
     disturbed_count = len(
         (target_pairs & current_pairs) & frozenset().union(*(step.disturbed for step in plan.steps))
     )

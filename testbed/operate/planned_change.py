@@ -23,8 +23,8 @@ from testbed.leases.model import find_parts
 from testbed.operate.change_file import (
     ChangeFile,
     ObservedState,
-    change_document,
     check_expected,
+    make_change_document,
     observe_plan,
     read_change,
     write_change,
@@ -92,8 +92,8 @@ def find_touched_elements(
             (part.switch, *pair): touch for pair, touch in sorted(_find_touches(part).items())
         }
     return (
-        *_list_circuits(lab, touch_by_circuit),
-        *_list_nics(lab, touch_by_circuit),
+        *_list_touched_circuits(lab, touch_by_circuit),
+        *_list_touched_nics(lab, touch_by_circuit),
         *_list_forwarding_hosts(touch_by_circuit, designs),
     )
 
@@ -109,25 +109,27 @@ def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], TouchKind]:
     return touch_by_pair | dict.fromkeys(target_pairs - current_pairs, "made")
 
 
-def _list_circuits(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
-    owners = find_port_owners(lab)
+def _list_touched_circuits(
+    lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]
+) -> Iterator[TouchedPart]:
+    owner_by_port = find_port_owners(lab)
     for (switch, source, output), touch in touch_by_circuit.items():
         reason = "kept; a step of its switch may interrupt its light"
         if touch != "disturbed":
             reason = "part of the topology" if touch == "made" else "not part of the topology"
-        label = label_pair(owners, switch, (source, output))
+        label = label_pair(owner_by_port, switch, (source, output))
         name = f"{switch}:{source}->{output}"
         yield TouchedPart("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
 
 
-def _list_nics(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
+def _list_touched_nics(lab: Lab, touch_by_circuit: Mapping[SwitchPair, TouchKind]) -> Iterator[TouchedPart]:
     """Yield both ends of every circuit. A NIC may be an end of several circuits."""
-    owners = find_port_owners(lab)
+    owner_by_port = find_port_owners(lab)
     for (switch, *pair), touch in touch_by_circuit.items():
         reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT_EFFECTS[touch]}"
         for port, end_touch in zip(pair, _END_TOUCHES, strict=True):
-            if (switch, port) in owners:
-                yield TouchedPart("nic", owners[switch, port], end_touch, reason)
+            if (switch, port) in owner_by_port:
+                yield TouchedPart("nic", owner_by_port[switch, port], end_touch, reason)
 
 
 def _list_forwarding_hosts(
@@ -165,20 +167,20 @@ class PlannedChange:
     """A plan with the elements that it touches, its expected duration, and the state for which it was made."""
 
     design_choice: DesignChoice
-    planned: LabPlan
+    plan: LabPlan
     runs_dir: Path
 
     @cached_property
     def observed(self) -> ObservedState:
         """State for which the plan was made. It has no epochs if the journal cannot be read."""
         with suppress(JournalError):
-            return observe_now(self.design_choice, self.planned, self.runs_dir)
-        return observe_plan(self.planned, revision=self.design_choice.lab.revision)
+            return observe_now(self.design_choice, self.plan, self.runs_dir)
+        return observe_plan(self.plan, revision=self.design_choice.lab.revision)
 
     @cached_property
     def elements(self) -> tuple[TouchedPart, ...]:
         """Elements that the plan touches, or none if nothing changes."""
-        if not self.planned.has_changes:
+        if not self.plan.has_changes:
             return ()
         hosted_design = HostedDesign(self.design_choice.lab, self.design_choice.design)
         current_designs: list[HostedDesign] = []
@@ -186,7 +188,7 @@ class PlannedChange:
             current_designs = _load_designs(
                 self.design_choice, _find_epochs_in_force(self.design_choice, self.runs_dir)
             )
-        return find_touched_elements(self.design_choice.lab, self.planned, (hosted_design, *current_designs))
+        return find_touched_elements(self.design_choice.lab, self.plan, (hosted_design, *current_designs))
 
     @cached_property
     def durations(self) -> Durations:
@@ -197,23 +199,30 @@ class PlannedChange:
 
     def json(self) -> dict[str, Any]:
         """Return the keys `revision`, `elements` and `expected` of the plan's JSON document."""
-        effects = describe_effects(self.planned, self.elements, self.durations)
+        effects = describe_effects(self.plan, self.elements, self.durations)
         return {"revision": self.observed.fingerprint, **effects}
 
     def lines(self) -> list[str]:
         """Return hosts and duration as lines of text. `plan.describe` lists the circuits and their NICs."""
-        if not self.planned.has_changes:
+        if not self.plan.has_changes:
             return []
-        total = self.durations.plan(self.planned)
-        source = f"learned from {format_count(total.samples, 'step')}" if total.samples else "by the drivers"
+        total_duration = self.durations.plan(self.plan)
+        source_text = (
+            f"learned from {format_count(total_duration.samples, 'step')}"
+            if total_duration.samples
+            else "by the drivers"
+        )
         lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
-        median_text, limit_text = format_seconds(total.median_s), format_seconds(total.p95_s)
-        expected = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source})"
+        median_text, limit_text = (
+            format_seconds(total_duration.median_s),
+            format_seconds(total_duration.p95_s),
+        )
+        expected = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source_text})"
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
 
-    def to_apply(self) -> list[str]:
+    def describe_next_command(self) -> list[str]:
         """Return the command that applies the chosen epoch again, by number: another epoch may be stored by then."""
-        if not (self.planned.has_changes and self.design_choice.intent):
+        if not (self.plan.has_changes and self.design_choice.intent):
             return []
         return [
             f"to patch it again: testbed apply {self.design_choice.lab.path} --epoch {self.design_choice.intent.epoch}"
@@ -222,11 +231,11 @@ class PlannedChange:
     def write(self, path: Path, *, take_over: bool) -> None:
         """Write the change file."""
         choice = self.design_choice
-        document = change_document(
+        document = make_change_document(
             choice.lab,
             choice.design,
             choice.topology_source,
-            self.planned,
+            self.plan,
             self.observed,
             take_over=take_over,
         )

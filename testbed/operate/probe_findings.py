@@ -60,9 +60,9 @@ def find_silent_links(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> fr
 
 
 def compare(
-    lab: Lab, wiring: Wiring, probe_report: ProbeReport, ignore: Collection[Link] = ()
+    lab: Lab, wiring: Wiring, probe_report: ProbeReport, ignored_links: Collection[Link] = ()
 ) -> tuple[LinkFinding, ...]:
-    """Return findings for every difference between probe frames and wiring, except for the links in `ignore`.
+    """Return findings for every difference between probe frames and wiring, except for the links in `ignored_links`.
 
     Two links that receive each other's frames are one `swapped` finding, which names both links and their fibres. It
     also covers links between the same two hosts, where every ping would still be answered. If the links from two NICs
@@ -73,8 +73,8 @@ def compare(
     explained_links = {link for cable_pair in cables for pair in cable_pair for link in pair}
     findings = [_report_swapped_cables(lab, cable_pair) for cable_pair in cables]
     for link in wiring.links:
-        if link not in ignore and link not in explained_links and not comparison.is_received(link):
-            findings += _judge_link(comparison, link, ignore)
+        if link not in ignored_links and link not in explained_links and not comparison.is_received(link):
+            findings += _judge_link(comparison, link, ignored_links)
     return (*findings, *_judge_foreign_frames(comparison))
 
 
@@ -84,7 +84,7 @@ class _Comparison:
 
     lab: Lab
     wiring: Wiring
-    heard: ProbeReport
+    probe_report: ProbeReport
 
     @cached_property
     def nics(self) -> Mapping[tuple[str, str], Nic]:
@@ -105,48 +105,48 @@ class _Comparison:
         """The link that ends in each receiver."""
         return self.wiring.link_into
 
-    def report(self, nic: Nic) -> NicReport:
+    def get_report(self, nic: Nic) -> NicReport:
         """Return the report of a NIC. A NIC without a report has no carrier and received no frames."""
-        return self.heard.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _NO_REPORT)
+        return self.probe_report.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _NO_REPORT)
 
-    def sources(self, nic: Nic) -> list[Nic]:
+    def find_sources(self, nic: Nic) -> list[Nic]:
         """Return the NICs of the lab whose frames of this epoch arrive at a NIC."""
-        frames = (frame for frame in self.report(nic).frames if frame.epoch == self.heard.epoch)
+        frames = (frame for frame in self.get_report(nic).frames if frame.epoch == self.probe_report.epoch)
         return [self.nics[frame[:2]] for frame in frames if frame[:2] in self.nics]
 
     def is_received(self, link: Link) -> bool:
         """Return whether a link carried a frame of this epoch."""
-        return link.source in self.sources(link.target)
+        return link.source in self.find_sources(link.target)
 
     @cached_property
-    def received_instead(self) -> Mapping[Link, Link]:
+    def received_link_by_link(self) -> Mapping[Link, Link]:
         """Links whose target receives frames from the source of another link, and none from its own source."""
-        swapped_links: dict[Link, Link] = {}
+        received_link_by_link: dict[Link, Link] = {}
         for link in self.wiring.links:
             received_links = [
-                self.link_from[nic] for nic in self.sources(link.target) if nic in self.link_from
+                self.link_from[nic] for nic in self.find_sources(link.target) if nic in self.link_from
             ]
             if received_links and link not in received_links:
-                swapped_links[link] = received_links[0]
-        return swapped_links
+                received_link_by_link[link] = received_links[0]
+        return received_link_by_link
 
     @cached_property
     def swapped_pairs(self) -> tuple[LinkPair, ...]:
         """Pairs of links that receive each other's frames."""
-        swapped_links = self.received_instead
+        received_link_by_link = self.received_link_by_link
         return tuple(
             (link, other_link)
-            for link, other_link in swapped_links.items()
-            if swapped_links.get(other_link) == link and link < other_link
+            for link, other_link in received_link_by_link.items()
+            if received_link_by_link.get(other_link) == link and link < other_link
         )
 
     @cached_property
-    def strays(self) -> tuple[tuple[Nic, Nic], ...]:
+    def stray_pairs(self) -> tuple[tuple[Nic, Nic], ...]:
         """Pairs of source and receiver that no circuit explains, because the source or the receiver has no link."""
         return tuple(
             (source, nic)
             for nic in self.nics.values()
-            for source in self.sources(nic)
+            for source in self.find_sources(nic)
             if nic not in self.link_into or source not in self.link_from
         )
 
@@ -154,47 +154,53 @@ class _Comparison:
 def _find_swapped_cables(pairs: Collection[LinkPair]) -> tuple[CablePair, ...]:
     """Return two pairs of swapped links for each swap of two whole cables. Each pair is used once."""
     cables: list[CablePair] = []
-    unmatched = set(pairs)
+    unmatched_pairs = set(pairs)
     for pair in pairs:
         endpoints = {link.source for link in pair}, {link.target for link in pair}
-        for candidate in unmatched - {pair} if pair in unmatched else ():
+        for candidate in unmatched_pairs - {pair} if pair in unmatched_pairs else ():
             candidate_ends = {link.target for link in candidate}, {link.source for link in candidate}
             if endpoints[0] == candidate_ends[0] or endpoints[1] == candidate_ends[1]:
                 cables.append((pair, candidate))
-                unmatched -= {pair, candidate}
+                unmatched_pairs -= {pair, candidate}
                 break
     return tuple(cables)
 
 
-def _report_swapped_cables(lab: Lab, cables: CablePair) -> LinkFinding:
+def _report_swapped_cables(lab: Lab, cable_pair: CablePair) -> LinkFinding:
     """Return the finding of two swapped cables. It names both candidates if the links run both ways."""
-    first_pair, second_pair = cables
-    choices = []
-    for endpoints, other_endpoints in (
+    first_pair, second_pair = cable_pair
+    descriptions = []
+    for nics, other_nics in (
         ({link.source for link in first_pair}, {link.target for link in second_pair}),
         ({link.target for link in first_pair}, {link.source for link in second_pair}),
     ):
-        if endpoints == other_endpoints:
-            choices.append(" and ".join(lab.nic_label(nic) for nic in sorted(endpoints)))
+        if nics == other_nics:
+            descriptions.append(" and ".join(lab.nic_label(nic) for nic in sorted(nics)))
     subject = " and ".join(lab.link_label(link) for link in (*first_pair, *second_pair))
-    return SWAPPED_CABLES.report(subject, f"the whole cables of {', or those of '.join(choices)} are swapped")
+    return SWAPPED_CABLES.report(
+        subject, f"the whole cables of {', or those of '.join(descriptions)} are swapped"
+    )
 
 
-def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:
+def _judge_link(
+    comparison: _Comparison, link: Link, ignored_links: Collection[Link]
+) -> Iterator[LinkFinding]:
     """Yield the finding of a link whose frame did not arrive, unless another finding explains it."""
     lab = comparison.lab
-    subject, target = lab.link_label(link), lab.nic_label(link.target)
-    other_link = comparison.received_instead.get(link)
+    subject, target_label = lab.link_label(link), lab.nic_label(link.target)
+    other_link = comparison.received_link_by_link.get(link)
     if detail := _explain_by_stray(comparison, link):
         yield SWAPPED_CABLES.report(subject, detail)
-    elif not comparison.report(link.target).carrier:
+    elif not comparison.get_report(link.target).carrier:
         consequence = _describe_silenced(comparison, link.target)
-        yield NO_CARRIER.report(subject, f"{target} receives no light{consequence}")
-    elif other_link is not None and comparison.received_instead.get(other_link) == link:
-        if link < other_link or other_link in ignore:  # the pair is one finding
+        yield NO_CARRIER.report(subject, f"{target_label} receives no light{consequence}")
+    elif other_link is not None and comparison.received_link_by_link.get(other_link) == link:
+        if link < other_link or other_link in ignored_links:  # the pair is one finding
             yield _report_swapped(lab, link, other_link)
     elif other_link is not None:
-        problem = f"{target} hears {lab.nic_label(other_link.source)} instead of {lab.nic_label(link.source)}"
+        problem = (
+            f"{target_label} hears {lab.nic_label(other_link.source)} instead of {lab.nic_label(link.source)}"
+        )
         yield SWAPPED_CABLES.report(subject, f"{problem}; {_advise_on_fibres(lab, link)}")
     elif not _is_consequence(comparison, link):
         yield NOT_HEARD.report(subject, _explain_silence(comparison, link))
@@ -203,82 +209,83 @@ def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -
 def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
     """Return the detail of a link swapped with a fibre that has no link, or "" if no stray frame shows that."""
     lab = comparison.lab
-    for source, nic in comparison.strays:
+    for source, nic in comparison.stray_pairs:
         if source == link.source:
-            ports = (
+            locations = (
                 f"{locate_fibre_end(lab, nic, 'receive')} and {locate_fibre_end(lab, link.target, 'receive')}"
             )
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.target)}: "
-                f"the receive fibres at {ports} are swapped"
+                f"the receive fibres at {locations} are swapped"
             )
         if nic == link.target:
-            ports = f"{locate_fibre_end(lab, source, 'transmit')} and {locate_fibre_end(lab, link.source, 'transmit')}"
+            other_location = locate_fibre_end(lab, link.source, "transmit")
+            locations = f"{locate_fibre_end(lab, source, 'transmit')} and {other_location}"
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.source)}: "
-                f"the transmit fibres at {ports} are swapped"
+                f"the transmit fibres at {locations} are swapped"
             )
     return ""
 
 
 def _describe_silenced(comparison: _Comparison, nic: Nic) -> str:
     """Return the part of a detail that names the link on which a NIC without carrier cannot send, or ""."""
-    outgoing = comparison.link_from.get(nic)
-    return f" and so cannot send on {comparison.lab.link_label(outgoing)}" if outgoing else ""
+    outgoing_link = comparison.link_from.get(nic)
+    return f" and so cannot send on {comparison.lab.link_label(outgoing_link)}" if outgoing_link else ""
 
 
 def _is_consequence(comparison: _Comparison, link: Link) -> bool:
     """Return whether the source could not send because its receiver is dark, which has its own finding."""
-    return not comparison.report(link.source).carrier and link.source in comparison.link_into
+    return not comparison.get_report(link.source).carrier and link.source in comparison.link_into
 
 
 def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
     label, other_label = lab.link_label(link_a), lab.link_label(link_b)
-    sources = " and ".join(locate_fibre_end(lab, link.source, "transmit") for link in (link_a, link_b))
-    targets = " and ".join(locate_fibre_end(lab, link.target, "receive") for link in (link_a, link_b))
+    sources_text = " and ".join(locate_fibre_end(lab, link.source, "transmit") for link in (link_a, link_b))
+    targets_text = " and ".join(locate_fibre_end(lab, link.target, "receive") for link in (link_a, link_b))
     detail = (
         f"{lab.nic_label(link_a.target)} hears {lab.nic_label(link_b.source)} and {lab.nic_label(link_b.target)} hears "
-        f"{lab.nic_label(link_a.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
-        f"receive fibres at {targets}"
+        f"{lab.nic_label(link_a.source)}: two fibres are swapped, either the transmit fibres at {sources_text} or the "
+        f"receive fibres at {targets_text}"
     )
     return SWAPPED_CABLES.report(f"{label} and {other_label}", detail)
 
 
 def _advise_on_fibres(lab: Lab, link: Link) -> str:
-    source, target = (
+    transmit_location, receive_location = (
         locate_fibre_end(lab, link.source, "transmit"),
         locate_fibre_end(lab, link.target, "receive"),
     )
-    return f"check the transmit fibre at {source} and the receive fibre at {target}"
+    return f"check the transmit fibre at {transmit_location} and the receive fibre at {receive_location}"
 
 
 def locate_fibre_end(lab: Lab, nic: Nic, side: FibreSide) -> str:
     """Return the switch port at which a fibre of a NIC ends, as `switch:port`."""
-    end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
-    return f"{end.switch}:{end.port}"
+    fibre_end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
+    return f"{fibre_end.switch}:{fibre_end.port}"
 
 
 def _explain_silence(comparison: _Comparison, link: Link) -> str:
     """Return why no frame arrived on a link with light. Counters at both ends blame its fibres or a host."""
     lab = comparison.lab
-    source, target = lab.nic_label(link.source), lab.nic_label(link.target)
-    sender, receiver = comparison.report(link.source), comparison.report(link.target)
-    if not sender.carrier:
-        return f"{source} has no carrier itself and so cannot send"
-    problem = f"{target} has light but hears nothing from {source}"
-    if errors := receiver.counters.get("rx_errors"):
+    source_label, target_label = lab.nic_label(link.source), lab.nic_label(link.target)
+    sender_report, receiver_report = comparison.get_report(link.source), comparison.get_report(link.target)
+    if not sender_report.carrier:
+        return f"{source_label} has no carrier itself and so cannot send"
+    problem = f"{target_label} has light but hears nothing from {source_label}"
+    if errors := receiver_report.counters.get("rx_errors"):
         return f"{problem}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
-    if sender.sent and not sender.counters.get("tx_packets", sender.sent):
+    if sender_report.sent and not sender_report.counters.get("tx_packets", sender_report.sent):
         return (
-            f"{problem}: {source} counts no packet sent; check queues and filters on "
+            f"{problem}: {source_label} counts no packet sent; check queues and filters on "
             f"{_get_host_name(lab, link.source)}"
         )
-    if packet_count := receiver.counters.get("rx_packets"):
+    if packet_count := receiver_report.counters.get("rx_packets"):
         host_name = _get_host_name(lab, link.target)
         return (
             f"{problem}: it counts {packet_count} packets received, so check what drops them on {host_name}"
         )
-    count_note = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
+    count_note = "; it counts no packet received" if "rx_packets" in receiver_report.counters else ""
     return f"{problem}{count_note}; {_advise_on_fibres(lab, link)}"
 
 
@@ -288,8 +295,10 @@ def _get_host_name(lab: Lab, nic: Nic) -> str:
 
 def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about frames that no link explains: of another epoch or lab, or between NICs without a link."""
-    probe_report = comparison.heard
-    unexplained = [stray for stray in comparison.strays if not _has_silent_link(comparison, *stray)]
+    probe_report = comparison.probe_report
+    unexplained_pairs = [
+        stray for stray in comparison.stray_pairs if not _has_silent_link(comparison, *stray)
+    ]
     for (host, nic), report in probe_report.nics.items():
         for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
@@ -299,7 +308,7 @@ def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
                     "shares these fibres"
                 )
                 yield FOREIGN_FRAMES.report(subject, detail)
-            elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained:
+            elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained_pairs:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"
                 yield EXTRA_CIRCUIT.report(subject, detail)
 

@@ -31,7 +31,7 @@ from testbed.operate.boards import find_free_circuits
 from testbed.operate.design import Design, replace_routes
 from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
 from testbed.operate.intent import TopologySource
-from testbed.operate.light import Loss, LossObservation, Part, observe_losses
+from testbed.operate.light import Loss, LossObservation, LostPart, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
 from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports, list_used_ports
 from testbed.operate.session import DEFAULT_SOURCE, AddNote, Change, LabSession
@@ -63,22 +63,29 @@ class RepairRecord:
     @classmethod
     def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> RepairRecord | None:
         """Return the record in the output of `to_json`, or None if it names hosts or NICs that this lab lacks."""
-        nics = {
+        nic_by_label = {
             f"{host.name}/{nic.name}": Nic(node, index)
             for node, host in enumerate(lab.hosts)
             for index, nic in enumerate(host.nics)
         }
 
-        def link(label: str) -> Link:
+        def parse_link(label: str) -> Link:
             source, target = label.split(" -> ")
-            return Link(nics[source], nics[target])
+            return Link(nic_by_label[source], nic_by_label[target])
 
         try:
             losses = tuple(
-                Loss(nics[loss["nic"]], cast("Part", loss["fibre"]), link(loss["link"]), loss["sure"])
+                Loss(
+                    nic_by_label[loss["nic"]],
+                    cast("LostPart", loss["fibre"]),
+                    parse_link(loss["link"]),
+                    loss["sure"],
+                )
                 for loss in data["losses"]
             )
-            return cls(frozenset(map(link, data["planned"])), losses, frozenset(map(link, data["links"])))
+            return cls(
+                frozenset(map(parse_link, data["planned"])), losses, frozenset(map(parse_link, data["links"]))
+            )
         except KeyError:
             return None
 
@@ -95,9 +102,9 @@ def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
 
     Circuits to boards at NICs that the wiring leaves free are not a difference.
     """
-    lab_ports, owners = list_lab_ports(lab), find_port_owners(lab)
+    lab_ports, owner_by_port = list_lab_ports(lab), find_port_owners(lab)
     circuits = list_circuits(lab, wiring)
-    planned_circuits = {(c.switch, c.input_port, c.output_port) for c in circuits}
+    planned_circuits = {(circuit.switch, circuit.input_port, circuit.output_port) for circuit in circuits}
     circuits_by_switch = {name: snapshot.connections for name, snapshot in snapshots.items()}
     board_circuits = find_free_circuits(lab, circuits_by_switch, list_used_ports(circuits))
     current_circuits = {
@@ -109,7 +116,7 @@ def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
 
     def label_circuits(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
         return [
-            f"{sign}{label_pair(owners, name, (input_port, output_port))}"
+            f"{sign}{label_pair(owner_by_port, name, (input_port, output_port))}"
             for name, input_port, output_port in sorted(circuits)
         ]
 
@@ -228,15 +235,18 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 
     A NIC without light does not send, so its outgoing link is included.
     """
-    incoming_links, outgoing_links = wiring.link_into, wiring.link_from
+    incoming_link_by_nic, outgoing_link_by_nic = wiring.link_into, wiring.link_from
     dark_nics = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
     dark_nics |= {
-        outgoing_links[loss.nic].target
+        outgoing_link_by_nic[loss.nic].target
         for loss in losses
-        if loss.fibre == "transmit" and loss.nic in outgoing_links
+        if loss.fibre == "transmit" and loss.nic in outgoing_link_by_nic
     }
     lost_links = {
-        links[nic] for nic in dark_nics for links in (incoming_links, outgoing_links) if nic in links
+        link_by_nic[nic]
+        for nic in dark_nics
+        for link_by_nic in (incoming_link_by_nic, outgoing_link_by_nic)
+        if nic in link_by_nic
     }
     if not wiring.simplex:
         dead_nics = {loss.nic for loss in losses}
@@ -245,11 +255,11 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 
 
 def add_failed_gpus(
-    lab: Lab, design: Design, observation: LossObservation, failed: Collection[Gpu]
+    lab: Lab, design: Design, observation: LossObservation, failed_gpus: Collection[Gpu]
 ) -> LossObservation:
     """Return the observation with the losses that failed GPUs cause. Links of their NICs carry nothing."""
-    losses = tuple(find_gpu_losses(lab, design.wiring, failed))
-    dead_nics = find_nics_lost(lab, failed)
+    losses = tuple(find_gpu_losses(lab, design.wiring, failed_gpus))
+    dead_nics = find_nics_lost(lab, failed_gpus)
     carrying_links = frozenset(
         link for link in observation.carrying_links if not dead_nics.intersection(link)
     )
@@ -260,7 +270,7 @@ def _design_detours(design: Design, repair: Repair, choose_routes: ChooseRoutes)
     if not all(detour.path for detour in repair.detours):
         return None
     rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, choose_routes)
-    if rerouted.sets is not None:
+    if rerouted.route_sets is not None:
         return rerouted
     return replace(rerouted, routes=apply_detours(rerouted.routes, repair.detours))
 
@@ -275,13 +285,13 @@ def _make_design(name: str, design: Design, wiring: Wiring, choose_routes: Choos
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old_topology = design.topology
     topology = Topology(old_topology.nodes, wiring.degree, old_topology.simplex, old_topology.strides, edges)
-    rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), choose_routes(topology)
-    return rerouted if routes is None else replace_routes(rerouted, routes)
+    design_with_routes, routes = Design(name, topology, wiring, find_routes(wiring)), choose_routes(topology)
+    return design_with_routes if routes is None else replace_routes(design_with_routes, routes)
 
 
 def carry_out(
     session: LabSession,
-    planned: LabRepair,
+    lab_repair: LabRepair,
     add_note: AddNote = lambda _text: None,
     *,
     topology_source: TopologySource = DEFAULT_SOURCE,
@@ -292,28 +302,28 @@ def carry_out(
     hold neither the topology nor a repair of it, or have changed since the observation. A lab that is repaired already
     keeps its circuits and gets no detours.
     """
-    check_in_force(planned)
-    target = planned.repatched_design or planned.detour_design
-    assert target is not None, "without detours and circuits there is no plan"
-    plan = session.plan(target)
+    check_in_force(lab_repair)
+    target_design = lab_repair.repatched_design or lab_repair.detour_design
+    assert target_design is not None, "without detours and circuits there is no plan"
+    plan = session.plan(target_design)
     check_no_drift(
-        session.lab, planned.observation.snapshots, {part.switch: part.snapshot for part in plan.switches}
+        session.lab, lab_repair.observation.snapshots, {part.switch: part.snapshot for part in plan.switches}
     )
-    if planned.repatched_design is None:
-        return carry_out_detours(session, planned, plan, add_note)
-    detour = None if planned.is_repaired else planned.detour_design
-    if planned.detour_design is None and not planned.is_repaired:
+    if lab_repair.repatched_design is None:
+        return carry_out_detours(session, lab_repair, plan, add_note)
+    detour = None if lab_repair.is_repaired else lab_repair.detour_design
+    if lab_repair.detour_design is None and not lab_repair.is_repaired:
         add_note(_NO_DETOUR_MESSAGE)
     change = Change("repair", topology_source.words, detour=detour)
     report = session.carry_out(
-        planned.repatched_design, plan, add_note, topology_source=topology_source, change=change
+        lab_repair.repatched_design, plan, add_note, topology_source=topology_source, change=change
     )
     return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
 
 def carry_out_detours(
     session: LabSession,
-    planned: LabRepair,
+    lab_repair: LabRepair,
     plan: LabPlan,
     add_note: AddNote,
     *,
@@ -324,16 +334,16 @@ def carry_out_detours(
     Pass `resumed_operation` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
     """
     with session.operation("repair", "around lost fibres", resumed_operation=resumed_operation) as operation:
-        reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, add_note)
-        verified = _verify_detours(session, planned, plan, add_note)
+        reroute_s = 0.0 if lab_repair.is_repaired else reroute(session, lab_repair, add_note)
+        verified = _verify_detours(session, lab_repair, plan, add_note)
         session.writable_journal.record_proof(operation, is_proven=verified.ok)
     return RepairResult(reroute_s, 0.0, 0.0, verified)
 
 
-def check_in_force(planned: LabRepair) -> None:
+def check_in_force(lab_repair: LabRepair) -> None:
     """Raise `DriftError` if the repair is not for the topology in force."""
-    if planned.unexpected_circuits:
-        raise DriftError(f"{describe_unexpected_circuits(planned.unexpected_circuits)}; nothing was done")
+    if lab_repair.unexpected_circuits:
+        raise DriftError(f"{describe_unexpected_circuits(lab_repair.unexpected_circuits)}; nothing was done")
 
 
 def describe_unexpected_circuits(unexpected_circuits: tuple[str, ...]) -> str:
@@ -349,29 +359,29 @@ def describe_unexpected_circuits(unexpected_circuits: tuple[str, ...]) -> str:
     )
 
 
-def _count_with_verb(number: int, noun: str) -> str:
-    return f"{format_count(number, noun)} {'is' if number == 1 else 'are'}"
+def _count_with_verb(count: int, noun: str) -> str:
+    return f"{format_count(count, noun)} {'is' if count == 1 else 'are'}"
 
 
-def reroute(session: LabSession, planned: LabRepair, add_note: AddNote = lambda _text: None) -> float:
+def reroute(session: LabSession, lab_repair: LabRepair, add_note: AddNote = lambda _text: None) -> float:
     """Install the first stage, routes over detours, and return its seconds, or 0 if no detours exist.
 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """
-    check_in_force(planned)
-    if planned.detour_design is None:
+    check_in_force(lab_repair)
+    if lab_repair.detour_design is None:
         add_note(_NO_DETOUR_MESSAGE)
         return 0.0
-    return session.install_detours(planned.detour_design, add_note)
+    return session.install_detours(lab_repair.detour_design, add_note)
 
 
 def _verify_detours(
-    session: LabSession, planned: LabRepair, plan: LabPlan, add_note: AddNote
+    session: LabSession, lab_repair: LabRepair, plan: LabPlan, add_note: AddNote
 ) -> VerifyReport:
     """Verify the links that carry traffic. Circuits of lost fibres, which stay in place, do not count as findings."""
     dark_labels = {
         session.lab.link_label(link)
-        for link in planned.observation.held_links - planned.observation.carrying_links
+        for link in lab_repair.observation.held_links - lab_repair.observation.carrying_links
     }
     report = session.verify(plan)
     findings = tuple(
@@ -385,22 +395,22 @@ def _verify_detours(
     return replace(report, findings=findings)
 
 
-def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
+def describe_repair(lab: Lab, lab_repair: LabRepair) -> Iterator[str]:
     """Yield lost fibres and the planned changes as lines of text."""
-    yield from describe_losses(lab, planned.record.losses)
-    if planned.unexpected_circuits:
-        yield describe_unexpected_circuits(planned.unexpected_circuits)
+    yield from describe_losses(lab, lab_repair.record.losses)
+    if lab_repair.unexpected_circuits:
+        yield describe_unexpected_circuits(lab_repair.unexpected_circuits)
         return
-    for detour in _list_detours(planned):
+    for detour in _list_detours(lab_repair):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
         yield f"at once: {lab.link_label(detour.lost_link)} over {path}"
-    for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
+    for verb, links in (("give up", lab_repair.repair.remove), ("make", lab_repair.repair.make)):
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
-    yield planned.repair.reason
-    held_links = planned.observation.held_links
+    yield lab_repair.repair.reason
+    held_links = lab_repair.observation.held_links
     yield from _list_unpatched(
-        lab, (circuit for circuit in planned.observation.unpatched_circuits if circuit.link in held_links)
+        lab, (circuit for circuit in lab_repair.observation.unpatched_circuits if circuit.link in held_links)
     )
 
 
@@ -424,21 +434,21 @@ def make_losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
     ]
 
 
-def make_repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
+def make_repair_json(lab: Lab, lab_repair: LabRepair) -> dict[str, Any]:
     """Return a planned repair for JSON documents."""
 
     def label_links(links: tuple[Link, ...]) -> list[str]:
         return [lab.link_label(link) for link in links]
 
     return {
-        "lost": make_losses_json(lab, planned.record.losses),
+        "lost": make_losses_json(lab, lab_repair.record.losses),
         "detours": [
             {"link": lab.link_label(detour.lost_link), "path": label_links(detour.path)}
-            for detour in _list_detours(planned)
+            for detour in _list_detours(lab_repair)
         ],
-        "remove": label_links(planned.repair.remove),
-        "make": label_links(planned.repair.make),
-        "why": planned.repair.reason,
+        "remove": label_links(lab_repair.repair.remove),
+        "make": label_links(lab_repair.repair.make),
+        "why": lab_repair.repair.reason,
     }
 
 
@@ -457,13 +467,15 @@ def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
         yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
 
 
-def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
+def _list_detours(lab_repair: LabRepair) -> tuple[Detour, ...]:
     """Return the detours to install. Links that the circuits of an earlier repair replace need none."""
-    if planned.is_repaired:
+    if lab_repair.is_repaired:
         return ()
-    held_links = planned.observation.held_links
+    held_links = lab_repair.observation.held_links
     return tuple(
-        detour for detour in planned.repair.detours if detour.lost_link in held_links or len(detour.path) != 1
+        detour
+        for detour in lab_repair.repair.detours
+        if detour.lost_link in held_links or len(detour.path) != 1
     )
 
 

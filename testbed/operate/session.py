@@ -95,7 +95,7 @@ class BringUpReport:
     detour_s: float = 0.0
 
 
-def check_up(lab: Lab) -> None:
+def check_is_up(lab: Lab) -> None:
     """Raise `LabStartError` if the lab file says `simulated` but no lightbed simulator runs there.
 
     This protects real devices from a lab file that calls them simulated by mistake.
@@ -160,7 +160,7 @@ def open_lab(
     switches and hosts that do not answer; `LabSession.unreachable` says why. Pass `keep_intent=False` for a lab that
     ends with the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
     """
-    check_up(lab)
+    check_is_up(lab)
     with ExitStack() as stack:
         switches, unreachable = open_switches(lab, stack, partial=partial)
         fleet: Fleet | None = None
@@ -376,60 +376,62 @@ class LabSession:
         amount = "some" if plan.has_changes else "nothing"
         add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {amount} to change")
         reason = change.reason or topology_source.words or design.name
-        hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
-        parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, hosts)
+        host_parts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
+        leased_parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, host_parts)
         with (
-            hold_fence(journal.database, self.lab.name, parts),
+            hold_fence(journal.database, self.lab.name, leased_parts),
             self.operation(change.kind, reason, resumed_operation=change.resumed_operation) as operation,
-            self.applying(design, topology_source, change.epoch) as intent,
+            self.record_apply(design, topology_source, change.epoch) as record,
         ):
-            begin = partial(self._store_intent, intent, change)
+            store_intent = partial(self._store_intent, record, change)
             detour_s = 0.0
             if change.detour is not None:  # before any circuit moves, and once the epoch is stored
-                begin(operation)
+                store_intent(operation)
                 detour_s = self.install_detours(change.detour, add_note)
             apply_start_s = time.monotonic()
-            apply_result = self.apply(plan, begin)
+            apply_result = self.apply(plan, store_intent)
             journal.update_operation(operation, stage="routes")
             EmergencyStop(journal.directory, self.lab.name).check_before("the hosts' routes")
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
-            intent.advance("applied")
-            routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
-            add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
+            record.advance("applied")
+            routes_text = (
+                f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
+            )
+            add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes_text}")
             verified = self.verify(plan, design.routes, further_routes=design.further_routes)
-            findings = format_count(len(verified.findings), "finding")
+            findings_text = format_count(len(verified.findings), "finding")
             journal.record_proof(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
-            intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
-        add_note(f"verified: {findings} on {format_count(verified.circuits, 'circuit')}")
-        return BringUpReport(design, plan, apply_result, verified, routes_s, intent.epoch, detour_s)
+            record.advance(*(("verified", "") if verified.ok else ("failed", findings_text)))
+        add_note(f"verified: {findings_text} on {format_count(verified.circuits, 'circuit')}")
+        return BringUpReport(design, plan, apply_result, verified, routes_s, record.epoch, detour_s)
 
-    def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
+    def _store_intent(self, record: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
-        is_new = intent.epoch is None
-        intent.begin(operation)
-        if change.confirm and is_new and intent.epoch is not None:
+        is_new = record.epoch is None
+        record.begin(operation)
+        if change.confirm and is_new and record.epoch is not None:
             within_s, back_to = change.confirm
-            Confirmations(self.writable_journal, self.lab.name).request(intent.epoch, back_to, within_s)
+            Confirmations(self.writable_journal, self.lab.name).request(record.epoch, back_to, within_s)
 
     def install_detours(self, detour: Design, add_note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
-        start = time.monotonic()
+        start_s = time.monotonic()
         self.install_routes(detour)
-        duration_s = time.monotonic() - start
+        duration_s = time.monotonic() - start_s
         add_note(
             f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
         )
         return duration_s
 
-    def applying(
+    def record_apply(
         self, design: Design, topology_source: TopologySource, epoch: int | None
     ) -> AbstractContextManager[ApplyRecord | NoRecord]:
         """Provide the record of an apply of a new epoch, or of the `epoch` to resume."""
         if self._intents is None:
             return nullcontext(NoRecord())
-        return self._intents.applying(design.topology, design.wiring, design.name, topology_source, epoch)
+        return self._intents.record_apply(design.topology, design.wiring, design.name, topology_source, epoch)
 
 
 def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
@@ -448,11 +450,14 @@ def list_part_checks(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) 
 
     A switch that does not answer adds its ports.
     """
-    hosts = {lab.hosts[nic.node].name for link in wiring.links for nic in link}
+    host_names = {lab.hosts[nic.node].name for link in wiring.links for nic in link}
     checked_parts = {
-        part for name in hosts for part in find_parts(lab, [f"host:{name}"]) if not part.startswith("port:")
+        part
+        for host_name in host_names
+        for part in find_parts(lab, [f"host:{host_name}"])
+        if not part.startswith("port:")
     }
-    checks = dict.fromkeys(sorted(checked_parts), "")
+    fault_by_part = dict.fromkeys(sorted(checked_parts), "")
     lab_parts = list_lab_parts(lab)
     for finding in findings:
         if finding.kind not in LAB_FAULT_KINDS:
@@ -463,11 +468,11 @@ def list_part_checks(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) 
         ]
         if finding.kind == "switch_off":
             blamed_parts = [part for part in lab_parts if part.startswith(f"port:{finding.subject}/")]
-        checks |= {part: finding.kind for part in blamed_parts if part in lab_parts}
-    return checks
+        fault_by_part |= {part: finding.kind for part in blamed_parts if part in lab_parts}
+    return fault_by_part
 
 
-def note_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
+def open_and_record_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
     """Open the journal and store the checks of hosts and NICs, see `record_checks`."""
     from testbed.operate.journal import open_journal
 

@@ -21,9 +21,9 @@ from typing import Any
 from lightbed.wording import format_count
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
-from testbed.operate.confirmation import find_unwatched
+from testbed.operate.confirmation import find_unwatched_confirmations
 from testbed.operate.engine.planned import ROUTES
-from testbed.operate.intent import Intent, find_replaced, load_intents, read_journal, select_in_force
+from testbed.operate.intent import Intent, find_replaced_intents, load_intents, read_journal, select_in_force
 from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
@@ -76,15 +76,16 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Incomple
     Hosts that are no longer in the lab file are ignored, because no newer epoch can cover them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (
-        IncompleteOperation(*texts, awaits_confirmation=True) for texts in find_unwatched(runs_dir, lab.name)
+    unconfirmed_operations = (
+        IncompleteOperation(*texts, awaits_confirmation=True)
+        for texts in find_unwatched_confirmations(runs_dir, lab.name)
     )
     operations = (
         *_find_applies(journal),
         *_find_proofs(journal),
         *_find_discoveries(journal),
         *_find_other_operations(journal),
-        *unconfirmed,
+        *unconfirmed_operations,
     )
     return tuple(sorted(operations, key=lambda operation: operation.operation))
 
@@ -110,35 +111,35 @@ class _Journal:
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.other_hosts))
         self.intents = load_intents(runs_dir, lab.name)
         self.operations = self._load_operations()
-        self.discoveries = self.rows(_DISCOVERY_QUERY)
+        self.discoveries = self.read_rows(_DISCOVERY_QUERY)
 
     def _load_operations(self) -> Mapping[str, Row]:
-        """Return the operations by id. `open` counts steps without an outcome. `begun` is True with an intent."""
-        switches: defaultdict[str, list[str]] = defaultdict(list)
-        with_steps: set[str] = set()
-        for step in self.rows(_STARTED_STEPS):
-            with_steps.add(step["operation"])
+        """Return operations by id. `open` counts steps without an outcome. `begun` is True if a step was intended."""
+        open_switches_by_operation: defaultdict[str, list[str]] = defaultdict(list)
+        begun_operations: set[str] = set()
+        for step in self.read_rows(_STARTED_STEPS_QUERY):
+            begun_operations.add(step["operation"])
             if step["outcome"] is None:
-                switches[step["operation"]].append(step["switch"])
+                open_switches_by_operation[step["operation"]].append(step["switch"])
         return {
             row["id"]: {
                 **row,
-                "begun": row["id"] in with_steps,
-                "open": len(switches[row["id"]]),
-                "switches": ",".join(dict.fromkeys(switches[row["id"]])),
+                "begun": row["id"] in begun_operations,
+                "open": len(open_switches_by_operation[row["id"]]),
+                "switches": ",".join(dict.fromkeys(open_switches_by_operation[row["id"]])),
             }
-            for row in self.rows(_OPERATIONS)
+            for row in self.read_rows(_OPERATIONS_QUERY)
         }
 
-    def rows(self, query: str) -> Sequence[Row]:
+    def read_rows(self, query: str) -> Sequence[Row]:
         """Return the rows of a query about this lab."""
         return read_journal(self._runs_dir, query, self._lab)
 
 
-_OPERATIONS = """
+_OPERATIONS_QUERY = """
 select * from operations where lab = ? order by started
 """
-_STARTED_STEPS = """
+_STARTED_STEPS_QUERY = """
 select s.operation, s.switch, s.outcome from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.intent_at <> '' order by s.intent_at
 """
@@ -157,7 +158,8 @@ _DISCOVERY_QUERY = (
 def _find_applies(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs that were never completed and that have hosts without a newer epoch."""
     covered_hosts: set[str] = set()
-    for intent in journal.intents:  # newest first, so that `newer` holds every host that a later epoch covers
+    # Intents are newest first, so `covered_hosts` holds every host that a later epoch covers.
+    for intent in journal.intents:
         uncovered_hosts = [
             host for host in intent.hosts if host in journal.hosts and host not in covered_hosts
         ]
@@ -172,7 +174,7 @@ def _make_unfinished(
 ) -> IncompleteOperation:
     """Return the entry of an epoch. `uncovered_hosts` lists hosts without a newer epoch, none if no host has one."""
     outcome = f"failed ({intent.error})" if intent.error else "was killed"
-    description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
+    description = f"the apply of epoch {intent.epoch}, begun {_format_utc(intent.intended_at)},"
     coverage_note = (
         f"; newer epochs exist for all hosts but {', '.join(uncovered_hosts)}" if uncovered_hosts else ""
     )
@@ -183,7 +185,7 @@ def _make_unfinished(
         f"{description} {outcome} before circuits and routes stood{open_steps}{coverage_note}",
         f"run {'' if uncovered_hosts else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
-        find_replaced(journal.intents, intent),
+        find_replaced_intents(journal.intents, intent),
         circuits_stood=row is not None and row.get("stage", "") in ("routes", "proof"),
         is_superseded=bool(uncovered_hosts),
     )
@@ -194,7 +196,7 @@ def _find_proofs(journal: _Journal) -> Iterator[IncompleteOperation]:
     for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
         if intent.lacks_proof and intent.operation in journal.operations:
-            description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
+            description = f"the apply of epoch {intent.epoch}, begun {_format_utc(intent.intended_at)},"
             yield IncompleteOperation(
                 intent.operation,
                 f"{description} was killed in its proof: circuits and routes are in place, but were not verified",
@@ -219,7 +221,7 @@ def _find_discoveries(journal: _Journal) -> Iterator[IncompleteOperation]:
         circuits_note = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
         yield IncompleteOperation(
             last_discovery["id"],
-            f"a discovery of fibres that was killed, begun {_to_utc(last_discovery['started'])}{circuits_note}, "
+            f"a discovery of fibres that was killed, begun {_format_utc(last_discovery['started'])}{circuits_note}, "
             "and NICs may be down",
             "run `testbed discover` again: it removes its circuits and continues",
             circuits=circuits,
@@ -235,11 +237,12 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
     if not any(hosts.issubset(intent.hosts) for intent in later_intents):
         return False
     circuits_by_switch = {
-        row_read["switch"]: {
-            (row_read["switch"], int(i), o) for i, o in json.loads(row_read["read_back"]).items()
+        read_row["switch"]: {
+            (read_row["switch"], int(source), output)
+            for source, output in json.loads(read_row["read_back"]).items()
         }
-        for row_read in journal.rows(_READ_QUERY)
-        if row_read["intent_at"] > row["started"] and row_read["owner"] != row["owner"]
+        for read_row in journal.read_rows(_READ_QUERY)
+        if read_row["intent_at"] > row["started"] and read_row["owner"] != row["owner"]
     }
     return all(
         circuit[0] in circuits_by_switch and circuit not in circuits_by_switch[circuit[0]]
@@ -253,19 +256,17 @@ def _find_other_operations(journal: _Journal) -> Iterator[IncompleteOperation]:
     discovery_owners = {row["owner"] for row in journal.discoveries}
     rows = list(journal.operations.values())
     candidates = [
-        (position, row)
-        for position, row in enumerate(rows)
+        (index, row)
+        for index, row in enumerate(rows)
         if row["id"] not in apply_operations and row["owner"] not in discovery_owners and _is_unfinished(row)
     ]
-    ports = _find_ports(journal) if candidates else {}
-    for position, row in candidates:
-        later_rows = [later_row for later_row in rows[position + 1 :] if later_row["state"] == "done"]
-        if not any(_is_covering(journal, later_row, row, ports) for later_row in later_rows):
+    ports_by_operation = _find_ports(journal) if candidates else {}
+    for index, row in candidates:
+        later_rows = [later_row for later_row in rows[index + 1 :] if later_row["state"] == "done"]
+        if not any(_is_covering(journal, later_row, row, ports_by_operation) for later_row in later_rows):
             outcome = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
-            detail = (
-                f"{_KIND_WORDS.get(kind, 'an operation')} that was {outcome}, begun {_to_utc(row['started'])}"
-            )
+            detail = f"{_KIND_WORDS.get(kind, 'an operation')} that was {outcome}, begun {_format_utc(row['started'])}"
             yield IncompleteOperation(row["id"], detail + _describe_open_steps(row), _RESUME_HINT, kind=kind)
 
 
@@ -287,25 +288,25 @@ def _is_unfinished(row: Row) -> bool:
 
 def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
     """Return the ports whose circuits each operation changes. Port 0 of a host stands for its configuration."""
-    ports: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
-    for step in journal.rows(_STEP_QUERY):
+    ports_by_operation: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    for step in journal.read_rows(_STEP_QUERY):
         if step.get("change") == ROUTES:
-            ports[step["operation"]].add((step["switch"], 0))
+            ports_by_operation[step["operation"]].add((step["switch"], 0))
             continue
         pairs_before, pairs_after = (set(json.loads(step[key]).items()) for key in ("before", "after"))
         for source, output in pairs_before ^ pairs_after:
-            ports[step["operation"]] |= {(step["switch"], int(source)), (step["switch"], output)}
-    return ports
+            ports_by_operation[step["operation"]] |= {(step["switch"], int(source)), (step["switch"], output)}
+    return ports_by_operation
 
 
 def _is_covering(
-    journal: _Journal, later_row: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]
+    journal: _Journal, later_row: Row, row: Row, ports_by_operation: Mapping[str, set[tuple[str, int]]]
 ) -> bool:
     """Return whether a later operation has patched all ports of `row`, or applied an epoch for all its hosts.
 
     These are the hosts of the epochs in force when `row` started.
     """
-    if ports.get(row["id"], set()) <= ports.get(later_row["id"], set()):
+    if ports_by_operation.get(row["id"], set()) <= ports_by_operation.get(later_row["id"], set()):
         return True
     intent = next(
         (candidate for candidate in journal.intents if candidate.operation == later_row["id"]), None
@@ -315,8 +316,8 @@ def _is_covering(
     earlier_intents = select_in_force(
         [candidate for candidate in journal.intents if candidate.intended_at < row["started"]]
     )
-    hosts = {host for intent_before in earlier_intents for host in intent_before.hosts}
-    return (hosts & journal.hosts).issubset(intent.hosts)
+    earlier_hosts = {host for earlier_intent in earlier_intents for host in earlier_intent.hosts}
+    return (earlier_hosts & journal.hosts).issubset(intent.hosts)
 
 
 def _describe_open_steps(row: Row) -> str:
@@ -327,5 +328,5 @@ def _describe_open_steps(row: Row) -> str:
     )
 
 
-def _to_utc(time_text: str) -> str:
+def _format_utc(time_text: str) -> str:
     return f"{time_text[:16].replace('T', ' ')} UTC"

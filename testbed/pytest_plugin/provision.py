@@ -59,16 +59,18 @@ def _start_own_lab(
     """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
     if needs.gpus:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
-    names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
+    fitting_names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
     host_count = needs.hosts or len(lab.hosts)
-    if len(names) < host_count:
-        skip(lab, f"it has {len(names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed")
+    if len(fitting_names) < host_count:
+        skip(
+            lab, f"it has {len(fitting_names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed"
+        )
     with start_lab(lab, hosts=options.hosts, move=True) as simulated_lab:
-        file = scratch_dir / "lab.yaml"
-        file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
-        host_names = names[:host_count] if host_count < len(lab.hosts) else []
+        lab_file = scratch_dir / "lab.yaml"
+        lab_file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
+        host_names = fitting_names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
-            LocalCarrier(file, scratch_dir / "runs"),
+            LocalCarrier(lab_file, scratch_dir / "runs"),
             simulated_lab.hosts_mode,
             hosts_of=host_names,
             board=SIMULATED_BOARD_URL if needs.board else "",

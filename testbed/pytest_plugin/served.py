@@ -50,13 +50,13 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
 
 def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
     """Return the name of --lab-name, or of the only lab. Skips the test if the lab does not fit it."""
-    names = [lab_document["name"] for lab_document in client.list_labs()]
-    if options.name not in names and (options.name or len(names) != 1):
+    lab_names = [lab_document["name"] for lab_document in client.list_labs()]
+    if options.name not in lab_names and (options.name or len(lab_names) != 1):
         raise pytest.UsageError(
-            f"--lab-server {options.server} has the labs {', '.join(names) or '(none)'}: choose one with "
+            f"--lab-server {options.server} has the labs {', '.join(lab_names) or '(none)'}: choose one with "
             "--lab-name"
         )
-    lab = client.lab(options.name or names[0])
+    lab = client.lab(options.name or lab_names[0])
     fitting_hosts = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
     if len(fitting_hosts) < (needs.hosts or 1):
         _skip(

@@ -16,8 +16,8 @@ def render_lab_text(hosts: int, degree: int) -> str:
     Transmitter k of host h is on input `degree * h + k + 1`, its receiver on the corresponding output. Raises
     `ValueError` for a lab that does not fit one switch and one subnet.
     """
-    ports = hosts * degree
-    if hosts > MAX_HOSTS or ports > MAX_PORTS:
+    port_count = hosts * degree
+    if hosts > MAX_HOSTS or port_count > MAX_PORTS:
         raise ValueError(
             f"{hosts} hosts of {degree} NICs do not fit one switch of {MAX_PORTS} ports: give a lab file "
             "with --lab"
@@ -28,7 +28,10 @@ def render_lab_text(hosts: int, degree: int) -> str:
         f"management: {FIRST_SUBNET}.0/24",
         "link: {rate_mbps: 100, represents_gbps: 25, mtu: 9000}",
         "switches:",
-        f"  - {{name: ocs1, address: 'polatis+scpi://{FIRST_SUBNET}.2:5025', inputs: {ports}, outputs: {ports}}}",
+        (
+            f"  - {{name: ocs1, address: 'polatis+scpi://{FIRST_SUBNET}.2:5025', "
+            f"inputs: {port_count}, outputs: {port_count}}}"
+        ),
         f"ssh: {{python: '{Path(sys.executable).absolute()}'}}",
         "hosts:",
     ]
@@ -43,16 +46,16 @@ def render_lab_text(hosts: int, degree: int) -> str:
             port = host * degree + nic + 1
             lines.append(
                 f"      - {{name: nic{nic + 1}, address: 10.100.{host + 1}.{nic + 1}, "
-                f"transmit: 'ocs1:{port}', receive: 'ocs1:{ports + port}'}}"
+                f"transmit: 'ocs1:{port}', receive: 'ocs1:{port_count + port}'}}"
             )
     return "\n".join(lines) + "\n"
 
 
-def _make_name(host: int) -> str:
+def _make_name(host_index: int) -> str:
     """Return a, b, ..., z, a1, b1, ...
 
     >>> _make_name(0), _make_name(25), _make_name(26)
     ('a', 'z', 'a1')
     """
-    letter = chr(ord("a") + host % 26)
-    return f"{letter}{host // 26}" if host >= 26 else letter
+    letter = chr(ord("a") + host_index % 26)
+    return f"{letter}{host_index // 26}" if host_index >= 26 else letter

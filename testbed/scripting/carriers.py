@@ -19,7 +19,7 @@ from testbed.commands.documents import Document
 from testbed.commands.progress import Narrator, ReportProgress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
-from testbed.operate.engine.consent import on_stop
+from testbed.operate.engine.consent import call_on_stop
 from testbed.scripting.read_document import choose_document, read_document
 
 if TYPE_CHECKING:
@@ -206,7 +206,11 @@ class ServiceCarrier:
             run = self.client.submit(submission.lab, submission.words, **submission.fields)
         except ServiceRefused as error:
             raise make_error(error.problem, default=error) from error
-        with report_progress(progress), narrate() as narrator, on_stop(lambda: self.client.cancel(run.id)):
+        with (
+            report_progress(progress),
+            narrate() as narrator,
+            call_on_stop(lambda: self.client.cancel(run.id)),
+        ):
             try:
                 run = self._wait(run, narrator)
             except KeyboardInterrupt:
@@ -314,21 +318,27 @@ def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, 
     """
     command_type = load_command(words)
     assert command_type is not None, words
-    fields = {field.name: field for field in list_fields(command_type)}
-    arguments = [field.name for field in fields.values() if field.option.is_argument]
-    values = dict(zip(arguments, positional, strict=False)) | dict(options)
-    unknown = sorted(set(options) - set(fields))
-    if unknown or len(positional) > len(arguments):
-        unknown_text = unknown[0] if unknown else f"{len(positional)} positional values"
-        names = ", ".join(fields)
-        raise UsageError(f"{words} has no option {unknown_text!r}: its options are {names}")
-    duplicates = sorted(set(options).intersection(arguments[: len(positional)]))
+    field_by_name = {field.name: field for field in list_fields(command_type)}
+    argument_names = [field.name for field in field_by_name.values() if field.option.is_argument]
+    value_by_name = dict(zip(argument_names, positional, strict=False)) | dict(options)
+    unknown_options = sorted(set(options) - set(field_by_name))
+    if unknown_options or len(positional) > len(argument_names):
+        unknown_text = unknown_options[0] if unknown_options else f"{len(positional)} positional values"
+        names_text = ", ".join(field_by_name)
+        raise UsageError(f"{words} has no option {unknown_text!r}: its options are {names_text}")
+    duplicates = sorted(set(options).intersection(argument_names[: len(positional)]))
     if duplicates:
         raise UsageError(f"{words}: {duplicates[0]!r} is given by position and by name: leave one out")
-    missing = [name for name, field in fields.items() if field.default is REQUIRED and name not in values]
-    if missing:
-        raise UsageError(f"{words} needs {missing[0]!r}")
-    return command_type(**{name: _convert_value(fields[name], value) for name, value in values.items()})
+    missing_options = [
+        name
+        for name, field in field_by_name.items()
+        if field.default is REQUIRED and name not in value_by_name
+    ]
+    if missing_options:
+        raise UsageError(f"{words} needs {missing_options[0]!r}")
+    return command_type(
+        **{name: _convert_value(field_by_name[name], value) for name, value in value_by_name.items()}
+    )
 
 
 def _convert_value(field: Field, value: Any) -> Any:
@@ -357,8 +367,8 @@ def _convert_value(field: Field, value: Any) -> Any:
     if isinstance(value, int | float) and field.kind is not bool:
         minimum, maximum = (option.least or 0), option.most
         if value < minimum or (maximum is not None and value > maximum):
-            bound = f"{minimum:g} or more" if maximum is None else f"{minimum:g} to {maximum:g}"
-            raise UsageError(f"{field.name}={value!r} is out of range: {bound}")
+            bound_text = f"{minimum:g} or more" if maximum is None else f"{minimum:g} to {maximum:g}"
+            raise UsageError(f"{field.name}={value!r} is out of range: {bound_text}")
     return value
 
 

@@ -91,8 +91,8 @@ def open_lab(
             raise UsageError("the runs of a service are there: leave out runs_dir")
         carrier: Carrier = _connect(str(source), token, verify_certificate)
     else:
-        folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
-        carrier = _open_lab_file(Path(source), folder, hosts, start=start)
+        runs_folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
+        carrier = _open_lab_file(Path(source), runs_folder, hosts, start=start)
     return Lab(carrier, hosts, really_move, report)
 
 
@@ -103,17 +103,19 @@ def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
     scheme, _, location = url.partition("://")
     server, _, name = location.rstrip("/").rpartition("/")
     server, name = (server, name) if server else (name, "")
-    base = f"{scheme}://{server}"
+    server_url = f"{scheme}://{server}"
     with ExitStack() as stack:
-        client = stack.enter_context(connect(base, token, verify=verify))
-        names = [lab_document["name"] for lab_document in client.list_labs()]
-        if name not in names and (name or len(names) != 1):
-            choices = ", ".join(names) or "none"
+        client = stack.enter_context(connect(server_url, token, verify=verify))
+        lab_names = [lab_document["name"] for lab_document in client.list_labs()]
+        if name not in lab_names and (name or len(lab_names) != 1):
+            choices_text = ", ".join(lab_names) or "none"
             raise UsageError(
-                f"the service {base} has no lab {name!r}: its labs are {choices}. Write {base}/LAB"
+                f"the service {server_url} has no lab {name!r}: its labs are {choices_text}. Write {server_url}/LAB"
             )
         stack.pop_all()
-    return ServiceCarrier(client, name or names[0], partial(connect_async, base, token, verify=verify))
+    return ServiceCarrier(
+        client, name or lab_names[0], partial(connect_async, server_url, token, verify=verify)
+    )
 
 
 def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:

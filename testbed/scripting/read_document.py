@@ -41,12 +41,14 @@ def _get_type_hints(kind: Any) -> Mapping[str, Any]:
 @cache
 def _find_keys(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
     """Return the keys that a document needs, and all keys that it has."""
-    needs = {
+    is_needed_by_key = {
         field.metadata.get("key", field.name): field.default is dataclasses.MISSING
         and field.default_factory is dataclasses.MISSING
         for field in dataclasses.fields(kind)
     }
-    return frozenset(name for name, is_needed in needs.items() if is_needed), frozenset(needs)
+    return frozenset(name for name, is_needed in is_needed_by_key.items() if is_needed), frozenset(
+        is_needed_by_key
+    )
 
 
 def _read_record(kind: type[Any], data: Any) -> Any:

@@ -50,13 +50,13 @@ def make_submission(
     from testbed.leases.choice import get_selected_lease
 
     files = command.files_to_write() or command.default_files()
-    flags_by_file = {
+    flag_by_file = {
         field.option.writes: field.option.new_unless
         for field in list_fields(type(command))
         if field.option.writes
     }
     for name, path in files.items():  # refuses existing files before anything is sent
-        flag = flags_by_file.get(name)
+        flag = flag_by_file.get(name)
         check_new_file(path, replace=getattr(command, flag) if flag else True)
     variant = next((name for name in command.variants if getattr(command, name)), "")
     changed_fields = [
@@ -119,8 +119,8 @@ def _find_switch(client: Client, text: str) -> tuple[str, str]:
     matches = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
     if len(matches) == 1:
         return matches[0]
-    choices = ", ".join(f"{lab}/{name}" for lab, name in matches or [switch[:2] for switch in switches])
+    choices_text = ", ".join(f"{lab}/{name}" for lab, name in matches or [switch[:2] for switch in switches])
     problem = "is a switch of several labs" if matches else "is not a switch of the service's labs"
     raise NotThroughService(
-        f"{text!r} {problem}; name one of {choices}, or leave out --server (LIGHTBED_SERVER)"
+        f"{text!r} {problem}; name one of {choices_text}, or leave out --server (LIGHTBED_SERVER)"
     )

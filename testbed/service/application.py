@@ -73,8 +73,8 @@ def build_app(service: Service) -> FastAPI:
             responses={status: {"description": "A problem."} for status in sorted(statuses)},
             tags=[route.scope or "service"],
         )
-    for kind in (LightbedError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, answer_error)
+    for error_type in (LightbedError, RequestValidationError, HTTPException):
+        app.add_exception_handler(error_type, answer_error)
     app.add_exception_handler(Exception, _answer_fault)
     vars(app)["openapi"] = lambda: describe_interface(app)  # FastAPI's documented way to replace it
     return app
@@ -92,9 +92,11 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
     document: dict[str, Any] = FastAPI.openapi(app)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    answers: list[type[BaseModel]] = [Problem, *(route.answer for route in ROUTES if route.answer)]
-    for kind in answers:
-        schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    answer_types: list[type[BaseModel]] = [Problem, *(route.answer for route in ROUTES if route.answer)]
+    for answer_type in answer_types:
+        schemas[answer_type.__name__] = answer_type.model_json_schema(
+            ref_template="#/components/schemas/{model}"
+        )
     for route in ROUTES:
         operation = document["paths"][route.path][route.method.lower()]
         for status, response in operation["responses"].items():

@@ -77,8 +77,8 @@ def _submit(context: RequestContext, request: Request, key: str) -> Response:
 
 def _hash_plan(request: Request) -> str:
     """Return the hash of the plan or change in a request, or "" without one."""
-    texts = [str(text) for name in request.files if (text := getattr(request, name)) is not None]
-    return hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest() if texts else ""
+    plan_texts = [str(text) for name in request.files if (text := getattr(request, name)) is not None]
+    return hashlib.sha256("".join(plan_texts).encode("utf-8", "replace")).hexdigest() if plan_texts else ""
 
 
 def runs(
@@ -166,9 +166,9 @@ def events(
     for lab_name in _split_list(lab):
         context.lab(lab_name)
     selection = EventFilter(_split_list(lab), _split_list(run), kinds, context.identity.may_see)
-    after = int(last_event_id) if last_event_id else None
+    last_number = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = context.service.feed.stream(selection, after)
+    stream = context.service.feed.stream(selection, last_number)
     return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
 
@@ -183,11 +183,11 @@ def set_topology(
     with _serialise_changes(context, lab):
         tag = make_tag(load_topology_document(context.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
-        match_at_start = "" if if_match.strip() == "*" else tag
+        required_tag = "" if if_match.strip() == "*" else tag
         fields = body.model_dump(exclude_unset=True)
         apply = find_model("apply")
         assert apply
-        run_body = {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
+        run_body = {"command": "apply", "lab": lab, "if_match": required_tag, **fields}
         return _submit(context, apply.model_validate(run_body), "")
 
 
@@ -258,7 +258,7 @@ def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response
         context.record("maintenance on", lab, reason=body.reason)
         store = _open_store(context, view)
         store.set_maintenance(body.reason)
-        return answer({"lab": lab, "maintenance": True, "still": not store.senders()})
+        return answer({"lab": lab, "maintenance": True, "still": not store.find_sending_leases()})
 
 
 def clear_maintenance(context: CallerContext, lab: Name) -> Response:

@@ -73,17 +73,17 @@ class EventLog:
     def read_after(self, number: int, limit: int = PAGE_EVENTS) -> list[Event]:
         """Return up to `limit` events after a number, oldest first."""
         with self._database.open_reading() as connection:
-            rows = connection.execute(_EVENTS_AFTER, {"number": number, "limit": limit})
+            rows = connection.execute(_EVENTS_AFTER_QUERY, {"number": number, "limit": limit})
             return [make_event(dict(row)) for row in rows.mappings()]
 
-    def snapshot(self, selection: EventFilter) -> tuple[int, bytes]:
+    def read_snapshot(self, selection: EventFilter) -> tuple[int, bytes]:
         """Return the newest number, and an encoded event that lists the unfinished runs at that moment."""
         with self._database.open_reading() as connection:
             number = int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
-            rows = connection.execute(_UNFINISHED_RUNS).mappings().all()
-        names = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started")
+            rows = connection.execute(_UNFINISHED_RUNS_QUERY).mappings().all()
+        keys = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started")
         runs = [
-            {name: row[name] for name in names}
+            {key: row[key] for key in keys}
             for row in rows
             if (not selection.labs or row["lab"] in selection.labs)
             and (not selection.runs or row["id"] in selection.runs)
@@ -92,7 +92,7 @@ class EventLog:
         return number, encode_event(number, "snapshot", {"number": number, "runs": runs})
 
 
-_EVENTS_AFTER = (
+_EVENTS_AFTER_QUERY = (
     sa.select(
         step_events,
         sa.func.coalesce(sa.func.nullif(step_events.c.lab, ""), operations.c.lab, "").label("of_lab"),
@@ -103,7 +103,7 @@ _EVENTS_AFTER = (
     .order_by(step_events.c.number)
     .limit(sa.bindparam("limit"))
 )
-_UNFINISHED_RUNS = (
+_UNFINISHED_RUNS_QUERY = (
     sa.select(submitted_runs)
     .where(submitted_runs.c.state.not_in(ENDED_STATES))
     .order_by(submitted_runs.c.submitted)
@@ -170,14 +170,14 @@ class Feed:
         if last_number is None or last_number > max(
             self._last_number, await asyncio.to_thread(self._log.find_newest)
         ):
-            number, text = await asyncio.to_thread(self._log.snapshot, selection)
+            number, text = await asyncio.to_thread(self._log.read_snapshot, selection)
             yield text
         else:
             number = last_number
         yield PING_COMMENT  # tells the client that the stream has begun, even without events
         while True:
             has_new_events = self._has_new_events
-            events = await self._events_after(number)
+            events = await self._read_events_after(number)
             if events:
                 number = events[-1].number
                 texts = [event.text for event in events if selection.selects(event)]
@@ -189,11 +189,11 @@ class Feed:
             except TimeoutError:
                 yield PING_COMMENT
 
-    async def _events_after(self, number: int) -> Sequence[Event]:
+    async def _read_events_after(self, number: int) -> Sequence[Event]:
         """Return the events after a number, from memory if all of them are there, else from the database."""
         if number >= self._last_number:
             return ()
         if self._newest_events and self._newest_events[0].number <= number + 1:
-            newest_first = takewhile(lambda event: event.number > number, reversed(self._newest_events))
-            return list(newest_first)[::-1]
+            later_events = takewhile(lambda event: event.number > number, reversed(self._newest_events))
+            return list(later_events)[::-1]
         return await asyncio.to_thread(self._log.read_after, number)

@@ -21,11 +21,11 @@ from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
 from testbed.storage.audit import AuditEntry, append
 
 log = logging.getLogger(__name__)
-BODY_BYTES = 8 << 20
+MAX_BODY_BYTES = 8 << 20
 _TOKEN_CACHE_S = 1.0
 """Time for which a checked token is not checked again."""
-MAX_ATTEMPTS, ATTEMPTS_S = 10, 60.0
-"""Number of wrong tokens that an address may send within `ATTEMPTS_S`."""
+MAX_ATTEMPTS, ATTEMPTS_WINDOW_S = 10, 60.0
+"""Number of wrong tokens that an address may send within `ATTEMPTS_WINDOW_S`."""
 Identify = Callable[[str], Identity]
 
 
@@ -34,7 +34,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, service: Service, identify: Identify) -> None:
         self._app, self._service, self._identify = app, service, identify
-        self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
+        self._routes_by_pattern = [(compile_path(route.path)[0], route) for route in ROUTES]
         self._cached_identities: dict[str, tuple[float, Identity]] = {}
         self._failed_attempts: dict[str, deque[float]] = {}
 
@@ -44,7 +44,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        matches = [(route, match) for pattern, route in self._table if (match := pattern.match(path))]
+        matches = [
+            (route, match) for pattern, route in self._routes_by_pattern if (match := pattern.match(path))
+        ]
         route, lab = next(
             (
                 (route, match.groupdict().get("lab", ""))
@@ -64,8 +66,8 @@ class Gate:
         await self._forward(scope, receive, send)
 
     async def _refuse_path(self, scope: Scope, receive: Receive, send: Send, allowed: list[str]) -> None:
-        status, kind = (405, "method") if allowed else (404, "path")
-        detail = f"there is no such {kind}; /openapi.json lists what there is"
+        status, subject = (405, "method") if allowed else (404, "path")
+        detail = f"there is no such {subject}; /openapi.json lists what there is"
         document = make_problem(status, "service.unknown", "user", detail, scope["path"])
         response = make_response(document, {"Allow": ", ".join(allowed)} if allowed else None)
         await response(scope, receive, send)
@@ -88,34 +90,36 @@ class Gate:
         return identity
 
     async def _identify_client(self, header: str, address: str) -> Identity:
-        kind, _, text = header.partition(" ")
-        if kind.lower() != "bearer":
+        scheme, _, token_text = header.partition(" ")
+        if scheme.lower() != "bearer":
             raise NotAuthenticated("this service requires tokens: Authorization: Bearer TOKEN")
-        checked_s, identity = self._cached_identities.get(text, (-1e9, ANONYMOUS))
-        if time.monotonic() - checked_s > _TOKEN_CACHE_S:
+        identified_at_s, identity = self._cached_identities.get(token_text, (-1e9, ANONYMOUS))
+        if time.monotonic() - identified_at_s > _TOKEN_CACHE_S:
             if (
-                text not in self._cached_identities
+                token_text not in self._cached_identities
             ):  # wrong guesses from an address must not lock out its valid tokens
                 self._check_attempts(address)
             try:
-                identity = await asyncio.to_thread(self._identify, text.strip())
+                identity = await asyncio.to_thread(self._identify, token_text.strip())
             except NotAuthenticated:
                 self._failed_attempts.setdefault(address, deque(maxlen=MAX_ATTEMPTS)).append(time.monotonic())
                 raise
             if len(self._cached_identities) > 1000:
                 self._cached_identities.clear()
-            self._cached_identities[text] = (time.monotonic(), identity)
+            self._cached_identities[token_text] = (time.monotonic(), identity)
         return identity
 
     def _check_attempts(self, address: str) -> None:
-        """Raise `TooManyAttempts` if this address has sent `MAX_ATTEMPTS` wrong tokens in the last `ATTEMPTS_S`."""
-        oldest_s = time.monotonic() - ATTEMPTS_S
+        """Raise `TooManyAttempts` if the address has sent `MAX_ATTEMPTS` wrong tokens in `ATTEMPTS_WINDOW_S`."""
+        window_start_s = time.monotonic() - ATTEMPTS_WINDOW_S
         if len(self._failed_attempts) > 1000:
             self._failed_attempts = {
-                address: times for address, times in self._failed_attempts.items() if times[-1] > oldest_s
+                address: times_s
+                for address, times_s in self._failed_attempts.items()
+                if times_s[-1] > window_start_s
             }
-        times = self._failed_attempts.get(address)
-        if times and len(times) == MAX_ATTEMPTS and times[0] > oldest_s:
+        times_s = self._failed_attempts.get(address)
+        if times_s and len(times_s) == MAX_ATTEMPTS and times_s[0] > window_start_s:
             raise TooManyAttempts(
                 f"{MAX_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
             )
@@ -135,15 +139,15 @@ class Gate:
             log.exception("a refusal could not be written into the audit log")
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request whose body may have at most `BODY_BYTES`."""
-        read = 0
+        """Forward a request whose body may have at most `MAX_BODY_BYTES`."""
+        read_bytes = 0
 
         async def receive_limited() -> Message:
-            nonlocal read
+            nonlocal read_bytes
             message = await receive()
-            read += len(message.get("body", b""))
-            if read > BODY_BYTES:
-                raise HTTPException(413, f"a body may have at most {BODY_BYTES >> 20} MiB")
+            read_bytes += len(message.get("body", b""))
+            if read_bytes > MAX_BODY_BYTES:
+                raise HTTPException(413, f"a body may have at most {MAX_BODY_BYTES >> 20} MiB")
             return message
 
         await self._app(scope, receive_limited, send)

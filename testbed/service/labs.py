@@ -48,7 +48,7 @@ class TopologyCheck:
         """Findings, including informational ones."""
         return list(self.document["findings"])
 
-    def describe(self) -> dict[str, Any]:
+    def describe_source(self) -> dict[str, Any]:
         """Return when and by which command the topology was checked."""
         return {"at": self.at, "by": self.by, "id": self.run, "as_planned": self.as_planned}
 
@@ -91,7 +91,7 @@ class LabView:
     def json(self) -> dict[str, Any]:
         """Return the lab and its current state as a JSON document."""
         lab = self.lab
-        current_intent, check = self.current(), self.find_last_check()
+        current_intent, check = self.find_current_intent(), self.find_last_check()
         running_runs = self.runs.list(lab=lab.name, state="running")
         return {
             "name": lab.name,
@@ -111,7 +111,7 @@ class LabView:
 
     def find_last_check(self) -> TopologyCheck | None:
         """Return the newest check of the topology in force, by a run of this service, or None."""
-        current_intent = self.current()
+        current_intent = self.find_current_intent()
         if current_intent is None:
             return None
         checks = [self._find_newest_check(command, current_intent.epoch) for command in CHECK_COMMANDS]
@@ -138,9 +138,9 @@ class LabView:
         state = (
             current_intent.state if check.as_planned or current_intent.state != "verified" else "deviating"
         )
-        return topology | {"state": state, "seen": check.describe()}
+        return topology | {"state": state, "seen": check.describe_source()}
 
-    def current(self) -> Intent | None:
+    def find_current_intent(self) -> Intent | None:
         """Return the newest topology in force, or None."""
         intents = select_in_force(self.topologies())
         return intents[0] if intents else None
@@ -167,9 +167,9 @@ class LabView:
 
     def switches(self) -> list[dict[str, Any]]:
         """Return the switches with circuits and ports."""
-        circuits, power = self._read_circuits(), self._read_power()
-        default = ((), None)
-        nics_by_port = {
+        circuits_by_switch, power = self._read_circuits(), self._read_power()
+        no_reading = ((), None)
+        nic_by_port = {
             (fibre_end.switch, side, fibre_end.port): f"{host.name}/{nic.name}"
             for host in self.lab.hosts
             for nic in host.nics
@@ -177,12 +177,15 @@ class LabView:
         }
         return [
             {
-                "name": one.name,
-                "address": one.address,
-                "inputs": one.inputs,
-                "outputs": one.outputs,
-                "circuits": [{"input": a, "output": b} for a, b in circuits.get(one.name, default)[0]],
-                "seen": circuits.get(one.name, default)[1],
+                "name": lab_switch.name,
+                "address": lab_switch.address,
+                "inputs": lab_switch.inputs,
+                "outputs": lab_switch.outputs,
+                "circuits": [
+                    {"input": source, "output": output}
+                    for source, output in circuits_by_switch.get(lab_switch.name, no_reading)[0]
+                ],
+                "seen": circuits_by_switch.get(lab_switch.name, no_reading)[1],
                 "ports": [
                     {
                         "port": port,
@@ -190,40 +193,45 @@ class LabView:
                         "nic": nic,
                         "power": power.get(f"{nic}:{_FIBRE_BY_SIDE[side]}"),
                     }
-                    for (switch, side, port), nic in sorted(nics_by_port.items())
-                    if switch == one.name
+                    for (switch, side, port), nic in sorted(nic_by_port.items())
+                    if switch == lab_switch.name
                 ],
             }
-            for one in self.lab.switches
+            for lab_switch in self.lab.switches
         ]
 
     def _read_circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
         """Return for each switch its circuits at the last reading, and the time and command of that reading."""
-        readings: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
+        reading_by_switch: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
         for row in read_rows(self.address, _READ_BACK_QUERY, (self.lab.name,)):
-            pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
-            readings[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
+            pairs = sorted(
+                (int(source), int(output)) for source, output in json.loads(row["read_back"]).items()
+            )
+            reading_by_switch[row["switch"]] = (
+                pairs,
+                {"at": row["at"], "by": "operation", "id": row["operation"]},
+            )
         check = self.find_last_check()
-        for name, pair_list in (check.document.get("held", {}) if check else {}).items():
-            if check and (name not in readings or readings[name][1]["at"] < check.at):
-                readings[name] = (
-                    [(a, b) for a, b in pair_list],
+        for switch, pair_list in (check.document.get("held", {}) if check else {}).items():
+            if check and (switch not in reading_by_switch or reading_by_switch[switch][1]["at"] < check.at):
+                reading_by_switch[switch] = (
+                    [(source, output) for source, output in pair_list],
                     {"at": check.at, "by": check.by, "id": check.run},
                 )
-        return readings
+        return reading_by_switch
 
     def _read_power(self) -> dict[str, dict[str, Any]]:
         """Return the last power reading of each place. A reading of joined fibres counts for each of them."""
-        readings: dict[str, dict[str, Any]] = {}
+        reading_by_place: dict[str, dict[str, Any]] = {}
         for row in read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,)):
             reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
-            readings |= dict.fromkeys(row["place"].split("+"), reading)
-        return readings
+            reading_by_place |= dict.fromkeys(row["place"].split("+"), reading)
+        return reading_by_place
 
     def drift(self) -> list[dict[str, Any]]:
         """Return the last reading of every place, with the number of its readings."""
-        counts = read_rows(self.address, _LOSS_COUNT_QUERY, (self.lab.name,))
-        readings = {row["place"]: row["readings"] for row in counts}
+        count_rows = read_rows(self.address, _LOSS_COUNT_QUERY, (self.lab.name,))
+        readings = {row["place"]: row["readings"] for row in count_rows}
         rows = read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
@@ -306,17 +314,17 @@ def _find_outage(lab: Lab) -> str:
         except TestbedError as error:
             return str(error)
         return "" if is_live else f"no simulated lab '{lab.name}' is up: `testbed sim up`"
-    unreachable = [switch.name for switch in lab.switches if not _is_answering(switch.address)]
-    return f"no answer from {', '.join(unreachable)}" if unreachable else ""
+    silent_switches = [switch.name for switch in lab.switches if not _is_answering(switch.address)]
+    return f"no answer from {', '.join(silent_switches)}" if silent_switches else ""
 
 
 def _is_answering(address: str) -> bool:
     """Return whether something listens at an address. Addresses without a port are not tried and count as True."""
-    parsed = urlsplit(address)
+    url = urlsplit(address)
     try:
-        if not (parsed.hostname and parsed.port):
+        if not (url.hostname and url.port):
             return True
-        with socket.create_connection((parsed.hostname, parsed.port), timeout=1.0):
+        with socket.create_connection((url.hostname, url.port), timeout=1.0):
             return True
     except (OSError, ValueError):
         return False

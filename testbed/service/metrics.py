@@ -42,8 +42,11 @@ class SwitchMetrics:
 def count_findings(view: LabView) -> list[Sample]:
     """Return the number of findings of each kind in the newest check of a lab, without kinds that have no findings."""
     check = view.find_last_check()
-    kinds = Counter(finding["kind"] for finding in check.findings) if check else Counter[str]()
-    return [Sample("testbed_findings", (view.lab.name, kind), float(count)) for kind, count in kinds.items()]
+    count_by_kind = Counter(finding["kind"] for finding in check.findings) if check else Counter[str]()
+    return [
+        Sample("testbed_findings", (view.lab.name, kind), float(count))
+        for kind, count in count_by_kind.items()
+    ]
 
 
 def _is_moving(view: LabView) -> bool:

@@ -58,8 +58,8 @@ class Provider:
         fetch: FetchJson = fetch_json,
         now: Callable[[], float] = time.time,
     ) -> None:
-        parsed = urlsplit(issuer)
-        if parsed.scheme != "https" and parsed.hostname not in ("127.0.0.1", "localhost", "::1"):
+        url = urlsplit(issuer)
+        if url.scheme != "https" and url.hostname not in ("127.0.0.1", "localhost", "::1"):
             raise InvalidRequest(
                 f"the issuer {issuer!r} must be an https:// address, because its keys decide who has access"
             )
@@ -126,23 +126,23 @@ class Provider:
 def _split_token(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
     """Return header, claims, the signed bytes, and the signature. Raises `NotAuthenticated`."""
     try:
-        head, body, tail = text.split(".")
-        header, claims = json.loads(_decode_bytes(head)), json.loads(_decode_bytes(body))
-        signature = _decode_bytes(tail)
+        header_text, claims_text, signature_text = text.split(".")
+        header, claims = json.loads(_decode_bytes(header_text)), json.loads(_decode_bytes(claims_text))
+        signature = _decode_bytes(signature_text)
     except (ValueError, RecursionError, binascii.Error):
         header = claims = None
         signature = b""
     if not (isinstance(header, dict) and isinstance(claims, dict)):
         raise NotAuthenticated("this token is not valid; log in again")
-    return header, claims, f"{head}.{body}".encode(), signature
+    return header, claims, f"{header_text}.{claims_text}".encode(), signature
 
 
 def _check_signature(key: Mapping[str, Any], algorithm: str, signed_bytes: bytes, signature: bytes) -> None:
     """Raise `NotAuthenticated` unless the signature is valid. The type of the key decides the algorithm."""
     try:
         if key.get("kty") == "RSA" and algorithm == "RS256":
-            numbers = rsa.RSAPublicNumbers(_decode_number(key["e"]), _decode_number(key["n"]))
-            numbers.public_key().verify(signature, signed_bytes, padding.PKCS1v15(), SHA256())
+            public_numbers = rsa.RSAPublicNumbers(_decode_number(key["e"]), _decode_number(key["n"]))
+            public_numbers.public_key().verify(signature, signed_bytes, padding.PKCS1v15(), SHA256())
             return
         if (
             key.get("kty") == "EC"
@@ -150,11 +150,13 @@ def _check_signature(key: Mapping[str, Any], algorithm: str, signed_bytes: bytes
             and algorithm == "ES256"
             and len(signature) == 64
         ):
-            point = ec.EllipticCurvePublicNumbers(
+            public_point = ec.EllipticCurvePublicNumbers(
                 _decode_number(key["x"]), _decode_number(key["y"]), ec.SECP256R1()
             )
-            halves = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
-            point.public_key().verify(encode_dss_signature(*halves), signed_bytes, ec.ECDSA(SHA256()))
+            signature_halves = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
+            public_point.public_key().verify(
+                encode_dss_signature(*signature_halves), signed_bytes, ec.ECDSA(SHA256())
+            )
             return
     except (InvalidSignature, TypeError, ValueError, KeyError):
         pass

@@ -51,10 +51,10 @@ def find_status(error: type[Exception] | Exception) -> int:
     >>> find_status(NotAllowed)
     403
     """
-    kind = error if isinstance(error, type) else type(error)
-    if not issubclass(kind, TestbedError | OcsError):
+    error_type = error if isinstance(error, type) else type(error)
+    if not issubclass(error_type, TestbedError | OcsError):
         return 500
-    return _STATUS_BY_CODE.get(kind.code) or _STATUS_BY_ACTOR[kind.who]
+    return _STATUS_BY_CODE.get(error_type.code) or _STATUS_BY_ACTOR[error_type.who]
 
 
 def redact_secrets(text: str) -> str:

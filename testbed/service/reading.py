@@ -32,26 +32,31 @@ def health() -> Response:
 def readiness(context: CallerContext) -> Response:
     """Return the state of every lab. If a lab does not answer or the database is unreadable, the answer is a 503."""
     service = context.service
-    reasons = {view.lab.name: view.explain_outage() for view in service.labs}
-    labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
-    problems = [*filter(None, reasons.values()), *filter(None, [service.feed.error])]
+    reason_by_lab = {view.lab.name: view.explain_outage() for view in service.labs}
+    state_by_lab = {name: "down" if reason else "up" for name, reason in reason_by_lab.items()}
+    problems = [*filter(None, reason_by_lab.values()), *filter(None, [service.feed.error])]
     if problems:
         return make_response(
             make_problem(
-                503, "service.ready", "device", "; ".join(problems), context.request.url.path, labs=labs
+                503,
+                "service.ready",
+                "device",
+                "; ".join(problems),
+                context.request.url.path,
+                labs=state_by_lab,
             )
         )
-    return answer({"status": "ok", "labs": labs})
+    return answer({"status": "ok", "labs": state_by_lab})
 
 
 def metrics(context: CallerContext) -> Response:
     """Return metrics of the database and of the labs' switches, in the text format of Prometheus."""
     service = context.service
-    switches = [
+    switch_samples = [
         sample for view in service.labs for sample in service.switch_metrics[view.lab.name].get_samples(view)
     ]
-    findings = [sample for view in service.labs for sample in count_findings(view)]
-    samples = [*load_samples(service.runs_dir), *findings, *switches]
+    finding_samples = [sample for view in service.labs for sample in count_findings(view)]
+    samples = [*load_samples(service.runs_dir), *finding_samples, *switch_samples]
     # The first label of a sample is its lab.
     text = format_exposition(sample for sample in samples if context.identity.may_see(sample.labels[0]))
     return Response(text, media_type=CONTENT_TYPE)
@@ -64,8 +69,8 @@ def document(context: CallerContext) -> Response:
 
 def labs(context: CallerContext) -> Response:
     """List the labs."""
-    visible = [view for view in context.service.labs if context.identity.may_see(view.lab.name)]
-    return answer({"labs": [view.get_fresh("lab", view.json) for view in visible]})
+    visible_views = [view for view in context.service.labs if context.identity.may_see(view.lab.name)]
+    return answer({"labs": [view.get_fresh("lab", view.json) for view in visible_views]})
 
 
 def lab(context: CallerContext, lab: Name) -> Response:
@@ -125,7 +130,7 @@ def current_topology(context: CallerContext, lab: Name) -> Response:
     """Return the topology in force. A request that changes it must send its ETag in If-Match."""
     view = context.lab(lab)
     document = load_topology_document(view.runs_dir, lab)
-    current_intent = view.current()
+    current_intent = view.find_current_intent()
     tag = make_tag(document)  # without the last check, which must not change the ETag
     if current_intent is not None and current_intent.epoch == document["epoch"]:
         document = view.add_last_check(document, current_intent, view.find_last_check())
@@ -149,7 +154,7 @@ def findings(context: CallerContext, lab: Name) -> Response:
     """List the findings of the newest check of the topology in force, with its time and command."""
     view = context.lab(lab)
     check = view.find_last_check()
-    source = check.describe() if check else None
+    source = check.describe_source() if check else None
     return answer({"lab": lab, "seen": source, "findings": check.findings if check else []})
 
 
@@ -164,8 +169,10 @@ def results(context: CallerContext, limit: Limit = 100) -> Response:
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
     )
     rows = read_rows(get_database_address(context.service.runs_dir), query)
-    visible = [{"run_id": row["id"], **dict(row)} for row in rows if context.identity.may_see(row["lab"])]
-    return answer({"runs": visible[:limit]})
+    visible_rows = [
+        {"run_id": row["id"], **dict(row)} for row in rows if context.identity.may_see(row["lab"])
+    ]
+    return answer({"runs": visible_rows[:limit]})
 
 
 def audit(context: CallerContext, limit: Limit = 100) -> Response:

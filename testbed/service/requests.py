@@ -87,18 +87,25 @@ class Request(BaseModel):
     def check(self, lab: Lab) -> None:
         """Raise `InvalidRequest` for a device that is not in the lab."""
 
-    def arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
+    def make_arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
         """Return the arguments of the command, and write the files that it reads to `folder`."""
-        values = {name: self._list_values(name, folder) for name in type(self).model_fields}
-        positional = [str(value) for name in self.positional for value in values[name]]
-        labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
-        options = [*self._yield_options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
-        first_arguments = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
+        values_by_field = {name: self._list_values(name, folder) for name in type(self).model_fields}
+        positional = [str(value) for name in self.positional for value in values_by_field[name]]
+        lab_arguments = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
+        options = [
+            *self._yield_options(values_by_field),
+            *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else []),
+        ]
+        first_arguments = [*self.list_words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
-            return [*first_arguments, *labs, "--", *positional]
-        return [*first_arguments, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
+            return [*first_arguments, *lab_arguments, "--", *positional]
+        return [
+            *first_arguments,
+            "--",
+            *([*positional, *lab_arguments] if self.is_lab_last else [*lab_arguments, *positional]),
+        ]
 
-    def words(self, lab_files: Mapping[str, Path]) -> list[str]:
+    def list_words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
         return get_command(type(self)).split()
 
@@ -135,17 +142,19 @@ class SwitchRequest(Request):
 
     def check(self, lab: Lab) -> None:
         """Raise `InvalidRequest` unless the lab has this switch."""
-        names = [switch.name for switch in lab.switches]
-        if self.switch not in names:
-            raise InvalidRequest(f"lab {lab.name!r} has no switch {self.switch!r}; it has {', '.join(names)}")
+        switch_names = [switch.name for switch in lab.switches]
+        if self.switch not in switch_names:
+            raise InvalidRequest(
+                f"lab {lab.name!r} has no switch {self.switch!r}; it has {', '.join(switch_names)}"
+            )
 
-    def words(self, lab_files: Mapping[str, Path]) -> list[str]:
+    def list_words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins, with the current address of the switch."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running_lab
 
         lab = find_running_lab(load_lab(lab_files[self.lab]))
-        group, command = super().words(lab_files)
+        group, command = super().list_words(lab_files)
         return [group, lab.switch(self.switch).address, command]
 
 
@@ -226,8 +235,8 @@ def _make_field(field: declare.Field) -> tuple[Any, Any]:
     elif kind is str:
         kind = _make_text_type(option)
     elif kind in (int, float):
-        maximum = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
-        kind = Annotated[kind, Field(ge=option.least, le=maximum)]
+        max_value = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
+        kind = Annotated[kind, Field(ge=option.least, le=max_value)]
     default: Any = ... if field.default is REQUIRED else field.default
     if field.has_many_values and default == ():
         default = []
@@ -236,10 +245,10 @@ def _make_field(field: declare.Field) -> tuple[Any, Any]:
 
 def _make_text_type(option: Option) -> Any:
     """Return the type of a text in a request. It is a single line unless the option `has_lines`."""
-    bounds: Any = {"min_length": option.least, "max_length": option.most}
+    length_limits: Any = {"min_length": option.least, "max_length": option.most}
     if option.has_lines:
-        return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
-    return TextLine if option.least is None else Annotated[TextLine, Field(**bounds)]
+        return Annotated[str, Field(pattern=r"^[^\x00]*$", **length_limits)]
+    return TextLine if option.least is None else Annotated[TextLine, Field(**length_limits)]
 
 
 def find_lane(name: str) -> Lane:

@@ -125,8 +125,8 @@ class RunStore:
             if earlier_run is not None:
                 return earlier_run, False
             conditions = submitted_runs.c.who == who.name, submitted_runs.c.state == "queued"
-            count: int = connection.execute(sa.select(sa.func.count()).where(*conditions)).scalar_one()
-            if count >= self._most_queued:
+            queued_count: int = connection.execute(sa.select(sa.func.count()).where(*conditions)).scalar_one()
+            if queued_count >= self._most_queued:
                 raise TooManyRuns(
                     f"{self._most_queued} runs of {who.name} are already waiting: wait for them, or cancel some"
                 )
@@ -185,9 +185,9 @@ class RunStore:
             run = _make_run(_read_row(connection, run_id))
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
-            claim = {"state": "running", "owner": get_current_process(), "attempts": run.attempts + 1}
-            claim["started"] = run.started or format_now()
-            _update_row(connection, run_id, claim)
+            claim_values = {"state": "running", "owner": get_current_process(), "attempts": run.attempts + 1}
+            claim_values["started"] = run.started or format_now()
+            _update_row(connection, run_id, claim_values)
             row = _read_row(connection, run_id)
             _append_event(
                 connection, row, "resumed" if run.attempts else "started", {"attempt": run.attempts + 1}

@@ -59,18 +59,18 @@ def make_service(
 ) -> Service:
     """Return a service for these labs. Raises `StorageError`, and `LabFileError`, also for two labs of one name."""
     labs = [load_lab(path) for path in lab_files]
-    names = [lab.name for lab in labs]
-    for name in names:
-        if names.count(name) > 1:
+    lab_names = [lab.name for lab in labs]
+    for name in lab_names:
+        if lab_names.count(name) > 1:
             raise LabFileError(f"two lab files describe lab '{name}': give each lab its own name")
     runs_dir = runs_dir.absolute()
     address = get_database_address(runs_dir)
     database = Database(address)
     database.prepare()
     store = RunStore(database, most_queued)
-    files = {lab.name: lab.path.absolute() for lab in labs}
+    path_by_lab = {lab.name: lab.path.absolute() for lab in labs}
     url = str(address) if is_server(address) else ""
-    workers = Workers(store, (*names, ""), lambda run: start_process(run, files, runs_dir, url))
+    workers = Workers(store, (*lab_names, ""), lambda run: start_process(run, path_by_lab, runs_dir, url))
     views = tuple(LabView(lab, runs_dir, address, store) for lab in labs)
     feed = Feed(EventLog(database))
     return Service(database, runs_dir, views, store, TokenAuthority(database), workers, feed, is_open)

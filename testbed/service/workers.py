@@ -31,7 +31,7 @@ Urgent commands (`confirm`, the release of a lease) queue only behind each other
 MAX_ATTEMPTS = 5
 """Number of attempts after which a run fails. Otherwise a run that always kills its process would never end."""
 POLL_S = 0.2
-_SPOOL_FOLDER = "service"
+_SPOOL_FOLDER_NAME = "service"
 ExecuteRun = Callable[[Run], int]
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Workers:
         self._store, self._labs, self._executor = store, labs, execute_run
         self._wake, self._is_stopping = threading.Condition(), False
         self._executing: dict[str, tuple[str, Lane]] = {}
-        self._failed_starts: Counter[str] = Counter()
+        self._failed_start_count_by_run: Counter[str] = Counter()
         self._dispatcher = threading.Thread(target=self._dispatch, daemon=True)
 
     def start(self) -> None:
@@ -75,12 +75,12 @@ class Workers:
     def _start_waiting_runs(self) -> None:
         """Start runs whose lane has room. Runs that an earlier process left come first."""
         with self._wake:
-            executing_now = dict(self._executing)
-        running_counts = Counter(executing_now.values())
-        for run in self._store.find_unfinished(excluded=executing_now):
+            lane_by_run = dict(self._executing)
+        running_count_by_lane = Counter(lane_by_run.values())
+        for run in self._store.find_unfinished(excluded=lane_by_run):
             lane_key = run.lab, find_lane(run.command)
-            if run.lab in self._labs and running_counts[lane_key] < LANE_CAPACITY[lane_key[1]]:
-                running_counts[lane_key] += 1
+            if run.lab in self._labs and running_count_by_lane[lane_key] < LANE_CAPACITY[lane_key[1]]:
+                running_count_by_lane[lane_key] += 1
                 with self._wake:
                     self._executing[run.id] = lane_key
                 threading.Thread(target=self._execute_and_release, args=(run,), daemon=True).start()
@@ -103,13 +103,13 @@ class Workers:
         if run.attempts >= MAX_ATTEMPTS:
             self._store.fail(run.id, f"its process ended {run.attempts} times before its work was complete")
             return
-        code = self._executor(run)
+        exit_code = self._executor(run)
         updated_run = self._store.get(run.id)
         if updated_run.has_ended or updated_run.attempts > run.attempts:
             return
-        self._failed_starts[run.id] += 1
+        self._failed_start_count_by_run[run.id] += 1
         # A process that exits by itself without claiming the run could not start.
-        if code >= 0 or self._failed_starts[run.id] >= MAX_ATTEMPTS:
+        if exit_code >= 0 or self._failed_start_count_by_run[run.id] >= MAX_ATTEMPTS:
             self._store.fail(run.id, "its process could not be started; see the log of the service")
 
 
@@ -121,12 +121,12 @@ def interrupt(run: Run) -> None:
 
 def get_run_folder(runs_dir: Path, run_id: str) -> Path:
     """Return the folder for the files of a run."""
-    return runs_dir / _SPOOL_FOLDER / run_id
+    return runs_dir / _SPOOL_FOLDER_NAME / run_id
 
 
 def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, database: str) -> int:
     """Execute a run in a process with its own session, wait for it, and return its exit code."""
-    labs = [f"{name}={path}" for name, path in lab_files.items()]
+    lab_assignments = [f"{name}={path}" for name, path in lab_files.items()]
     environment: Mapping[str, str] = {
         **{name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES},
         PERSON_VARIABLE: run.who,
@@ -135,14 +135,14 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     }
     folder = get_run_folder(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
-    command = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
-    with (folder / "process.log").open("ab") as log:
+    command = module_command("testbed.cli.submitted", run.id, str(runs_dir), *lab_assignments)
+    with (folder / "process.log").open("ab") as log_file:
         process = subprocess.run(
             command,
             env=child_environment(environment),
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=log_file,
+            stderr=log_file,
             start_new_session=True,
             check=False,
         )

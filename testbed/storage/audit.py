@@ -112,9 +112,9 @@ class AuditResult:
 
 def verify(address: Address, expected: str = "") -> AuditResult:
     """Check the whole log; with `expected` also that it has a line with this hash."""
-    count = read_rows(address, "select value from counters where name = ?", (_LINE_COUNTER,))
+    count_rows = read_rows(address, "select value from counters where name = ?", (_LINE_COUNTER,))
     rows = read_audit(address)
-    result = check_chain(rows, int(count[0]["value"]) if count else 0)
+    result = check_chain(rows, int(count_rows[0]["value"]) if count_rows else 0)
     if expected and result.broken is None and expected not in {row["hash"] for row in rows}:
         reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
         return AuditResult(result.lines, result.newest, result.lines + 1, reason)
@@ -123,21 +123,21 @@ def verify(address: Address, expected: str = "") -> AuditResult:
 
 def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> AuditResult:
     """Check the numbers, links and hashes of the lines, and that there are `count` lines."""
-    previous, number = FIRST_HASH, 0
+    previous_hash, number = FIRST_HASH, 0
     for row in rows:
         number += 1
         reason = ""
         if row["number"] != number:
             reason = "the line was removed"
-        elif row["previous"] != previous:
+        elif row["previous"] != previous_hash:
             reason = "it does not follow the line before it"
         elif row["hash"] != compute_hash(row):
             reason = "the line was changed"
         if reason:
-            return AuditResult(number - 1, previous, number, reason)
-        previous = row["hash"]
+            return AuditResult(number - 1, previous_hash, number, reason)
+        previous_hash = row["hash"]
     if number < count:
         return AuditResult(
-            number, previous, number + 1, f"the last {count - number} of {count} lines were removed"
+            number, previous_hash, number + 1, f"the last {count - number} of {count} lines were removed"
         )
-    return AuditResult(number, previous)
+    return AuditResult(number, previous_hash)

@@ -29,7 +29,7 @@ from testbed.storage.schema import counters, lease_parts, leases, metadata, rese
 
 _DATABASE_MEMBER = "lightbed.sqlite"
 _LIVING_STATES = ("requested", "queued", "granted", "draining")
-SKIPPED_TOKENS = 1_000_000
+SKIPPED_TOKEN_COUNT = 1_000_000
 """Number of fencing tokens skipped by a restore: more than can have been granted since the backup."""
 _CHUNK_ROWS = 1000
 
@@ -51,14 +51,14 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
         _convert_errors(address),
         tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch_dir,
     ):
-        copy = Path(scratch_dir) / _DATABASE_MEMBER
-        _copy(address, copy)
-        _check_whole(copy)
-        run_ids = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
+        copy_path = Path(scratch_dir) / _DATABASE_MEMBER
+        _copy(address, copy_path)
+        _check_whole(copy_path)
+        run_ids = [row["id"] for row in read_rows(copy_path, "select id from runs order by id")]
         present_runs = tuple(run for run in run_ids if (runs_dir / run).is_dir())
-        report = BackupReport(_count_rows(copy), present_runs)
+        report = BackupReport(_count_rows(copy_path), present_runs)
         with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
-            archive.add(copy, _DATABASE_MEMBER)
+            archive.add(copy_path, _DATABASE_MEMBER)
             for run in present_runs:
                 archive.add(runs_dir / run, run, filter=_exclude_lock)
         return report
@@ -72,37 +72,37 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
     with _convert_errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch_dir:
         with _open_archive(file) as archive:
             archive.extract(_find_member(archive, file), scratch_dir, filter="data")
-            copy = Path(scratch_dir) / _DATABASE_MEMBER
-            _check_whole(copy)
-            source, target = Database(copy, keep_open=False), Database(address, keep_open=False)
-            with source.open_reading() as original, target.transaction() as connection:
+            copy_path = Path(scratch_dir) / _DATABASE_MEMBER
+            _check_whole(copy_path)
+            source, target = Database(copy_path, keep_open=False), Database(address, keep_open=False)
+            with source.open_reading() as source_connection, target.transaction() as connection:
                 newest_token = _empty_database(connection, target.name, replace=replace)
-                _insert_all(original, connection)
+                _insert_all(source_connection, connection)
                 _advance_sequences(connection)
                 _end_leases(connection, newest_token)
             restored_runs = _extract_runs(archive, runs_dir)
-        return BackupReport(_count_rows(copy), restored_runs)
+        return BackupReport(_count_rows(copy_path), restored_runs)
 
 
-def _copy(address: Address, copy: Path) -> None:
+def _copy(address: Address, copy_path: Path) -> None:
     """Copy the contents of a database at one moment to a file."""
     if isinstance(address, Path):
         if not address.exists():
             raise StorageError(
                 f"{address} does not exist: there is nothing to back up in this directory of runs"
             )
-        copy_database(address, copy)
+        copy_database(address, copy_path)
         return
-    source, target = Database(address, keep_open=False), Database(copy, keep_open=False)
+    source, target = Database(address, keep_open=False), Database(copy_path, keep_open=False)
     source.prepare()
     snapshot_engine = source.engine.execution_options(isolation_level="REPEATABLE READ")
-    with snapshot_engine.connect() as original, target.transaction() as connection:
-        _insert_all(original, connection)
+    with snapshot_engine.connect() as source_connection, target.transaction() as connection:
+        _insert_all(source_connection, connection)
 
 
-def _insert_all(original: sa.Connection, connection: sa.Connection) -> None:
+def _insert_all(source_connection: sa.Connection, connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
-        rows = original.execute(table.select()).mappings()
+        rows = source_connection.execute(table.select()).mappings()
         while chunk := rows.fetchmany(_CHUNK_ROWS):
             connection.execute(table.insert(), [dict(row) for row in chunk])
 
@@ -123,14 +123,14 @@ def _advance_sequences(connection: sa.Connection) -> None:
 
 def _empty_database(connection: sa.Connection, name: str, *, replace: bool) -> int:
     """Empty a database and return its newest token. Raises `StorageError` if it has rows and `replace` is false."""
-    full_tables = [
+    nonempty_tables = [
         table.name
         for table in metadata.sorted_tables
         if connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     ]
-    if full_tables and not replace:
+    if nonempty_tables and not replace:
         raise StorageError(
-            f"{name} is not empty ({', '.join(full_tables)}): restore into an empty one, or pass --replace"
+            f"{name} is not empty ({', '.join(nonempty_tables)}): restore into an empty one, or pass --replace"
         )
     newest_token = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
     for table in reversed(metadata.sorted_tables):
@@ -146,7 +146,7 @@ def _end_leases(connection: sa.Connection, newest_token: int) -> None:
     connection.execute(reservations.delete())
     stored_token = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
     connection.execute(counters.delete().where(counters.c.name == "token"))
-    next_token = max(newest_token, int(stored_token or 0)) + SKIPPED_TOKENS
+    next_token = max(newest_token, int(stored_token or 0)) + SKIPPED_TOKEN_COUNT
     connection.execute(counters.insert().values(name="token", value=next_token))
 
 
@@ -178,15 +178,18 @@ def _exclude_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if Path(member.name).name == ".lock" else member
 
 
-def _check_whole(copy: Path) -> None:
-    (row,) = read_rows(copy, "pragma integrity_check") or [{"integrity_check": "it is empty"}]
+def _check_whole(copy_path: Path) -> None:
+    (row,) = read_rows(copy_path, "pragma integrity_check") or [{"integrity_check": "it is empty"}]
     if row["integrity_check"] != "ok":
         raise StorageError(f"the database is damaged ({row['integrity_check']}): no backup is made")
 
 
-def _count_rows(copy: Path) -> dict[str, int]:
-    names: Sequence[str] = sorted(metadata.tables)
-    rows_by_table = {name: read_rows(copy, f"select count(*) as n from {name}") for name in names}  # noqa: S608 - our own
+def _count_rows(copy_path: Path) -> dict[str, int]:
+    table_names: Sequence[str] = sorted(metadata.tables)
+    rows_by_table = {
+        name: read_rows(copy_path, f"select count(*) as n from {name}")  # noqa: S608 - our own
+        for name in table_names
+    }
     return {name: rows[0]["n"] for name, rows in rows_by_table.items() if rows}
 
 

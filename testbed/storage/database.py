@@ -105,11 +105,11 @@ class Database:
     def transaction(self) -> Iterator[sa.Connection]:
         """Yield a connection with the write lock. Its changes are on disk when the block ends without an error."""
         self.prepare()
-        begin = time.monotonic()
+        begin_s = time.monotonic()
         with self.engine.execution_options(lightbed_lock=_WRITER_LOCK).begin() as connection:
             yield connection
         with self._engine_lock:
-            self.commit_s += time.monotonic() - begin
+            self.commit_s += time.monotonic() - begin_s
 
     @contextmanager
     def open_reading(self) -> Iterator[sa.Connection]:
@@ -146,14 +146,14 @@ def _use_wal(connection: sqlite3.Connection) -> None:
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
-            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            (journal_mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
-            if mode != "wal":  # without shared memory SQLite silently keeps another mode
-                raise sqlite3.OperationalError(f"its journal mode is {mode!r} instead of 'wal'")
+            if journal_mode != "wal":  # without shared memory SQLite silently keeps another mode
+                raise sqlite3.OperationalError(f"its journal mode is {journal_mode!r} instead of 'wal'")
             return
 
 
@@ -178,11 +178,11 @@ def find_filesystem_type(path: Path, mounts: str) -> str:
     filesystem, longest_depth = "", -1
     for line in mounts.splitlines():
         mount_fields, _, source = line.partition(" - ")
-        mounted_at = Path(_unescape(mount_fields.split()[4]))
+        mount_path = Path(_unescape(mount_fields.split()[4]))
         if (
-            path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest_depth
+            path.is_relative_to(mount_path) and len(mount_path.parts) >= longest_depth
         ):  # a later mount hides an earlier one
-            filesystem, longest_depth = source.split()[0], len(mounted_at.parts)
+            filesystem, longest_depth = source.split()[0], len(mount_path.parts)
     return filesystem
 
 

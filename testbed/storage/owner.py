@@ -57,10 +57,10 @@ def is_running(owner: str) -> bool:
 
     A process of another machine cannot be checked, so it counts as running.
     """
-    number, start, machine = (*owner.split(" "), "", "")[:3]
+    pid_text, start_text, machine = (*owner.split(" "), "", "")[:3]
     if machine and machine != _get_machine_name():
         return True
-    return bool(start) and start == _read_process_start(int(number))
+    return bool(start_text) and start_text == _read_process_start(int(pid_text))
 
 
 def is_of_this_boot(owner: str) -> bool:
@@ -83,9 +83,9 @@ def _read_process_start(number: int) -> str:
     """
     try:
         status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = _read_boot_id()
+        boot_id = _read_boot_id()
     except OSError:
         return ""
     fields = status.rpartition(")")[2].split()  # the command name may contain spaces and parentheses
     state, start_ticks = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot}/{start_ticks}"
+    return "" if state in "ZX" else f"{boot_id}/{start_ticks}"

@@ -17,7 +17,7 @@ CONNECT_TIMEOUT_S = 10
 _READ_ONLY_PHRASES = ("readonly database", "Read-only file system", "unable to open database file")
 """SQLite's errors on a read-only file system, with WAL and without."""
 _DAMAGE_PHRASES = ("not a database", "malformed", "disk image")
-_HINTS = (
+_HINT_BY_PATTERN = (
     *((word, "move it away and put a backup back (`testbed restore FILE`)") for word in _DAMAGE_PHRASES),
     ("permission denied", "give yourself the right to it, or choose another directory for runs (--runs-dir)"),
     ("locked", "another program writes to it: wait until that ends, or find it with `fuser`"),
@@ -93,4 +93,4 @@ def find_hint(error: BaseException) -> str:
     'move it away and put a backup back (`testbed restore FILE`)'
     """
     reason = get_database_message(error).lower()
-    return next((hint for pattern, hint in _HINTS if pattern.lower() in reason), _DISK_HINT)
+    return next((hint for pattern, hint in _HINT_BY_PATTERN if pattern.lower() in reason), _DISK_HINT)

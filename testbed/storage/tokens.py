@@ -68,23 +68,23 @@ class TokenStore:
         unknown_scopes = sorted(set(scopes) - set(SCOPES))
         if unknown_scopes:
             raise InvalidRequest(f"{unknown_scopes[0]!r} is not a scope; scopes are {', '.join(SCOPES)}")
-        key, secret = secrets.token_hex(6), secrets.token_hex(32)
-        begin = now or datetime.now(UTC)
+        token_id, secret = secrets.token_hex(6), secrets.token_hex(32)
+        created_at = now or datetime.now(UTC)
         row = {
-            "id": key,
+            "id": token_id,
             "hash": _hash(secret),
             "name": name,
             "role": role,
             "scopes": ",".join(sorted(scopes)),
             "labs": ",".join(sorted(labs)),
-            "created": begin.isoformat(timespec="seconds"),
-            "expires": (begin + lifetime).isoformat(timespec="seconds"),
+            "created": created_at.isoformat(timespec="seconds"),
+            "expires": (created_at + lifetime).isoformat(timespec="seconds"),
             "revoked": "",
         }
         with self._database.transaction() as connection:
             connection.execute(tokens.insert().values(row))
             append(connection, _make_audit_entry("create token", _decode_token(row)))
-        return _decode_token(row), f"{NAME_PREFIX}_{key}_{secret}"
+        return _decode_token(row), f"{NAME_PREFIX}_{token_id}_{secret}"
 
     def list(self) -> tuple[Token, ...]:
         """Return all tokens, oldest first."""

@@ -195,7 +195,7 @@ def test_a_port_that_looks_like_an_option_is_a_port(monkeypatch):
             "named": ["--record=/stolen", "--timeout=9"],
         }
     )
-    monkeypatch.setattr(type(request), "words", lambda *_: ["switch", "sim://x", "power"])
+    monkeypatch.setattr(type(request), "list_words", lambda *_: ["switch", "sim://x", "power"])
     seen = []
     monkeypatch.setattr(
         parameters, "carry_out", lambda command, _place: seen.append(command) or Count(number=0, source="")

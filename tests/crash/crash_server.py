@@ -30,7 +30,7 @@ from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.change_file import (
     ObservedState,
-    change_document,
+    make_change_document,
     observe_plan,
     read_change,
     write_change,
@@ -156,7 +156,7 @@ def write(request: Request) -> dict[str, Any]:
         design = design_of(request["lab"], simplex=request["simplex"])
         plan = session.plan(design)
         observed = observed_now(request, session, plan)
-        document = change_document(session.lab, design, TopologySource("change"), plan, observed)
+        document = make_change_document(session.lab, design, TopologySource("change"), plan, observed)
         write_change(request["file"], document)
         return {"changed": plan.has_changes}
 

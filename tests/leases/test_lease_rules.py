@@ -135,7 +135,7 @@ class Leases(RuleBasedStateMachine):
         lease = self.pick(data, ["granted"])
         if lease and self.attempt("begin", lambda: self.store.begin(lease.id, lease.parts)):
             self.now_s += lease.ttl_s + 1
-            self.attempt("wait", self.store.senders)
+            self.attempt("wait", self.store.find_sending_leases)
 
     @rule(data=st.data())
     def end(self, data):
@@ -177,13 +177,13 @@ class Leases(RuleBasedStateMachine):
             if lease.id in self.sending:
                 self.sending.pop(lease.id).close()
             self.dead.add(lease.operation)
-            self.attempt("death", self.store.senders)
+            self.attempt("death", self.store.find_sending_leases)
             self.dead.clear()
 
     @rule(step_s=st.sampled_from([1.0, 20.0, 60.0, 500.0]))
     def wait(self, step_s):
         self.now_s += step_s
-        self.attempt("wait", self.store.senders)
+        self.attempt("wait", self.store.find_sending_leases)
 
     @rule(offset_s=st.sampled_from([0.0, 0.0, 0.0, -2.0, -3600.0]))
     def set_clock(self, offset_s):

@@ -83,7 +83,7 @@ def planned(session, seed):
     graph = an_iteration(seed)
     design = replace_routes(design, route_job(design.topology, graph, tries=1))
     session.install_routes(design)
-    return make_host_job(graph, design.sets, session.lab.link.rate_mbps, target_s=0.5), design
+    return make_host_job(graph, design.route_sets, session.lab.link.rate_mbps, target_s=0.5), design
 
 
 def check_payload(session, seed):

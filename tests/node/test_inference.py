@@ -73,7 +73,7 @@ def ask(board: Board, numbers: range, *, tries: int = 3, deadline_s: float = 30.
         client.connect(address)
         trial = Trial(client, TIMEOUT_S, tries, deadline_s)
         for number in numbers:
-            trial.ask(*make_request(number))
+            trial.send_request(*make_request(number))
     return trial.report()
 
 
@@ -162,7 +162,7 @@ class TestOutcomes:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.connect(address)
             trial = Trial(client, 0.05, 2, 30)
-            trial.ask(*make_request(7))
+            trial.send_request(*make_request(7))
 
         assert (trial.lost_count, trial.error) == (1, "Connection refused")
 

@@ -20,7 +20,7 @@ PERIOD_S = 0.05
 def test_an_iteration_that_is_early_waits_and_one_that_is_late_skips_slots():
     slots = SlotSchedule({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 2}, 10.0)
 
-    waits = [slots.wait_s(now) for now in (10.9, 12.04, 13.5, 17.2, 19.3)]
+    waits = [slots.compute_wait_s(now) for now in (10.9, 12.04, 13.5, 17.2, 19.3)]
     assert waits == pytest.approx([0.1, 0.0, 0.5, 0.8, 0.0])
     assert slots.alignments == 2  # the last is late, too, and begins at once
 
@@ -28,7 +28,7 @@ def test_an_iteration_that_is_early_waits_and_one_that_is_late_skips_slots():
 def test_without_a_slot_nobody_waits():
     slots = SlotSchedule({"slot_s": 0.0, "tolerance": 0.05, "most_alignments": 2}, 10.0)
 
-    assert (slots.wait_s(3.0), slots.wait_s(30.0), slots.alignments) == (0.0, 0.0, 0)
+    assert (slots.compute_wait_s(3.0), slots.compute_wait_s(30.0), slots.alignments) == (0.0, 0.0, 0)
 
 
 def a_job(target: str | None, source: str, port: int, **further: object) -> dict:

@@ -125,6 +125,6 @@ def test_rates_keep_a_bounded_number_of_windows(monkeypatch):
     for _ in range(1000):
         rates.add_window()
 
-    assert 0 < len(rates.rates["lo"]) <= 100
+    assert 0 < len(rates.rates_by_nic["lo"]) <= 100
     assert rates.window_s >= 8 * rank.WINDOW_S
     assert rates.describe()["missing"]["peak"] == 0.0

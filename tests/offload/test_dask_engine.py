@@ -302,7 +302,7 @@ def test_jobs_that_share_the_workers_are_counted(pool):
 
 @pytest.mark.socket
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 0.2)
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_TIMEOUT_S", 0.2)
     with pytest.raises(OffloadError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         DaskEngine("tcp://127.0.0.1:9")
 
@@ -388,7 +388,7 @@ def test_fifty_epochs_with_five_workers_killed():
 @pytest.mark.socket
 def test_a_training_goes_on_without_its_scheduler(monkeypatch):
     """All that was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
-    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 1.0)
+    monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_TIMEOUT_S", 1.0)
     with start_local_workers(1) as address:
         engine, runner = opened(address, double, workers=1)
         os.kill(engine._client.run_on_scheduler(os.getpid), signal.SIGKILL)
@@ -462,9 +462,9 @@ def test_workers_end_with_a_trainer_that_is_killed():
 def test_turns_by_weight():
     shares = WeightedRotation({"a": 5, "b": 1, "c": 1})
     shares.set_addresses({"a": "A", "b": "B", "c": "C"})
-    turns = [shares.next() for _ in range(70)]
+    turns = [shares.choose_next() for _ in range(70)]
     assert [turns.count(name) for name in "ABC"] == [50, 10, 10]
-    assert WeightedRotation({}).next() is None
+    assert WeightedRotation({}).choose_next() is None
     with pytest.raises(OffloadError, match="the weight of a is 0"):
         WeightedRotation({"a": 0})
 

@@ -101,7 +101,7 @@ def test_no_byte_of_the_preprocessing_takes_an_optical_link(bench):
     *workers, trainer = bench.lab.hosts
     interpreters = {host.name: str(CLIENTS) for host in workers}
     python = ROOT / ".venv" / "bin" / "python"
-    with start_lab_workers(bench.lab, tuple(workers), python=interpreters) as address:
+    with start_lab_workers(bench.lab, tuple(workers), python_by_host=interpreters) as address:
         assert address == f"tcp://{workers[0].management}:8786"
         script = TRAINER.format(root=str(ROOT), address=address)
         before = sent(bench, "nic*")

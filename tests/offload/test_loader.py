@@ -20,7 +20,7 @@ from testbed.errors import OffloadError
 from testbed.offload import Candidate, Metrics, decide, serialisation
 from testbed.offload.engine import InProcess
 from testbed.offload.feed import Rule
-from testbed.offload.profile import Bench, Settings, Trial, trainer_cpu_ns
+from testbed.offload.profile import Bench, Settings, Trial, read_trainer_cpu_ns
 
 pytestmark = pytest.mark.torch
 
@@ -351,7 +351,7 @@ def test_tune_measures_decides_and_applies(monkeypatch, tmp_path):
     profile = loader.tune(print, Settings(store=tmp_path))
     assert (loader.rule.candidate, loader.rule.ratio) == ("p2", 0.7)
     assert profile.metrics.pcycle == pytest.approx(0.02)
-    assert profile.metrics.overhead("p1") == pytest.approx(0.4)
+    assert profile.metrics.estimate_overhead("p1") == pytest.approx(0.4)
     document = profile.as_json()
     assert {
         key: document[key] for key in ("gthp", "lthp", "choice", "ratio", "stall_before", "stall_after")
@@ -686,12 +686,12 @@ def test_without_a_transform_there_is_nothing_between_reading_and_sending():
 
 def test_processor_time_of_workers_in_this_process_is_not_the_trainers():
     engine = InProcess()
-    before = trainer_cpu_ns(engine)
+    before = read_trainer_cpu_ns(engine)
     engine._cpu_ns += 10**15
-    assert trainer_cpu_ns(engine) < before
+    assert read_trainer_cpu_ns(engine) < before
     engine.close()
 
 
 def test_the_policy_is_imported_without_the_loader():
-    assert Metrics(1, 1, 1, {"p1": Candidate(1, 1)}).overhead("p1") == 1
+    assert Metrics(1, 1, 1, {"p1": Candidate(1, 1)}).estimate_overhead("p1") == 1
     skip_without("torch")

@@ -287,12 +287,12 @@ def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(
     )
     assert killed.returncode == -signal.SIGKILL
     with Journal(path) as journal:
-        (step,) = journal.find_unfinished()
+        (step,) = journal.find_open_steps()
         assert (step.status, len(step.after)) == (Status.UNKNOWN, 48)
         switch = memory_switch()
         plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
-        assert journal.find_unfinished() == ()
+        assert journal.find_open_steps() == ()
         assert journal.read_steps(step.operation)[0]["outcome"] == "failed"  # the switch was still as before
 
 

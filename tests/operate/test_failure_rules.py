@@ -150,12 +150,12 @@ def test_a_host_with_a_circuit_of_somebody_else_is_not_idle(testbed12):
 
 def test_a_host_and_a_switch_that_are_off(testbed12):
     lab, design = with_gpus(testbed12, 2), make_design(11, 4)
-    switch, host = advise_on_failures(lab, design.wiring, (), unreachable={"b", "ocs1"}, snapshots={})
+    switch, host = advise_on_failures(lab, design.wiring, (), unreachable_hosts={"b", "ocs1"}, snapshots={})
     assert (switch.rule, switch.subject, switch.action, len(switch.gpus_lost)) == (1, "ocs1", "wait", 24)
     assert (host.rule, host.gpus_lost, host.target) == (2, ("b/gpu0", "b/gpu1"), ""), (
         "no switch says that l is idle"
     )
-    (host,) = advise_on_failures(lab, design.wiring, (), unreachable={"b"}, snapshots=BARE)
+    (host,) = advise_on_failures(lab, design.wiring, (), unreachable_hosts={"b"}, snapshots=BARE)
     assert (host.rule, host.target) == (2, "l")
 
 
@@ -170,14 +170,16 @@ def test_each_idle_host_takes_the_work_of_one_other(testbed12):
     small = replace(lab, hosts=tuple(replace(h, gpus=1) if h.name == "k" else h for h in lab.hosts))
     (one,) = advise_on_failures(small, design.wiring, {Gpu(0, 0)}, snapshots=BARE, links=())
     assert one.target == "l", "k has too few GPUs"
-    advice = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable={"k"}, snapshots=BARE, links=())
+    advice = advise_on_failures(
+        lab, design.wiring, {Gpu(0, 0)}, unreachable_hosts={"k"}, snapshots=BARE, links=()
+    )
     assert [each.target for each in advice if each.rule == 4] == ["l"], "k is off"
 
 
 def test_with_a_device_off_an_idle_gpu_still_counts(testbed12):
     lab, design = with_gpus(testbed12, 4), make_design(12, 3)
     one, _ = sorted(
-        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable={"b"}, snapshots=BARE),
+        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable_hosts={"b"}, snapshots=BARE),
         key=lambda each: -each.rule,
     )
     assert (one.rule, one.target) == (3, "a/gpu3")

@@ -45,7 +45,7 @@ def test_an_operation_is_kept_step_by_step(journal):
     assert journal.read_state(operation) == "done"
     assert (step["kind"], step["outcome"], step["read_back"]) == ("replace", "done", '{"1": 50, "2": 49}')
     assert step["intent_at"] < step["outcome_at"]
-    assert journal.find_unfinished() == ()
+    assert journal.find_open_steps() == ()
 
 
 def test_an_intent_is_on_disk_when_it_returns(journal):
@@ -78,7 +78,7 @@ def test_an_interrupted_step_is_unknown_at_once(journal):
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
-    (step,) = journal.find_unfinished()
+    (step,) = journal.find_open_steps()
     assert (step.operation, step.switch, step.status) == (operation, "ocs1", Status.UNKNOWN)
     assert (step.before, step.after) == (BEFORE, AFTER)
 
@@ -88,14 +88,14 @@ def test_a_host_that_was_left_in_the_middle_is_no_step_of_a_switch(journal):
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
         journal.steps.intend(operation, [PlannedStep("a", 0, "10.0.0.1", "configure", "", "digest", ROUTES)])
         raise KeyboardInterrupt
-    assert journal.find_unfinished() == ()
+    assert journal.find_open_steps() == ()
     assert journal.settle("lab", "10.0.0.1", Snapshot(BEFORE, 0.0)) == ()
 
 
 def test_a_step_of_a_living_process_is_not_unfinished(journal):
     with journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
-        assert journal.find_unfinished() == ()
+        assert journal.find_open_steps() == ()
 
 
 def test_an_operation_never_begun_has_no_state(journal):
@@ -136,7 +136,7 @@ def test_a_killed_process_leaves_unknown_exactly_what_is_unknown(tmp_path, point
     killed = subprocess.run([sys.executable, "-c", CRASH, path, point], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
     with Journal(path) as journal:
-        unfinished = journal.find_unfinished()
+        unfinished = journal.find_open_steps()
         assert len(unfinished) == unknown
         assert all(step.status is Status.UNKNOWN and step.after == AFTER for step in unfinished)
 
@@ -149,7 +149,7 @@ def test_a_process_killed_in_the_middle_is_recognised_while_its_number_is_still_
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     try:
         with Journal(path) as journal:
-            assert len(journal.find_unfinished()) == 1
+            assert len(journal.find_open_steps()) == 1
     finally:
         child.wait()
 
@@ -160,7 +160,7 @@ def test_a_process_whose_number_another_one_has_now_does_not_live(journal):
         with sqlite3.connect(journal.path) as database:
             database.execute("update operations set owner = ?", (f"{os.getpid()} another-boot/1",))
         database.close()
-        (step,) = journal.find_unfinished()
+        (step,) = journal.find_open_steps()
         assert step.operation == operation
 
 
@@ -178,7 +178,7 @@ def test_a_read_settles_what_was_left_open(journal, found, status):
     ((step, became),) = journal.settle("lab", "memory://ocs1", read_back)
     assert (step.operation, became) == (operation, status)
     assert journal.read_steps(operation)[0]["outcome"] == status.value
-    assert journal.find_unfinished() == ()
+    assert journal.find_open_steps() == ()
 
 
 @pytest.mark.slow

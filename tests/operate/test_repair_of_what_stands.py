@@ -162,7 +162,7 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
         choose_routes=lambda topology: balancing.route(topology, sent, tries=1),
     )
     for stage in (planned.detour_design, planned.repatched_design):
-        assert len(stage.further_routes) == stage.sets.sets - 1 == 3
+        assert len(stage.further_routes) == stage.route_sets.sets - 1 == 3
         taken = {
             link for routes in (stage.routes, *stage.further_routes) for link in routes.first_link.values()
         }
@@ -190,7 +190,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
         name="job", topology=repaired.topology, wiring=repaired.wiring, topology_source=topology_source
     )
     found = load_design(intent)
-    assert found.sets.topology == repaired.topology
+    assert found.route_sets.topology == repaired.topology
     assert len(found.further_routes) == 3
 
 

@@ -137,7 +137,7 @@ class TwoOperators(RuleBasedStateMachine):
 
     @invariant()
     def every_intent_has_an_outcome(self):
-        assert self.bench.journal.find_unfinished() == ()
+        assert self.bench.journal.find_open_steps() == ()
 
     def teardown(self):
         self.bench.ask("clear_fault", fault="all")

@@ -22,7 +22,7 @@ from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Observation, Problem, Round
 from testbed.operate.discovery.run import MAX_ROUND_AGE, DiscoveryRecord
 from testbed.operate.engine.planned import ROUTES, PlannedStep
-from testbed.operate.intent import find_replaced, load_intents
+from testbed.operate.intent import find_replaced_intents, load_intents
 from testbed.operate.journal import open_journal
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.session import LabSession
@@ -130,8 +130,8 @@ def test_epochs_that_an_apply_replaces_are_the_last_that_stood_on_each_host(appl
     apply("ghijkl")
     apply(kill=True)
     intents = load_intents(runs, testbed12.name)
-    assert [one.epoch for one in find_replaced(intents, intents[0])] == [4, 3, 2]
-    assert [one.epoch for one in find_replaced(intents, intents[1])] == [1]
+    assert [one.epoch for one in find_replaced_intents(intents, intents[0])] == [4, 3, 2]
+    assert [one.epoch for one in find_replaced_intents(intents, intents[1])] == [1]
 
 
 def one_circuit(session, pair):

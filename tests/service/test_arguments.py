@@ -42,7 +42,9 @@ FILES = {"lab": Path("/labs/lab.yaml"), "other": Path("/labs/other.yaml")}
     ids=lambda one: one["command"] if isinstance(one, dict) else "",
 )  # fmt: skip
 def test_a_request_is_a_command_line(body, words, tmp_path):
-    arguments = parse_request(json.dumps(body | {"text": True})).arguments(FILES, Path("/runs"), tmp_path)
+    arguments = parse_request(json.dumps(body | {"text": True})).make_arguments(
+        FILES, Path("/runs"), tmp_path
+    )
 
     told = " ".join(arguments).replace(str(tmp_path), "RUN").replace("--runs-dir=/runs", "RUNS")
     assert told.replace("/labs/lab.yaml", "LAB") == words

@@ -17,7 +17,7 @@ skip_without("sqlalchemy")
 from testbed.cli.app import run_app
 from testbed.errors import StorageError
 from testbed.storage import schema
-from testbed.storage.backup import SKIPPED_TOKENS, back_up, restore
+from testbed.storage.backup import SKIPPED_TOKEN_COUNT, back_up, restore
 from testbed.storage.database import Database
 from testbed.storage.reading import read_rows
 
@@ -108,7 +108,7 @@ def test_leases_of_a_backup_are_ended_and_no_token_returns(database_address, tmp
     assert (lease["state"], lease["reason"], lease["token"]) == ("broken", "restored from a backup", 41)
     assert read_rows(database_address, "select * from lease_parts") == []
     assert read_rows(database_address, "select value from counters where name = 'token'") == [
-        {"value": 99 + SKIPPED_TOKENS}
+        {"value": 99 + SKIPPED_TOKEN_COUNT}
     ]
 
 

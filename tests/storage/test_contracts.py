@@ -79,7 +79,7 @@ def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
     design = build_design(testbed12)
     log = IntentLog(journal, testbed12)
     with journal.operation(testbed12.name) as operation:
-        with log.applying(
+        with log.record_apply(
             design.topology, design.wiring, design.name, TopologySource("--simplex")
         ) as applying:
             applying.begin(operation)
@@ -111,10 +111,10 @@ def test_a_discovery_that_ended(journal):
 
 def test_losses_and_their_times(database_address):
     with LossHistory(database_address) as history:
-        assert history.series("lab", 0.0) == {}
+        assert history.read_series("lab", 0.0) == {}
         history.append("lab", 1.5, [StretchLoss("a/nic1:transmit", "a/nic1", 0.5, 0.4, -1.0)])
         history.append("lab", 2.5, [StretchLoss("a/nic1:transmit", "a/nic1", 0.75, 0.4, -1.0)])
-        assert history.series("lab", 2.0) == {"a/nic1:transmit": ((2.5,), (0.75,))}
+        assert history.read_series("lab", 2.0) == {"a/nic1:transmit": ((2.5,), (0.75,))}
 
 
 def test_runs_and_what_they_found(runs):

@@ -72,8 +72,8 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             skip_slow=self.fabrics == "all",
         )
         links_text = f"{format_count(degree, 'link')} of {rate_gbps:g} Gbit/s each"
-        nodes = format_count(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
-        title = f"SIMULATED {job.name} on {nodes}, {links_text}"
+        nodes_text = format_count(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
+        title = f"SIMULATED {job.name} on {nodes_text}, {links_text}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(

@@ -190,8 +190,10 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         from testbed.lab.inventory import load_lab
 
         lab = load_lab(self.lab_file) if self.lab_file else None
-        servers, instances = self._read_servers(lab) if lab else self._choose_servers()
-        choice = self.choose(instances, "flows", "search", "routes", zero=self.zero, recompute=self.recompute)
+        servers, instance_count = self._read_servers(lab) if lab else self._choose_servers()
+        choice = self.choose(
+            instance_count, "flows", "search", "routes", zero=self.zero, recompute=self.recompute
+        )
         if lab and lab.gpus_per_host:
             choice = replace(
                 choice, settings={"devices_per_server": str(lab.gpus_per_host), **choice.settings}
@@ -236,23 +238,23 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
             )
         if self.hosts_of:
             lab = make_shard(lab, self.hosts_of.split(","))
-        links = self.degree or count_usable_nics(lab)
-        check_fits(lab, links, simplex=self.simplex)
-        instances = count_logical_servers(lab)
+        degree = self.degree or count_usable_nics(lab)
+        check_fits(lab, degree, simplex=self.simplex)
+        instance_count = count_logical_servers(lab)
         servers = Servers(
             nodes=len(lab.hosts),
-            degree=links,
+            degree=degree,
             rate_gbps=lab.link.represents_gbps if self.rate_gbps is None else self.rate_gbps,
             simplex=self.simplex,
             lab=lab.name,
             hosts=tuple(host.name for host in lab.hosts),
         )
-        if self.mig not in (1, instances):
+        if self.mig not in (1, instance_count):
             raise PlanFileError(
-                f"--mig {self.mig}: the lab's hosts have {instances} instances per server (key 'server'); "
+                f"--mig {self.mig}: the lab's hosts have {instance_count} instances per server (key 'server'); "
                 "leave out --mig"
             )
-        return servers, instances
+        return servers, instance_count
 
 
 def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, SearchResult]:
@@ -293,12 +295,12 @@ def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     from testbed.design.patching.wiring import list_patches
     from testbed.operate.design import build_plan_design, find_plan_lab
 
-    shard = find_plan_lab(lab, plan)
+    plan_lab = find_plan_lab(lab, plan)
     try:
-        wiring = build_plan_design(shard, plan).wiring
+        wiring = build_plan_design(plan_lab, plan).wiring
     except TopologyError as error:
         raise TopologyError(
-            f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"
+            f"the plan was written to {out}, but lab '{plan_lab.name}' cannot hold it: {error}"
         ) from error
     return (format_count(len(list_patches(wiring)), "patch"),)
 
@@ -307,15 +309,15 @@ def _describe_plan(plan: Plan) -> list[str]:
     from lightbed.wording import format_count
 
     topology, predicted = plan.topology, plan.predicted
-    lengths = ", ".join(f"{count} of {length}" for length, count in predicted["path_lengths"].items())
-    times = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
-    hops = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths or 'none'}"
-    strides = ", ".join(map(str, topology.strides)) or "none"
-    servers, links = format_count(topology.nodes, "server"), format_count(topology.degree, "link")
+    lengths_text = ", ".join(f"{count} of {length}" for length, count in predicted["path_lengths"].items())
+    times_text = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
+    hops_text = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths_text or 'none'}"
+    strides_text = ", ".join(map(str, topology.strides)) or "none"
+    servers_text, links_text = format_count(topology.nodes, "server"), format_count(topology.degree, "link")
     return [
-        f"{plan.workload.name} on {servers}, {links} of {plan.rate_gbps:g} Gbit/s each",
-        f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
-        f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
-        f"strides {strides}; {format_count(predicted['matching_degree'], 'link')} a server for pairs",
+        f"{plan.workload.name} on {servers_text}, {links_text} of {plan.rate_gbps:g} Gbit/s each",
+        f"predicted iteration {times_text}, batch of {predicted['batch']:,} samples",
+        f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops_text}",
+        f"strides {strides_text}; {format_count(predicted['matching_degree'], 'link')} a server for pairs",
         *(f"- {reason}" for reason in plan.reasons),
     ]

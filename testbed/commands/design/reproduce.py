@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
     from testbed.design.reproductions.figure import Figure, Table
 
-_PARTS: Mapping[str, tuple[Part, ...]] = {
+PARTS_BY_PAPER: Mapping[str, tuple[Part, ...]] = {
     "topoopt": ("flows", "search", "routes"),
     "rail-only": ("flows",),
     "sip-ml": (),
@@ -38,7 +38,7 @@ class ComparedQuantity:
     difference: str
     note: str
 
-    def cells(self) -> tuple[str, ...]:
+    def make_cells(self) -> tuple[str, ...]:
         """Return the row of a table for people."""
         return self.quantity, self.published, self.ours, self.difference, self.note
 
@@ -120,7 +120,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
 
         package = import_module(self._package)
         figures = [_find_figure(package, number) for number in self.numbers or package.MODULES]
-        note_compilation(*_PARTS.get(self.paper, ("contention",)))
+        note_compilation(*PARTS_BY_PAPER.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
         reproduced_figures, tables = [], {}
         with narrate() as narrator, self._open_scale(context.runs_dir, narrator) as scale:
@@ -129,7 +129,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
                 table = tables[figure.number] = figure.make(scale, narrator.tick)
                 reproduced_figures.append(self._write(figure, table, narrator))
         for reproduced_figure in reproduced_figures:
-            rows = [quantity.cells() for quantity in reproduced_figure.comparison]
+            rows = [quantity.make_cells() for quantity in reproduced_figure.comparison]
             context.say_table(f"figure {reproduced_figure.figure}: {reproduced_figure.title}", HEADER, rows)
         sections = package.describe(tables) if hasattr(package, "describe") else {}
         return ReproductionDocument(

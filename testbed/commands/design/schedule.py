@@ -192,7 +192,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         )
         _say_schedule(context, schedule)
         context.say(*map(str, pictures))
-        _say_measured(context, measurements or ())
+        _say_measurements(context, measurements or ())
         return ScheduleDocument(
             placement=schedule.placement,
             starts_ms=schedule.starts_ms,
@@ -261,9 +261,9 @@ def _load_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Bu
 def _read_links(lab: Lab, *, spread: bool) -> LabLinks:
     from testbed.design.sharing.jobs import LabLinks
 
-    nics = min(len(host.nics) for host in lab.hosts)
-    names = tuple(host.name for host in lab.hosts)
-    return LabLinks(names, lab.link.represents_gbps, nics, spread)
+    nic_count = min(len(host.nics) for host in lab.hosts)
+    host_names = tuple(host.name for host in lab.hosts)
+    return LabLinks(host_names, lab.link.represents_gbps, nic_count, spread)
 
 
 def _parse_policies(names: Sequence[str]) -> list[Policy]:
@@ -278,17 +278,17 @@ def _parse_policies(names: Sequence[str]) -> list[Policy]:
 
 def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[str, float]:
     """Parse texts such as `x=3` as weights of jobs. Raises `WorkloadError` for another form or an unknown job."""
-    weights = {}
+    weight_by_job = {}
     for text in texts:
         name, _, value = text.partition("=")
         try:
-            weights[name] = float(value)
+            weight_by_job[name] = float(value)
         except ValueError:
-            weights[name] = 0.0
-        if name not in {job.name for job in jobs} or not weights[name] > 0:
-            names = ", ".join(job.name for job in jobs)
-            raise WorkloadError(f"--weight {text!r} is not JOB=W with W above 0; jobs are {names}")
-    return weights
+            weight_by_job[name] = 0.0
+        if name not in {job.name for job in jobs} or not weight_by_job[name] > 0:
+            names_text = ", ".join(job.name for job in jobs)
+            raise WorkloadError(f"--weight {text!r} is not JOB=W with W above 0; jobs are {names_text}")
+    return weight_by_job
 
 
 def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
@@ -296,7 +296,7 @@ def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
     context.say(
         f"{len(schedule.candidates)} candidate placements, {dropped_count} with a loop", *schedule.notes
     )
-    links = [
+    link_rows = [
         (
             shared_link.link,
             ", ".join(shared_link.jobs),
@@ -305,8 +305,8 @@ def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
         )
         for shared_link in schedule.links
     ]
-    context.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
-    jobs = [
+    context.say_table("Shared links", ("link", "jobs", "score", "proven"), link_rows)
+    job_rows = [
         (
             prediction.job,
             " ".join(schedule.placement[prediction.job]),
@@ -318,15 +318,15 @@ def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
         for prediction in schedule.predicted
     ]
     columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
-    context.say_table("Iteration times, predicted", columns, jobs)
+    context.say_table("Iteration times, predicted", columns, job_rows)
 
 
-def _say_measured(context: CommandContext, rows: Sequence[JobMeasurement]) -> None:
+def _say_measurements(context: CommandContext, rows: Sequence[JobMeasurement]) -> None:
     """Print the measurements as a table, if there are any."""
     if not rows:
         return
     columns = ("job", "policy", "mean (ms)", "predicted (ms)", "p99 (ms)", "alignments", "retransmits")
-    cells = [
+    cell_rows = [
         (
             row.job,
             row.policy,
@@ -338,4 +338,4 @@ def _say_measured(context: CommandContext, rows: Sequence[JobMeasurement]) -> No
         )
         for row in rows
     ]
-    context.say_table("Iteration times, measured on hosts", columns, cells)
+    context.say_table("Iteration times, measured on hosts", columns, cell_rows)

@@ -63,8 +63,11 @@ class CheckpointTimes:
         """Yield the times as lines for people."""
         from lightbed.wording import format_count
 
-        hosts = format_count(self.storage, "storage host")
-        yield f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts}: the write takes {self.write_ms:.3f} ms"
+        hosts_text = format_count(self.storage, "storage host")
+        yield (
+            f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts_text}: "
+            f"the write takes {self.write_ms:.3f} ms"
+        )
         # Rounding may leave -0.0, which would print a sign.
         slowdown, mean_slowdown = (
             round(time_ms / self.plain_ms - 1, 4) + 0.0 if self.plain_ms else 0.0
@@ -114,10 +117,10 @@ class CircuitMoves:
         """Yield a line for people, with how often circuits moved and how long they were dark in all."""
         from lightbed.wording import format_count
 
-        period = f":{self.period_ms:g}" if self.period_ms else ""
-        circuits = f"{format_count(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
+        period_text = f":{self.period_ms:g}" if self.period_ms else ""
+        circuits_text = f"{format_count(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
         outage_text = f"{format_count(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
-        yield f"{circuits}, controller {self.controller}{period}: {outage_text}"
+        yield f"{circuits_text}, controller {self.controller}{period_text}: {outage_text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,18 +144,20 @@ class SimulationDocument(Figures, JobDocument):
 
         links_text = f"{format_count(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
         links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else links_text
-        servers = format_count(self.nodes, "server" if self.hb_domain is None else "GPU")
-        yield f"SIMULATED {self.job} on {servers}, fabric {self.fabric}, {links} each"
+        servers_text = format_count(self.nodes, "server" if self.hb_domain is None else "GPU")
+        yield f"SIMULATED {self.job} on {servers_text}, fabric {self.fabric}, {links} each"
         if self.hb_domain is not None:
-            servers = format_count(self.nodes // self.hb_domain, "domain")
-            yield f"{servers} of {self.hb_domain} GPUs, {self.hb_gbps:g} Gbit/s from each inside its domain"
+            servers_text = format_count(self.nodes // self.hb_domain, "domain")
+            yield f"{servers_text} of {self.hb_domain} GPUs, {self.hb_gbps:g} Gbit/s from each inside its domain"
         elif self.servers is not None:
             yield f"{format_count(self.servers, 'server')} as {format_count(self.nodes, 'logical server')}"
         if self.batch is not None:
             yield f"batch of {self.batch:,} samples an iteration"
         yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
-        busiest = self.busiest_link
-        busy_note = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
+        busiest_share = self.busiest_link
+        busy_note = (
+            f", the busiest link is full {busiest_share:.0%} of the time" if busiest_share is not None else ""
+        )
         yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{busy_note}"
         if self.rings == "fluid":
             rounding_note = (
@@ -171,8 +176,8 @@ class SimulationDocument(Figures, JobDocument):
             yield "the plan has no routes: the simulation chose them"
         yield from self.notes or ()
         if self.estimated_nodes is not None:
-            nodes = format_count(self.estimated_nodes, "node")
-            yield f"{nodes} without a duration: estimated for a {self.device}"
+            nodes_text = format_count(self.estimated_nodes, "node")
+            yield f"{nodes_text} without a duration: estimated for a {self.device}"
 
 
 _CIRCUIT_OPTIONS = ("controller", "hysteresis", "look_ahead", "wavelengths")
@@ -253,11 +258,11 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
         simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))
-        times = None
+        checkpoint_times = None
         if checkpoint:
             run = run_checkpoint(setting.job, checkpoint, simulate)
             execution, execution_to_draw = run.plain, run.window
-            times = CheckpointTimes(
+            checkpoint_times = CheckpointTimes(
                 bytes=sum(checkpoint.divide_bytes(setting.job)),
                 every=checkpoint.every,
                 storage=checkpoint.storage.count,
@@ -277,7 +282,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             **make_job_keys(setting, by_pair=fabric.circuits is not None),
             **_make_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
-            checkpoint=times,
+            checkpoint=checkpoint_times,
             links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )
         context.say(*document.lines())

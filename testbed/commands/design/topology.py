@@ -29,8 +29,8 @@ class TopologyDocument(Document):
         """Return the distances for people."""
         if self.hops_sampled_from is None:
             return f"diameter {self.diameter}, mean hops {self.mean_hops:.3f}"
-        sample = f"from a sample of {self.hops_sampled_from} nodes"
-        return f"diameter {self.diameter} or more, mean hops {self.mean_hops:.2f}, {sample}"
+        sample_text = f"from a sample of {self.hops_sampled_from} nodes"
+        return f"diameter {self.diameter} or more, mean hops {self.mean_hops:.2f}, {sample_text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,11 @@ class Topology(Command[TopologyDocument]):
             self.nodes, self.degree, simplex=self.simplex, method=self.method, demands=demands
         )
         document = TopologyDocument(**render_topology(topology))
-        links = format_count(len(topology.links), "one-way link" if self.simplex else "duplex link")
+        links_text = format_count(len(topology.links), "one-way link" if self.simplex else "duplex link")
         strides = ", ".join(map(str, topology.strides))
         context.say(
             f"{self.nodes} nodes, degree {self.degree}: strides {strides}",
-            f"{links}, {document.describe_distances()}",
+            f"{links_text}, {document.describe_distances()}",
         )
         if not context.is_quiet:
             context.say(*list_patches(wire(topology)))

@@ -79,10 +79,10 @@ def _say_outcome(
     from testbed.commands.devices.session import make_heading, make_switch_fields
 
     if report.changed:
-        changes = sum(status is Status.DONE for status in report.pairs.values())
-        seconds = sum(outcome.device_s for outcome in report.outcomes)
+        change_count = sum(status is Status.DONE for status in report.pairs.values())
+        device_s = sum(outcome.device_s for outcome in report.outcomes)
         context.say(
-            f"{make_heading(device)}: {format_count(changes, 'change')} made and read back in {seconds:.2f} s"
+            f"{make_heading(device)}: {format_count(change_count, 'change')} made and read back in {device_s:.2f} s"
         )
     else:
         context.say(f"{make_heading(device)}: nothing to do")
@@ -90,8 +90,8 @@ def _say_outcome(
         **make_switch_fields(device),
         changed=report.changed,
         pairs=tuple(
-            PairStatus(input=i, output=o, status=status.value)
-            for (i, o), status in sorted(report.pairs.items())
+            PairStatus(input=source, output=output, status=status.value)
+            for (source, output), status in sorted(report.pairs.items())
         ),
         revision=report.read_back.revision if report.read_back else None,
         replaced=replaced,
@@ -119,8 +119,10 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
             pairs = PortNames(device.ports()).pairs(self.pairs)
             snapshot = device.read()
             dropped_circuits = _find_dropped_circuits(pairs, snapshot, device, replace=self.replace)
-            target, scope = CrossConnects(pairs), frozenset(pairs)
-            device.plan(target, snapshot, scope)  # raises for impossible pairs before we ask for consent
+            target_circuits, scope = CrossConnects(pairs), frozenset(pairs)
+            device.plan(
+                target_circuits, snapshot, scope
+            )  # raises for impossible pairs before we ask for consent
             action = f"connect {format_count(len(pairs), 'pair')}"
             if dropped_circuits:
                 action += f" and drop {describe_pairs(dropped_circuits.items())}"
@@ -129,7 +131,7 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
                 )
             self.check_consent(device, action, context)
             with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
-                report = device.apply(target, scope=scope, expect=snapshot.connections)
+                report = device.apply(target_circuits, scope=scope, expect=snapshot.connections)
             return _say_outcome(context, device, report, tuple(sorted(dropped_circuits.items())))
 
 
@@ -160,7 +162,11 @@ def _find_dropped_circuits(
             ports=list_ports(queued_pairs),
             hint=_ROBOT_HINT if device.capabilities.serial_robot else _PROVISIONING_HINT,
         )
-    dropped_circuits = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
+    dropped_circuits = {
+        source: output
+        for source, output in snapshot.connections.items()
+        if source in pairs and pairs[source] != output
+    }
     if dropped_circuits and not replace:
         raise PortBusy(
             f"this would drop {describe_pairs(dropped_circuits.items())}; nothing was sent",
@@ -186,11 +192,11 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
         from testbed.commands.devices.session import change_under_lease
 
         with self.open(is_bounded=False) as device:
-            names = PortNames(device.ports())
-            inputs = [names.number(text, Side.IN) for text in self.inputs]
+            port_names = PortNames(device.ports())
+            inputs = [port_names.number(text, Side.IN) for text in self.inputs]
             self.check_consent(device, f"disconnect {format_count(len(inputs), 'input')}", context)
             connections = device.read().connections
-            pairs = {i: connections[i] for i in inputs if i in connections}
+            pairs = {source: connections[source] for source in inputs if source in connections}
             with change_under_lease(device, context.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
             return _say_outcome(context, device, report)
@@ -247,22 +253,24 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
         from testbed.commands.devices.ports import PortNames, read_pairs
         from testbed.commands.devices.session import change_under_lease
 
-        texts = [*(read_pairs(self.file) if self.file else ()), *self.pairs]
-        self._check_intention(texts)
+        pair_texts = [*(read_pairs(self.file) if self.file else ()), *self.pairs]
+        self._check_intention(pair_texts)
         with self.open(is_bounded=self.dry_run) as device:
-            names = PortNames(device.ports())
-            target = CrossConnects(names.pairs(texts))
-            scope = None if self.scope is None else names.inputs(self.scope)
+            port_names = PortNames(device.ports())
+            target = CrossConnects(port_names.pairs(pair_texts))
+            scope = None if self.scope is None else port_names.inputs(self.scope)
             snapshot = device.read()
             if self.expect is not None and snapshot.revision != self.expect:
                 raise _make_conflict(self.expect, snapshot, device)
             if self.dry_run:
                 return _say_steps(context, device, target, scope)
             self.check_consent(device, f"apply {format_count(len(target), 'pair')}", context)
-            expect = snapshot.connections if self.expect is not None else None
+            expected_circuits = snapshot.connections if self.expect is not None else None
             pairs = _find_changed_pairs(target, snapshot, scope)
             with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
-                report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
+                report = device.apply(
+                    target, scope=scope, expect=expected_circuits, require_light=self.require_light
+                )
             return _say_outcome(context, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
@@ -300,7 +308,10 @@ def _say_steps(
     from testbed.commands.devices.session import make_switch_fields
 
     steps = device.plan(target, device.read(), scope)
-    lines = [f"{step.kind}: {', '.join(f'{i}:{o}' for i, o in step.pairs.items())}" for step in steps]
+    lines = [
+        f"{step.kind}: {', '.join(f'{source}:{output}' for source, output in step.pairs.items())}"
+        for step in steps
+    ]
     context.say(*lines or ["nothing to do"])
     return DryRunDocument(
         **make_switch_fields(device),
@@ -341,8 +352,8 @@ class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
         from testbed.commands.devices.session import change_under_lease, make_heading, make_switch_fields
 
         with self.open(is_bounded=False) as device:
-            names = PortNames(device.ports())
-            ports = tuple(names.number(text, None) for text in self.named)
+            port_names = PortNames(device.ports())
+            ports = tuple(port_names.number(text, None) for text in self.named)
             self.check_consent(device, f"{self.what} {format_count(len(ports), 'shutter')}", context)
             with change_under_lease(device, context.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")

@@ -70,22 +70,22 @@ class PortNames:
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
         """Parse pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or a port named twice."""
-        pairs: dict[int, int] = {}
+        output_by_input: dict[int, int] = {}
         for text in texts:
-            source, colon, output = text.partition(":")
+            source_text, colon, output_text = text.partition(":")
             if not colon:
                 raise PortError(
                     f"{_quote(text)} is not a pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4."
                 )
-            number = self.number(source, Side.IN)
-            if number in pairs:
-                raise PortError(f"input {_quote(source)} is named twice", ports=(number,))
-            pairs[number] = self.number(output, Side.OUT)
-        outputs = list(pairs.values())
+            number = self.number(source_text, Side.IN)
+            if number in output_by_input:
+                raise PortError(f"input {_quote(source_text)} is named twice", ports=(number,))
+            output_by_input[number] = self.number(output_text, Side.OUT)
+        outputs = list(output_by_input.values())
         duplicates = sorted({port for port in outputs if outputs.count(port) > 1})
         if duplicates:
             raise PortError("an output is named twice", ports=duplicates)
-        return pairs
+        return output_by_input
 
 
 def read_pairs(path: Path) -> list[str]:

@@ -54,11 +54,11 @@ def open_device(
 @contextmanager
 def announce_slowness(address: str) -> Iterator[None]:
     """Print on standard error that the device is slow, after `SLOW_AFTER_S` and whenever the wait has doubled."""
-    is_over = Event()
+    has_ended = Event()
 
     def announce() -> None:
         waited_s = pause_s = SLOW_AFTER_S
-        while not is_over.wait(pause_s):
+        while not has_ended.wait(pause_s):
             print(f"   {_strip_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True)
             pause_s, waited_s = waited_s, 2 * waited_s
 
@@ -67,7 +67,7 @@ def announce_slowness(address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        is_over.set()
+        has_ended.set()
         watcher.join()
 
 
@@ -162,10 +162,12 @@ def change_under_lease(
 
     new_circuits = pairs or {}
     old_circuits = {
-        i: o for i, o in (connections or {}).items() if i in new_circuits or o in new_circuits.values()
+        source: output
+        for source, output in (connections or {}).items()
+        if source in new_circuits or output in new_circuits.values()
     }
-    changes = frozenset({*ports, *list_ports([*new_circuits.items(), *old_circuits.items()])})
-    with lease_ports(runs_dir, switch.address, changes), report_move(switch, pairs):
+    changed_ports = frozenset({*ports, *list_ports([*new_circuits.items(), *old_circuits.items()])})
+    with lease_ports(runs_dir, switch.address, changed_ports), report_move(switch, pairs):
         yield
 
 

@@ -179,14 +179,19 @@ class SimDown(Command[DownDocument]):
         from testbed.lab.simulated.lifecycle import list_simulated_labs, remove_simulated_labs
 
         lab_ids = [_find_lab_id(lab) for lab in self.labs]
-        removed = tuple(sorted(remove_simulated_labs(lab_ids, all_labs=self.all_labs)))
+        removed_ids = tuple(sorted(remove_simulated_labs(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
-        remaining_labs = {entry["lab_id"]: entry for entry in list_simulated_labs()} if is_about_all else {}
-        context.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        context.say(
-            *(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in remaining_labs.items())
+        entry_by_remaining_id = (
+            {entry["lab_id"]: entry for entry in list_simulated_labs()} if is_about_all else {}
         )
-        return DownDocument(removed=removed, left=tuple(sorted(remaining_labs)))
+        context.say(*[f"removed {lab_id}" for lab_id in removed_ids] or ["nothing to remove"])
+        context.say(
+            *(
+                f"left {lab_id}: {self._explain_left(entry)}"
+                for lab_id, entry in entry_by_remaining_id.items()
+            )
+        )
+        return DownDocument(removed=removed_ids, left=tuple(sorted(entry_by_remaining_id)))
 
     def _explain_left(self, entry: dict[str, Any]) -> str:
         """Return why a lab stays up."""
@@ -274,7 +279,7 @@ class SimExamples(Command[ExamplesDocument]):
         written_files, existing_files = [], []
         self.folder.mkdir(parents=True, exist_ok=True)
         examples = (files("testbed.lab") / "examples").iterdir()
-        for example in sorted(examples, key=lambda file: file.name):
+        for example in sorted(examples, key=lambda example_file: example_file.name):
             path = self.folder / example.name
             if path.exists():
                 existing_files.append(str(path))

@@ -112,9 +112,9 @@ class SwitchCommand(Command[Any]):
         """Return the help on addresses and accounts, with examples."""
         from ocs_drivers.families import FAMILIES
 
-        schemes = ", ".join(FAMILIES)
+        schemes_text = ", ".join(FAMILIES)
         return _EPILOG.format(
-            schemes=textwrap.indent(textwrap.fill(schemes, 74, break_on_hyphens=False), "  ")
+            schemes=textwrap.indent(textwrap.fill(schemes_text, 74, break_on_hyphens=False), "  ")
         )
 
     def open(self, *, is_bounded: bool = True) -> AbstractContextManager[OpticalSwitch]:
@@ -283,8 +283,11 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
         from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
-            snapshot, names = device.read(), PortNames(device.ports())
-            rows = [(i, names.name(i), o, names.name(o)) for i, o in snapshot.connections.items()]
+            snapshot, port_names = device.read(), PortNames(device.ports())
+            rows = [
+                (source, port_names.name(source), output, port_names.name(output))
+                for source, output in snapshot.connections.items()
+            ]
             title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
             context.say_table(title, ("input", "name", "output", "name"), rows)
             context.say(
@@ -333,18 +336,18 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
 
         with self.open() as device:
             ports = device.ports()
-            names = PortNames(ports)
-            numbers = [names.number(text, None) for text in self.named] or list(ports)
-            power = {
+            port_names = PortNames(ports)
+            selected_ports = [port_names.number(text, None) for text in self.named] or list(ports)
+            reading_by_port = {
                 port: None if reading is None else PowerReading(**asdict(reading))
-                for port, reading in device.power(numbers).items()
+                for port, reading in device.power(selected_ports).items()
             }
             rows = [
-                (port, names.name(port), ports[port].side.value, _format_power(power[port]))
-                for port in numbers
+                (port, port_names.name(port), ports[port].side.value, _format_power(reading_by_port[port]))
+                for port in selected_ports
             ]
             context.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)
-            return PowerDocument(**make_switch_fields(device), power=power)
+            return PowerDocument(**make_switch_fields(device), power=reading_by_port)
 
 
 def _format_power(reading: PowerReading | None) -> str:
@@ -370,7 +373,8 @@ class WatchEvent(SwitchDocument):
         if self.event is not None:
             return f"{self.event} {' '.join(self.lines or ())}"
         return " ".join(
-            [f"-{i}:{o}" for i, o in self.removed or ()] + [f"+{i}:{o}" for i, o in self.added or ()]
+            [f"-{source}:{output}" for source, output in self.removed or ()]
+            + [f"+{source}:{output}" for source, output in self.added or ()]
         )
 
 
@@ -402,15 +406,15 @@ class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
         with self.open(is_bounded=False) as device:
             begin_s, switch_fields = time.monotonic(), make_switch_fields(device)
             connections = device.read().connections
-            last_event = max((event.number for event in device.events()), default=0)
+            last_number = max((event.number for event in device.events()), default=0)
             yield WatchEvent(**switch_fields, connections=tuple(sorted(connections.items())))
             while self.for_s is None or time.monotonic() - begin_s < self.for_s:
                 time.sleep(self.every_s)
-                for event in device.events(since=last_event):
-                    last_event = event.number
+                for event in device.events(since=last_number):
+                    last_number = event.number
                     yield WatchEvent(**switch_fields, event=event.kind, lines=tuple(event.lines))
                 previous_circuits, connections = connections, device.read().connections
                 if connections != previous_circuits:
-                    removed = tuple(sorted(previous_circuits.pairs - connections.pairs))
-                    added = tuple(sorted(connections.pairs - previous_circuits.pairs))
-                    yield WatchEvent(**switch_fields, removed=removed, added=added)
+                    removed_pairs = tuple(sorted(previous_circuits.pairs - connections.pairs))
+                    added_pairs = tuple(sorted(connections.pairs - previous_circuits.pairs))
+                    yield WatchEvent(**switch_fields, removed=removed_pairs, added=added_pairs)

@@ -183,8 +183,8 @@ def _show_progress(session: LabSession, lab_plan: LabPlan, runs_dir: Path) -> It
     with narrate() as narrator:
 
         def show_progress(switch: str) -> None:
-            percent, text = forecast.finish_step(switch)
-            narrator.tick(percent, 100, text)
+            percent, progress_text = forecast.finish_step(switch)
+            narrator.tick(percent, 100, progress_text)
 
         session.on_step = show_progress
         yield
@@ -199,7 +199,7 @@ class _Confirmation:
     hosts: HostsChoice
     really_move: str | None
     runs_dir: Path
-    armed: Confirmation | None = None
+    armed_confirmation: Confirmation | None = None
 
     @classmethod
     def from_options(
@@ -228,19 +228,21 @@ class _Confirmation:
                 "automatic rollback is not armed, because the proof has findings: run `testbed rollback`"
             )
             return
-        self.armed = confirmations.arm(lambda: self._start_watcher(report.epoch), report.epoch)
-        deadline_text = self.armed.due_at[:19].replace("T", " ")
+        self.armed_confirmation = confirmations.arm(lambda: self._start_watcher(report.epoch), report.epoch)
+        deadline_text = self.armed_confirmation.due_at[:19].replace("T", " ")
         add_note(
-            f"The lab rolls back to epoch {self.armed.back_to} at {deadline_text} UTC, unless you run `testbed "
-            "confirm` first"
+            f"The lab rolls back to epoch {self.armed_confirmation.back_to} at {deadline_text} UTC, "
+            "unless you run `testbed confirm` first"
         )
 
     def describe(self) -> AwaitedConfirmation | None:
         """Return the confirmation for the document, or None without `--confirm-within`."""
         if self.change.confirm is None:
             return None
-        due_at = self.armed.due_at if self.armed else None
-        return AwaitedConfirmation(back_to=self.change.confirm[1], due=due_at, armed=self.armed is not None)
+        due_at = self.armed_confirmation.due_at if self.armed_confirmation else None
+        return AwaitedConfirmation(
+            back_to=self.change.confirm[1], due=due_at, armed=self.armed_confirmation is not None
+        )
 
     def _start_watcher(self, epoch: int | None) -> None:
         from lightbed.children import module_command
@@ -251,10 +253,10 @@ class _Confirmation:
             self.lab.path.absolute(),
         ]
         arguments += [epoch, self.hosts, *([self.really_move] if self.really_move else [])]
-        log = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
-        with log.open("ab") as log_file, Path(os.devnull).open("rb") as null_file:
+        log_path = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
+        with log_path.open("ab") as log_file, Path(os.devnull).open("rb") as null_file:
             streams = [(os.POSIX_SPAWN_DUP2, null_file.fileno(), 0)]
-            streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), number) for number in (1, 2)]
+            streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), descriptor) for descriptor in (1, 2)]
             # We do not wait for the watcher: it has its own session and runs longer than this process.
             os.posix_spawn(
                 sys.executable,

@@ -42,11 +42,12 @@ def main(arguments: list[Any]) -> int:
         confirmations = Confirmations(journal, CommandContext(Path(lab_file)).lab.name)
 
         def roll_back_to_epoch(back_to: int) -> str:
-            rollback_place = CommandContext(
+            rollback_context = CommandContext(
                 Path(lab_file), Path(runs_dir)
             )  # reads the lab file at the time of the rollback
             return _roll_back(
-                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), rollback_place
+                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None),
+                rollback_context,
             )
 
         print(confirmations.watch(int(epoch), roll_back_to_epoch), flush=True)

@@ -84,8 +84,8 @@ class DiscoveryDocument(Document):
             f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {found_count} of "
             f"{2 * len(self.nics)} fibres"
         )
-        changes = format_count(self.circuit_changes, "change")
-        yield f"{heading} found in {format_count(self.rounds, 'round')}, {changes} of circuits"
+        changes_text = format_count(self.circuit_changes, "change")
+        yield f"{heading} found in {format_count(self.rounds, 'round')}, {changes_text} of circuits"
         yield from self.notes
         yield from (f"dead: {fibre}" for fibre in self.dead)
         yield from (f"uncertain: {fibre}" for fibre in self.uncertain)
@@ -135,7 +135,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         check_new_file(self.output, replace=self.force)
         check_permission(lab, self.really_move)
         result = _discover(lab, context, self._choose_settle_s(lab))
-        text, comments_kept = write_lab_text(context.lab_file, result, self.output)
+        text, are_comments_kept = write_lab_text(context.lab_file, result, self.output)
         write_new_file(self.output, text, replace=self.force)
         document = DiscoveryDocument(
             lab=lab.name,
@@ -151,7 +151,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
             unnamed_light=tuple(map(_format_port, result.nameless)),
             notes=result.notes,
             output=self.output,
-            comments_kept=comments_kept,
+            comments_kept=are_comments_kept,
         )
         context.say(*document.lines())
         document = replace(document, unfinished=context.say_unfinished(lab))

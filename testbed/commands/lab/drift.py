@@ -100,8 +100,8 @@ class Drift(HostsCommand, TopologyCommand):
             open_history(context.runs_dir) as history,
             context.session(choice.lab, self.hosts, partial=True) as session,
         ):
-            planned = list_circuits(choice.lab, choice.design.wiring)
-            report = read_drift(session, planned, history, time.time(), self.since)
+            planned_circuits = list_circuits(choice.lab, choice.design.wiring)
+            report = read_drift(session, planned_circuits, history, time.time(), self.since)
         rows = report.as_json()
         document = DriftDocument(
             **describe_lab(choice),
@@ -111,12 +111,12 @@ class Drift(HostsCommand, TopologyCommand):
             series=tuple(SectionLoss(**row) for row in rows["series"]),
             findings=describe_findings(report.findings, choice),
         )
-        kinds = [stretch.verdict for stretch in document.series]
-        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        verdicts = [stretch.verdict for stretch in document.series]
+        counts_text = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(verdicts))
         readings = max((stretch.readings for stretch in document.series), default=0)
         context.say(
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
-            f"{format_count(len(kinds), 'place')}{f' ({counts})' if counts else ''}, "
+            f"{format_count(len(verdicts), 'place')}{f' ({counts_text})' if counts_text else ''}, "
             f"{format_count(readings, 'reading')}; "
             f"{choice.heading()}",
             *choice.lines(),

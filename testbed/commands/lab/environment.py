@@ -127,27 +127,29 @@ class Environment(TopologyCommand):
         )
 
         assert self.nccl is not None
-        hardware, reasons = _read_hardware(choice.lab)
+        hardware, reason_by_host = _read_hardware(choice.lab)
         design = choice.design
-        files = make_files(choice.lab, design.topology, design.wiring, design.routes, hardware, reasons)
-        hosts = {}
+        files = make_files(
+            choice.lab, design.topology, design.wiring, design.routes, hardware, reason_by_host
+        )
+        files_by_host = {}
         nccl_folder = self.nccl.absolute()
-        for host, texts in files.texts.items():
-            folder = nccl_folder / host
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                write_output(folder / name, text)
+        for host, text_by_file in files.texts.items():
+            host_folder = nccl_folder / host
+            host_folder.mkdir(parents=True, exist_ok=True)
+            for name, text in text_by_file.items():
+                write_output(host_folder / name, text)
             script = render_environment(environment.variables, str(nccl_folder), host, files.rings)
-            write_output(folder / ENVIRONMENT_FILE, script)
-            for graph in folder.glob("ring-*.xml"):
-                if graph.name not in texts:  # a graph of an earlier topology
+            write_output(host_folder / ENVIRONMENT_FILE, script)
+            for graph in host_folder.glob("ring-*.xml"):
+                if graph.name not in text_by_file:  # a graph of an earlier topology
                     graph.unlink(missing_ok=True)
-            variables = make_variables(str(folder), files.rings)
-            graphs = tuple(folder / ring.file for ring in files.rings)
-            hosts[host] = NcclHostFiles(
-                topology=folder / TOPOLOGY_FILE,
+            variables = make_variables(str(host_folder), files.rings)
+            graphs = tuple(host_folder / ring.file for ring in files.rings)
+            files_by_host[host] = NcclHostFiles(
+                topology=host_folder / TOPOLOGY_FILE,
                 graphs=graphs,
-                environment=folder / ENVIRONMENT_FILE,
+                environment=host_folder / ENVIRONMENT_FILE,
                 variables=variables,
             )
         rings = tuple(
@@ -161,13 +163,13 @@ class Environment(TopologyCommand):
         )
         lines = [f"assumed: {line}" for line in files.assumed]
         lines += [f"{ring.graph}: ranks in the order {', '.join(ring.hosts)}" for ring in rings]
-        names = [TOPOLOGY_FILE, *(ring.graph for ring in rings), ENVIRONMENT_FILE]
-        lines.append(f"{self.nccl}/HOST: {', '.join(names)} of {', '.join(hosts)}")
+        file_names = [TOPOLOGY_FILE, *(ring.graph for ring in rings), ENVIRONMENT_FILE]
+        lines.append(f"{self.nccl}/HOST: {', '.join(file_names)} of {', '.join(files_by_host)}")
         if not self.as_shell:
             context.say(*lines)
         for line in lines if self.as_shell and not context.is_quiet else ():
             context.print_note(line)
-        return NcclFilesDocument(rings=rings, hosts=hosts, assumed=files.assumed)
+        return NcclFilesDocument(rings=rings, hosts=files_by_host, assumed=files.assumed)
 
 
 def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:

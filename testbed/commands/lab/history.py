@@ -47,8 +47,8 @@ class Epoch:
         summary = f"+{made_count} -{removed_count} circuits" + (f", {host_count} hosts" if host_count else "")
         author = f" by {self.who}" if self.who else ""
         time_text = self.at[:16].replace("T", " ")
-        cause = f"{self.kind} {self.operation}: {self.why}"
-        return f"epoch {self.id}: {self.state}, {time_text} UTC{author}, {cause}; {summary}"
+        cause_text = f"{self.kind} {self.operation}: {self.why}"
+        return f"epoch {self.id}: {self.state}, {time_text} UTC{author}, {cause_text}; {summary}"
 
 
 @dataclass(frozen=True, kw_only=True)

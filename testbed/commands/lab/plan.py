@@ -142,7 +142,7 @@ class Plan(TopologyCommand):
         if self.out:
             change.write(self.out, take_over=self.take_over)
         context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
-        context.say(*choice.describe_unfinished(), *change.to_apply())
+        context.say(*choice.describe_unfinished(), *change.describe_next_command())
         document = change.json()
         return PlanDocument(
             **describe_hosts(choice),

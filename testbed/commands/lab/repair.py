@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from testbed.operate.session import LabSession
     from testbed.operate.unfinished import IncompleteOperation
 
-REPAIR, REPAIR_BEGUN = "repair", "repair begun"
+REPAIR_PHASE, REPAIR_BEGUN_PHASE = "repair", "repair begun"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +124,10 @@ class RepairDocument(HostsFields):
         """1 if a repair is not proven, 2 if a repair is planned or something is lost, off or unfinished."""
         if self.repaired is not None:
             return EXIT_DONE if self.repaired.verified.ok else EXIT_ERROR
-        is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings or self.rules)
-        return EXIT_DONE if is_well else EXIT_CHANGES
+        is_repaired = self.why is None and not (
+            self.unpatched or self.unfinished or self.findings or self.rules
+        )
+        return EXIT_DONE if is_repaired else EXIT_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,9 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)
             context.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
             context.say(*_describe_repair(session, choice, observation, lab_repair, unfinished))
-            context.say(*(f"rule {item.rule}: {item.text}" for item in advice or ()))
+            context.say(
+                *(f"rule {failure_advice.rule}: {failure_advice.text}" for failure_advice in advice or ())
+            )
             repair_result = None
             if lab_repair and self.apply:
                 repair_result = self._repair(context, session, choice, lab_repair)
@@ -195,7 +199,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         lab = session.lab
         hosts = hosts_of(lab, self.hosts)
         with RunStore(context.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
-            run.add_phase(REPAIR_BEGUN, lab_repair.record.to_json(lab))
+            run.add_phase(REPAIR_BEGUN_PHASE, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None
             if epoch is None:  # the next repair must know the topology that this one repairs
                 epoch = session.store_intent(choice.design, choice.topology_source, run.run_id)
@@ -204,7 +208,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             )
             with stop_on_interrupt(context.print_note):
                 repair_result = carry_out(session, lab_repair, context.say, topology_source=topology_source)
-            run.add_phase(REPAIR, make_repair_json(lab, lab_repair) | repair_result.as_json())
+            run.add_phase(REPAIR_PHASE, make_repair_json(lab, lab_repair) | repair_result.as_json())
         return repair_result
 
 
@@ -272,7 +276,7 @@ def _make_advice(
         choice.design.wiring,
         failed_gpus,
         losses=lab_repair.record.losses if lab_repair else observation.losses,
-        unreachable=session.unreachable,
+        unreachable_hosts=session.unreachable,
         links=lab_repair.repair.repatched.links if lab_repair else None if session.unreachable else (),
         snapshots=observation.snapshots,
     )
@@ -285,7 +289,9 @@ def _find_earlier_repair(
     """Return the repair of this topology that is in force, or None."""
     from testbed.operate.repair import RepairRecord
 
-    records = (RepairRecord.from_json(lab, phase.data) for phase in store.list_phases(lab.name, REPAIR_BEGUN))
+    records = (
+        RepairRecord.from_json(lab, phase.data) for phase in store.list_phases(lab.name, REPAIR_BEGUN_PHASE)
+    )
     return next(
         (
             record

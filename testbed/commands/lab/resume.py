@@ -57,8 +57,8 @@ class Resume(MovingCommand, HostsCommand):
             check_permission(lab, self.really_move)
             context.say(unfinished.line())
             result = self._resume(context, lab, unfinished)
-        name = f"{result.operation}: " if result.operation else ""
-        context.say(f"{name}{result.state}: {result.reason}")
+        prefix = f"{result.operation}: " if result.operation else ""
+        context.say(f"{prefix}{result.state}: {result.reason}")
         rows: tuple[dict[str, Any], ...] = result.steps
         return ResumeDocument(
             lab=lab.name,
@@ -87,9 +87,9 @@ class Resume(MovingCommand, HostsCommand):
             ):
                 _, lab_repair, _ = plan_repair(session, choice, context.runs_dir)
                 return resume_detours(session, unfinished, lab_repair, context.say)
-        shard, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
+        epoch_lab, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
         with (
             stop_on_interrupt(context.print_note),
-            context.session(shard, self.hosts, writes=True) as session,
+            context.session(epoch_lab, self.hosts, writes=True) as session,
         ):
             return resume(session, unfinished, design, context.say)

@@ -62,20 +62,24 @@ class Rollback(MovingCommand, HostsCommand):
         from testbed.operate.recovery.rollback import find_rollback_target, roll_back
 
         lab = context.running_lab
-        current, target = find_rollback_target(context.runs_dir, lab, self.epoch)
-        target_lab, design = build_intent_design(lab, target)
+        current_intent, target_intent = find_rollback_target(context.runs_dir, lab, self.epoch)
+        target_lab, design = build_intent_design(lab, target_intent)
         check_permission(lab, self.really_move)
-        context.say(f"rolling back from {current.describe()} to {target.describe()}")
+        context.say(f"rolling back from {current_intent.describe()} to {target_intent.describe()}")
         with (
             stop_on_interrupt(context.print_note),
             context.session(target_lab, self.hosts, writes=True) as session,
         ):
-            report = roll_back(session, target, current, design, context.say, take_over=self.take_over)
+            report = roll_back(
+                session, target_intent, current_intent, design, context.say, take_over=self.take_over
+            )
             if report.verified.ok:
                 Confirmations(session.writable_journal, lab.name).end("rolled back by hand")
         is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
         if is_proven:
-            outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
+            outcome = (
+                f"the rollback worked: epoch {target_intent.epoch} is in force again, as epoch {report.epoch}"
+            )
         else:
             outcome = "the rollback did not work: its verification has findings"
         context.say(outcome, *yield_finding_lines(findings))
@@ -83,8 +87,8 @@ class Rollback(MovingCommand, HostsCommand):
             lab=lab.name,
             simulated=lab.simulated,
             operation=report.apply.operation,
-            from_epoch=current.epoch,
-            to_epoch=target.epoch,
+            from_epoch=current_intent.epoch,
+            to_epoch=target_intent.epoch,
             epoch=report.epoch,
             worked=is_proven,
             verified=is_proven,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedLink:
-    """Bytes of a link: planned, simulated, and counted since the plan last ran as a job."""
+    """Bytes of a link: planned, simulated, and counted since the last `testbed job` of the plan."""
 
     link: str
     planned_bytes: int
@@ -72,13 +72,13 @@ class Verify(HostsCommand, TopologyCommand):
     ] = None
 
     def run(self, context: CommandContext) -> VerifyDocument:
-        """Check the whole lab. A proof without findings completes an epoch. Raises the errors of `choose_design`."""
+        """Check the whole lab. Without findings, mark the epoch as verified. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.narrow import narrow
         from testbed.operate.proof.effects import UNFINISHED
-        from testbed.operate.session import note_checks
+        from testbed.operate.session import open_and_record_checks
         from testbed.operate.unfinished import find_unfinished_or_error
         from testbed.storage.owner import get_current_run
 
@@ -87,32 +87,31 @@ class Verify(HostsCommand, TopologyCommand):
         if self.narrow:
             check_permission(choice.lab, self.really_move)
         unfinished = find_unfinished_or_error(context.runs_dir, choice.lab)
-        awaiting_proof = tuple(
+        unproven_operations = tuple(
             operation
             for operation in unfinished
             if operation.lacks_proof and operation.intent == choice.intent
         )
         other_operations = tuple(
-            operation for operation in unfinished if operation not in awaiting_proof
-        )  # those in `awaiting_proof` lack only this proof
+            operation for operation in unfinished if operation not in unproven_operations
+        )  # an unproven operation lacks only this proof
         with context.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
             links = count_links_since_last_job(session, choice, context.runs_dir)
             has_hosts = session.fleet is not None
-        if report.ok and awaiting_proof and (has_hosts or self.hosts == "auto"):
+        if report.ok and unproven_operations and (has_hosts or self.hosts == "auto"):
             choice, note = _mark_verified(choice, report, context.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
-        if (
-            get_current_run() and has_hosts and is_settled
-        ):  # only runs of a service: a local verify writes nothing
-            note_checks(context.runs_dir, choice.lab, choice.design.wiring, report)
+        # A local verify writes nothing. Only a run of the service stores its checks.
+        if get_current_run() and has_hosts and is_settled:
+            open_and_record_checks(context.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
             unproven_findings = tuple(
                 UNFINISHED.report(operation.operation, operation.detail, operation.hint)
-                for operation in awaiting_proof
+                for operation in unproven_operations
             )
             report = replace(report, findings=(*unproven_findings, *report.findings))
         findings = describe_findings(report.findings, choice)

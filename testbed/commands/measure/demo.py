@@ -155,8 +155,8 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
                 trial=trial,
             )
         prefix = "SIMULATED " if result.lab.simulated else ""
-        model = ", hosts only modelled" if result.hosts == "model" else ""
-        title = f"{prefix}AllReduce on {result.lab.name}{model}"
+        model_note = ", hosts only modelled" if result.hosts == "model" else ""
+        title = f"{prefix}AllReduce on {result.lab.name}{model_note}"
         context.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
         context.say(*_describe_result(result))
         return _make_document(result, context.say_unfinished(lab))
@@ -245,20 +245,19 @@ def _describe_ring_gain(gain: RingGain) -> str:
     """Describe the gain of all rings over one, or say that the hosts' CPU limits the measurement."""
     from testbed.measure.units import format_size
 
-    all_rings, single_ring = gain.many_rings, gain.one_ring
-    comparison_text = (
-        f"{all_rings.configuration} over {single_ring.configuration} at {format_size(all_rings.size_bytes)}"
-    )
-    lower, upper = gain.spread
+    all_rings_timing, one_ring_timing = gain.many_rings, gain.one_ring
+    size_text = format_size(all_rings_timing.size_bytes)
+    comparison_text = f"{all_rings_timing.configuration} over {one_ring_timing.configuration} at {size_text}"
+    min_ratio, max_ratio = gain.spread
     if gain.cpu_limited:
         return (
             f"{comparison_text}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow "
-            f"{all_rings.rings}x); "
+            f"{all_rings_timing.rings}x); "
             "leave the machine to the demo, or lower the links' rate with --rate-mbps"
         )
     return (
-        f"{comparison_text}: {gain.ratio:.2f}x ({lower:.2f} to {upper:.2f} by quartiles; the links "
-        f"allow {all_rings.rings}x)"
+        f"{comparison_text}: {gain.ratio:.2f}x ({min_ratio:.2f} to {max_ratio:.2f} by quartiles; the links "
+        f"allow {all_rings_timing.rings}x)"
     )
 
 
@@ -281,9 +280,9 @@ _COLUMNS = (
 
 
 def _make_cells(row: Timing) -> tuple[object, ...]:
-    quartiles = f"{row.low_us:.0f} to {row.high_us:.0f}"
+    quartiles_text = f"{row.low_us:.0f} to {row.high_us:.0f}"
     labels = (row.topology, row.configuration, row.size_bytes)
-    return *labels, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _find_bound(row)
+    return *labels, row.time_us, quartiles_text, row.busbw_mbps, row.limit_mbps, _find_bound(row)
 
 
 def _describe_result(result: JobResult) -> Iterator[str]:
@@ -304,8 +303,8 @@ def _describe_result(result: JobResult) -> Iterator[str]:
 
 def _describe_repatch(repatch: Repatch) -> Iterator[str]:
     yield f"re-patch: {repatch.reason}"
-    stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-    yield f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"
+    stall_text = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
+    yield f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall_text}"
     for comparison in repatch.comparisons:
         note = CPU_NOTE if comparison.cpu_limited else ""
         yield (
@@ -315,7 +314,7 @@ def _describe_repatch(repatch: Repatch) -> Iterator[str]:
 
 
 def _describe_inference_result(inference: Inference) -> Iterator[str]:
-    failures = [
+    failure_texts = [
         *([f"{inference.wrong} wrong"] if inference.wrong else []),
         *(
             [f"{inference.lost} lost{f' ({inference.error})' if inference.error else ''}"]
@@ -324,7 +323,7 @@ def _describe_inference_result(inference: Inference) -> Iterator[str]:
         ),
         *(f"{count} refused as {name}" for name, count in inference.refused.items()),
     ]
-    outcome = ", ".join(failures) or "all as expected"
+    outcome = ", ".join(failure_texts) or "all as expected"
     yield (
         f"inference: {inference.answered} of {inference.requests} requests answered over "
         f"{inference.circuits[0]}: {outcome}"

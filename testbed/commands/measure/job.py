@@ -82,7 +82,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
         from testbed.operate.choice import choose_design
 
         choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        lab, mode = choice.lab, hosts_of(choice.lab, self.hosts)
+        lab, host_mode = choice.lab, hosts_of(choice.lab, self.hosts)
         checkpoint = (
             Checkpoint(self.checkpoint_bytes, self.checkpoint_every, self.checkpoint_folder)
             if self.checkpoint_bytes
@@ -90,9 +90,9 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
         )
         with (
             context.session(lab, self.hosts) as session,
-            RunStore(context.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+            RunStore(context.runs_dir).begin(lab, lab.simulated, host_mode, seeds={}) as run,
         ):
-            job = run_plan(
+            plan_run = run_plan(
                 session,
                 choice.design,
                 choice.plan(),
@@ -102,31 +102,33 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
                 deadline_s=self.deadline_s,
                 checkpoint=checkpoint,
             )
-            run.add_rank_figures(job.ranks, job.flows, job.rates)
-            rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
-            run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
-        context.say(*yield_job_lines(choice, job))
+            run.add_rank_figures(plan_run.ranks, plan_run.flows, plan_run.rates)
+            rate_fields = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
+            run.add_phase(
+                PHASE, to_json(plan_run, choice.intent.epoch if choice.intent else None) | rate_fields
+            )
+        context.say(*yield_job_lines(choice, plan_run))
         return PlanJobDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
-            factor=job.factor,
-            predicted_ms=job.predicted_s * 1e3,
-            measured_ms=job.measured_s * 1e3,
-            iterations_ms=tuple(time_s * 1e3 for time_s in job.times_s),
-            difference=job.prediction_error,
-            busy=job.processor_load,
-            links=tuple(CountedLink(**asdict(link)) for link in job.links),
+            factor=plan_run.factor,
+            predicted_ms=plan_run.predicted_s * 1e3,
+            measured_ms=plan_run.measured_s * 1e3,
+            iterations_ms=tuple(time_s * 1e3 for time_s in plan_run.times_s),
+            difference=plan_run.prediction_error,
+            busy=plan_run.processor_load,
+            links=tuple(CountedLink(**asdict(link)) for link in plan_run.links),
         )
 
 
-def yield_job_lines(choice: DesignChoice, job: PlanRun) -> Iterator[str]:
+def yield_job_lines(choice: DesignChoice, plan_run: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
     from testbed.measure.plan_job import summarise_links
 
     yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.heading()}"
     yield from choice.lines()
     yield from choice.describe_unfinished()
-    median = f"iteration of {job.measured_s * 1e3:.1f} ms (median of {len(job.times_s)})"
-    yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.prediction_error * 100:+.1f} %"
-    yield f"scale: {job.factor:g} x the bytes and computing; processors {job.processor_load * 100:.0f} % busy"
-    yield from summarise_links(job.links)
+    median_text = f"iteration of {plan_run.measured_s * 1e3:.1f} ms (median of {len(plan_run.times_s)})"
+    yield f"{median_text}, predicted {plan_run.predicted_s * 1e3:.1f} ms: {plan_run.prediction_error * 100:+.1f} %"
+    yield f"scale: {plan_run.factor:g} x the bytes and computing; processors {plan_run.processor_load * 100:.0f} % busy"
+    yield from summarise_links(plan_run.links)

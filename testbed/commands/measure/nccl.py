@@ -207,10 +207,10 @@ class Measure(
             )
         sizes = parse_sizes(self.sizes)
         choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        mode = hosts_of(choice.lab, self.hosts)
+        host_mode = hosts_of(choice.lab, self.hosts)
         if self.program == "nccl-tests":
-            return self._measure_nccl_tests(context, choice, mode, sizes)
-        return self._measure(context, choice, mode, sizes)
+            return self._measure_nccl_tests(context, choice, host_mode, sizes)
+        return self._measure(context, choice, host_mode, sizes)
 
     def _measure(
         self, context: CommandContext, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
@@ -259,8 +259,10 @@ class Measure(
         from testbed.measure.nccl.launch import NcclSettings, NcclTest
 
         nics = (nic.name for nic in choice.lab.hosts[0].nics)
-        names = tuple(self.interfaces.split(",") if self.interfaces else nics)
-        settings = NcclSettings("IB" if self.interfaces else "Socket", names, channels=len(names))
+        interface_names = tuple(self.interfaces.split(",") if self.interfaces else nics)
+        settings = NcclSettings(
+            "IB" if self.interfaces else "Socket", interface_names, channels=len(interface_names)
+        )
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
         with self._open(context, choice, mode) as (session, run):
             result = measure_nccl_tests(session, choice.design, run, settings, test)

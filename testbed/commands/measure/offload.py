@@ -120,11 +120,11 @@ class OffloadProfile(Command[ProfileDocument]):
             profile, is_simulated = profile_script(
                 self.script, read_configuration(self.config), choice, narrator
             )
-        report = None
+        report_path = None
         if self.out is not None:
             from testbed.offload.report import write_report
 
-            report = str(write_report(self.out, profile, self.script, is_simulated=is_simulated))
+            report_path = str(write_report(self.out, profile, self.script, is_simulated=is_simulated))
         metrics = profile.metrics
         document = ProfileDocument(
             gthp=metrics.gthp,
@@ -144,7 +144,7 @@ class OffloadProfile(Command[ProfileDocument]):
             key=profile.key,
             jobs=tuple(sorted(profile.jobs)),
             simulated=is_simulated,
-            report=report,
+            report=report_path,
         )
         context.say(*document.lines())
         return document
@@ -171,12 +171,12 @@ class OffloadExplain(Command[DecisionDocument]):
 
         threshold = MIN_SPEEDUP if self.threshold is None else self.threshold
         document = _make_decision_document(decide(read_profile(self.file).metrics, threshold))
-        choice = (
+        choice_text = (
             f"run {document.choice} at ratio {document.ratio:.2f}"
             if document.choice
             else "no offload: run all on the trainer"
         )
-        context.say(choice, *(f"  {reason}" for reason in document.reasons))
+        context.say(choice_text, *(f"  {reason}" for reason in document.reasons))
         return document
 
 

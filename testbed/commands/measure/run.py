@@ -19,9 +19,9 @@ from testbed.storage.owner import RUN_VARIABLE
 
 if TYPE_CHECKING:
     from testbed.measure.program.light import LightGrant
-    from testbed.measure.program.ranks import OutputPrinter, RankResult, Ranks
+    from testbed.measure.program.ranks import RankOutput, RankResult, Ranks
 
-PHASE = "program"
+PROGRAM_PHASE = "program"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +151,15 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
         lab, runs_dir = context.running_lab, context.runs_dir
         check_permission(lab, self.really_move)
-        mode = hosts_of(lab)
-        if mode == "model":
+        host_mode = hosts_of(lab)
+        if host_mode == "model":
             raise HostError(
                 f"the hosts of lab '{lab.name}' are only modelled and run no program: start it as root, with "
                 "`testbed sim up --hosts kernel`"
             )
         request = LightRequest(self.nodes, self.topology_name, self.wait)
         command_text = " ".join(shlex.join(redact_arguments(self.program)).split())
-        with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
+        with RunStore(runs_dir).begin(lab, lab.simulated, host_mode, seeds={}) as run:
             reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
             assert context.lab_file is not None
 
@@ -175,10 +175,12 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                             launch = start_guards(light.fleet, light.hosts)
                         ranks.run(launch, run.directory / "ranks")
                     except BaseException:
-                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks, context).to_record())
+                        run.add_phase(
+                            PROGRAM_PHASE, self._describe(run.run_id, light, ranks, context).to_record()
+                        )
                         raise
                 document = self._describe(run.run_id, light, ranks, context)
-            run.add_phase(PHASE, document.to_record())
+            run.add_phase(PROGRAM_PHASE, document.to_record())
         if RUN_VARIABLE in os.environ and not context.is_quiet:  # a service keeps only the end of the output
             for rank in document.ranks:
                 context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
@@ -207,7 +209,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     def _describe(
         self, run_id: str, light: LightGrant, ranks: Ranks, context: CommandContext
     ) -> ProgramDocument:
-        failure = ranks.failure
+        failed_result = ranks.failed_result
         return ProgramDocument(
             run_id=run_id,
             lab=light.lab.name,
@@ -215,8 +217,8 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             command=self.program,
             reason=self.reason,
             lease=light.watch.lease,
-            code=(failure.exit_code or 0) if failure else 0,
-            failed_rank=None if failure is None or ranks.program.is_mpi else failure.rank,
+            code=(failed_result.exit_code or 0) if failed_result else 0,
+            failed_rank=None if failed_result is None or ranks.program.is_mpi else failed_result.rank,
             ranks=tuple(
                 ProgramRank(
                     rank=result.rank,
@@ -244,25 +246,25 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
     from testbed.design.model import Nic
 
     lab = light.lab
-    node = next(number for number, host in enumerate(lab.hosts) if host.name == rank.host.name)
-    for number, nic in enumerate(lab.hosts[node].nics):
-        counts = rank.counters.get(nic.name)
-        if not counts:
+    node = next(nic_index for nic_index, host in enumerate(lab.hosts) if host.name == rank.host.name)
+    for nic_index, nic in enumerate(lab.hosts[node].nics):
+        count_by_name = rank.counters.get(nic.name)
+        if not count_by_name:
             continue
-        link = light.design.wiring.link_from.get(Nic(node, number)) if light.design else None
+        link = light.design.wiring.link_from.get(Nic(node, nic_index)) if light.design else None
         yield ProgramLink(
             link=lab.link_label(link) if link else f"{rank.host.name}/{nic.name}",
-            sent_bytes=counts.get("tx_bytes", 0),
-            mean_mbps=counts.get("tx_bytes", 0) * 8e-6 / rank.seconds if rank.seconds else 0.0,
+            sent_bytes=count_by_name.get("tx_bytes", 0),
+            mean_mbps=count_by_name.get("tx_bytes", 0) * 8e-6 / rank.seconds if rank.seconds else 0.0,
             peak_mbps=rank.rates[nic.name]["peak"] * 8e-6,
             limit_mbps=lab.link.rate_mbps,
-            dropped=counts.get("tx_dropped", 0) + counts.get("rx_dropped", 0),
-            errors=counts.get("tx_errors", 0) + counts.get("rx_errors", 0),
+            dropped=count_by_name.get("tx_dropped", 0) + count_by_name.get("rx_dropped", 0),
+            errors=count_by_name.get("tx_errors", 0) + count_by_name.get("rx_errors", 0),
             retransmitted=rank.retransmitted,
         )
 
 
-def _print_output(output: OutputPrinter) -> None:
+def _print_output(output: RankOutput) -> None:
     """Print a piece of output immediately, with the rank and host in front of each line."""
     stream = sys.stderr if output.is_error else sys.stdout
     text = output.text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8")
@@ -272,18 +274,19 @@ def _print_output(output: OutputPrinter) -> None:
 
 def _summarise(document: ProgramDocument, ranks: Ranks) -> Iterator[str]:
     """Yield lines for people on how a program ended."""
-    if ranks.failure is not None:
-        failure = ranks.failure
-        subject = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
-        problem = f" ({failure.problem})" if failure.problem else ""
+    if ranks.failed_result is not None:
+        failed_result = ranks.failed_result
+        subject = "mpirun" if ranks.program.is_mpi else f"rank {failed_result.rank}"
+        problem = f" ({failed_result.problem})" if failed_result.problem else ""
         stopped_hosts = [result.host.name for result in ranks.results if result.exit_code is None]
         stopped_text = f"; stopped: {', '.join(stopped_hosts)}" if stopped_hosts else ""
-        yield f"{subject} on host {failure.host.name} ended first with {failure.exit_code}{problem}{stopped_text}"
+        outcome = f"ended first with {failed_result.exit_code}{problem}{stopped_text}"
+        yield f"{subject} on host {failed_result.host.name} {outcome}"
     if document.links:
-        busiest = max(document.links, key=lambda link: link.mean_mbps)
-        total = sum(link.sent_bytes for link in document.links)
+        busiest_link = max(document.links, key=lambda link: link.mean_mbps)
+        total_bytes = sum(link.sent_bytes for link in document.links)
         yield (
-            f"{total / 1e6:.1f} MB on {len(document.links)} links; busiest: {busiest.link}, "
-            f"{busiest.mean_mbps:.1f} Mbit/s on average, {busiest.peak_mbps:.1f} at peak"
+            f"{total_bytes / 1e6:.1f} MB on {len(document.links)} links; busiest: {busiest_link.link}, "
+            f"{busiest_link.mean_mbps:.1f} Mbit/s on average, {busiest_link.peak_mbps:.1f} at peak"
         )
     yield f"run {document.run_id}: exit code {document.code}, {document.seconds:.1f} s, output in its folder `ranks`"

@@ -224,8 +224,8 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
         title = f"A = {document.a}, B = {document.b}: bus bandwidth in Mbit/s"
         context.say_table(title, *document.to_table())
         if document.only_a or document.only_b:
-            row_counts = f"{document.only_a} rows of A, {document.only_b} rows of B"
-            context.say(f"measured by only one of them: {row_counts}")
+            row_counts_text = f"{document.only_a} rows of A, {document.only_b} rows of B"
+            context.say(f"measured by only one of them: {row_counts_text}")
         context.say(
             *(
                 f"{difference.fact}: A {difference.a or '-'}, B {difference.b or '-'}"
@@ -235,10 +235,10 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
         return document
 
 
-def _make_comparison(a: str, b: str, comparison: RunComparison) -> RunsComparison:
+def _make_comparison(run_id_a: str, run_id_b: str, comparison: RunComparison) -> RunsComparison:
     return RunsComparison(
-        a=a,
-        b=b,
+        a=run_id_a,
+        b=run_id_b,
         rows=tuple(RowPair(**row.as_json()) for row in comparison.rows),
         only_a=comparison.only_a,
         only_b=comparison.only_b,

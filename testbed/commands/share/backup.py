@@ -28,8 +28,8 @@ class BackupDocument(Document):
 
     def line(self, holder: str) -> str:
         """Return a line for people on the contents of `holder`: the file or the database."""
-        rows = format_count(sum(self.rows.values()), "row")
-        return f"{holder} holds {rows}, and the files of {format_count(len(self.runs), 'run')}"
+        rows_text = format_count(sum(self.rows.values()), "row")
+        return f"{holder} holds {rows_text}, and the files of {format_count(len(self.runs), 'run')}"
 
 
 def _make_document(file: Path, report: BackupReport) -> BackupDocument:

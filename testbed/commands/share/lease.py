@@ -45,11 +45,11 @@ class Lease:
     def line(self) -> str:
         """Return a line for people: `20261123T1 granted token 4: host:a, ann@lab1, until 2026-11-23 10:20:00 UTC`."""
         expiry = datetime.fromtimestamp(self.expires, UTC)
-        token = f" token {self.token}" if self.token else ""
-        names = self.resources if len(self.resources) < 6 else (*self.resources[:5], "...")
+        token_text = f" token {self.token}" if self.token else ""
+        shown_resources = self.resources if len(self.resources) < 6 else (*self.resources[:5], "...")
         reason = self.waits_for or self.reason
         description = (
-            f"{self.id} {self.state}{token}: {', '.join(names)}, {self.owner}, until "
+            f"{self.id} {self.state}{token_text}: {', '.join(shown_resources)}, {self.owner}, until "
             f"{expiry:%Y-%m-%d %H:%M:%S} UTC"
         )
         return f"{description}; {reason}" if reason else description

@@ -31,8 +31,8 @@ class StopDocument(Document):
     def lines(self, lab_file: Path | None) -> list[str]:
         """Return the document as lines for people."""
         if not self.stopped:
-            hint = "may be changed again: `testbed resume` completes what was stopped"
-            return [f"lab '{self.lab}' {hint if self.was_stopped else 'was not stopped'}"]
+            effect_text = "may be changed again: `testbed resume` completes what was stopped"
+            return [f"lab '{self.lab}' {effect_text if self.was_stopped else 'was not stopped'}"]
         return [
             f"lab '{self.lab}' is stopped; `testbed stop {lab_file} --release` allows changes again",
             *(

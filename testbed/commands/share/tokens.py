@@ -33,9 +33,9 @@ class Token(Document):
 
     def line(self) -> str:
         """Return a line for people."""
-        limits = ", ".join([*self.scopes, *self.labs])
-        validity = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
-        return f"{self.id} {self.role} {self.name}, {validity}{f', only {limits}' if limits else ''}"
+        limits_text = ", ".join([*self.scopes, *self.labs])
+        validity_text = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
+        return f"{self.id} {self.role} {self.name}, {validity_text}{f', only {limits_text}' if limits_text else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)

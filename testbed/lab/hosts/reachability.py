@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
 COUNTED_PING_S, SMALL_PINGS_S = 0.005, 0.1
-"""Seconds per counted ping (`ping.PAUSE_S`), and for all other small pings."""
+"""Seconds per counted ping (`ping.PING_PAUSE_S`), and for all other small pings."""
 PING_TITLE = "the ping of all pairs"
 TCP_PORTS = range(20000, 32768)
 """TCP ports, below the range that kernels assign to clients."""

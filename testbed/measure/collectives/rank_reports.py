@@ -58,24 +58,22 @@ class RankReports:
                 self.guards[host] = message
         return event
 
-    def read_until(self, launch: Launch, messages: Sized, hosts: int, deadline_s: float) -> None:
+    def read_until(self, launch: Launch, messages: Sized, host_count: int, deadline_s: float) -> None:
         """Store events until `messages`, a part of these reports, has all hosts, a host failed, or the time is up."""
         end_s = time.monotonic() + deadline_s
-        while (left_s := end_s - time.monotonic()) > 0 and launch.running and not self.failed:
-            if len(messages) == hosts:
+        while (remaining_s := end_s - time.monotonic()) > 0 and launch.running and not self.failed:
+            if len(messages) == host_count:
                 return
-            for host, line in launch.lines(min(0.5, left_s)):
+            for host, line in launch.lines(min(0.5, remaining_s)):
                 self.store_event(host, line)
-                if len(messages) == hosts or self.failed:
+                if len(messages) == host_count or self.failed:
                     break
 
     @property
     def failed(self) -> bool:
         """True if a rank is lost, which the other ranks would wait for."""
-        ended_guards = self.guards.values()
-        return bool(self.errors) or any(
-            guard["reason"] != "exit" or guard["status"] != 0 for guard in ended_guards
-        )
+        guards = self.guards.values()
+        return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in guards)
 
     @property
     def is_overdue(self) -> bool:
@@ -113,7 +111,7 @@ class Diagnosis:
         self.reports = reports
         self.completed = completed
         self.deadline_s = deadline_s
-        self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
+        self.node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def make_not_ready_error(self) -> CollectiveError:
         """Return the error for ranks that did not get ready. It names the ranks that ended, or else all missing ranks.
@@ -122,13 +120,15 @@ class Diagnosis:
         """
         if self.reports.is_overdue:
             return self.make_failure_error()
-        missing = [host for host in self.nodes if host not in self.reports.ready]
-        named_hosts = [host for host in missing if host in self.reports.unstarted_hosts] or missing
+        missing_hosts = [host for host in self.node_by_host if host not in self.reports.ready]
+        named_hosts = [
+            host for host in missing_hosts if host in self.reports.unstarted_hosts
+        ] or missing_hosts
         reasons = "; ".join(
-            f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}"
+            f"rank {self.node_by_host[host]} ({host}): {self._read_last_lines(host)}"
             for host in named_hosts[:MAX_NAMED_HOSTS]
         )
-        summary = f"{len(named_hosts)} of {len(self.nodes)} ranks did not get ready"
+        summary = f"{len(named_hosts)} of {len(self.node_by_host)} ranks did not get ready"
         hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
         return CollectiveError(
             f"{summary}, so none ran: {reasons}{_describe_rest(named_hosts)}. {hint}{self._describe_unconfirmed()}"
@@ -140,29 +140,33 @@ class Diagnosis:
         The first cause found counts: unreachable hosts, dark links, the deadline, and otherwise the first failed rank.
         """
         silent_hosts = [
-            host for host in self.nodes if host not in self.reports.guards and host not in self.completed
+            host
+            for host in self.node_by_host
+            if host not in self.reports.guards and host not in self.completed
         ]
         if silent_hosts and self.reports.guards:
-            ranks = ", ".join(map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])) + _describe_rest(
+            ranks_text = ", ".join(map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])) + _describe_rest(
                 silent_hosts
             )
             return CollectiveTimeout(
-                f"the AllReduce did not finish: {ranks} cannot be reached any more. Look at the management network "
-                f"and at these hosts; {self._describe_ending()}"
+                f"the AllReduce did not finish: {ranks_text} cannot be reached any more. Look at the management "
+                f"network and at these hosts; {self._describe_ending()}"
             )
-        dark = list(self._describe_dark_links())
-        if dark:
-            ranks = "; ".join(dark[:MAX_NAMED_HOSTS]) + _describe_rest(dark)
-            return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
+        dark_texts = list(self._describe_dark_links())
+        if dark_texts:
+            ranks_text = "; ".join(dark_texts[:MAX_NAMED_HOSTS]) + _describe_rest(dark_texts)
+            return CollectiveTimeout(f"the AllReduce did not finish: {ranks_text}. {self._describe_ending()}")
         if self.reports.is_overdue:
-            unready_hosts = [host for host in self.nodes if host not in self.reports.ready]
-            unfinished = unready_hosts or [host for host in self.nodes if host not in self.reports.done_hosts]
-            ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMED_HOSTS])) + _describe_rest(
-                unfinished
-            )
+            unready_hosts = [host for host in self.node_by_host if host not in self.reports.ready]
+            unfinished_hosts = unready_hosts or [
+                host for host in self.node_by_host if host not in self.reports.done_hosts
+            ]
+            ranks_text = ", ".join(
+                map(self._describe_rank, unfinished_hosts[:MAX_NAMED_HOSTS])
+            ) + _describe_rest(unfinished_hosts)
             return CollectiveTimeout(
-                f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks} waited although every NIC has "
-                f"carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
+                f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks_text} waited although every NIC "
+                f"has carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
             )
         return CollectiveError(
             f"the AllReduce failed: {self._describe_first_failure()}. {self._describe_ending()}"
@@ -184,25 +188,27 @@ class Diagnosis:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, message in self.reports.errors.items():
             return f"{self._describe_rank(host)}: {message}"
-        silent_hosts = [host for host in self.nodes if host not in self.reports.guards]
-        for host in (*self.reports.failed_hosts, *silent_hosts, *self.nodes):
-            return f"{self._describe_rank(host)}: {self._read_last_words(host)}"
+        silent_hosts = [host for host in self.node_by_host if host not in self.reports.guards]
+        for host in (*self.reports.failed_hosts, *silent_hosts, *self.node_by_host):
+            return f"{self._describe_rank(host)}: {self._read_last_lines(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
     def _describe_rank(self, host: str) -> str:
-        return f"rank {self.nodes[host]} ({host}, at {self.reports.last_position.get(host, 'the start')})"
+        return (
+            f"rank {self.node_by_host[host]} ({host}, at {self.reports.last_position.get(host, 'the start')})"
+        )
 
-    def _read_last_words(self, host: str) -> str:
-        result = self.completed.get(host)
-        if result is None:
+    def _read_last_lines(self, host: str) -> str:
+        command_result = self.completed.get(host)
+        if command_result is None:
             return "it sent nothing"
         # Warnings of torch start with "[W" and never explain the failure.
-        lines = [line for line in result.stderr.strip().splitlines() if not line.startswith("[W")]
+        lines = [line for line in command_result.stderr.strip().splitlines() if not line.startswith("[W")]
         if lines:
             return lines[-1][-300:]
-        if result.exit_status < 0:
+        if command_result.exit_status < 0:
             return "it was killed, or the host is down"
-        return f"it printed no error (exit status {result.exit_status})"
+        return f"it printed no error (exit status {command_result.exit_status})"
 
     def _describe_ending(self) -> str:
         return "All ranks were ended" + self._describe_unconfirmed()
@@ -213,11 +219,13 @@ class Diagnosis:
         The guards on these hosts end the rank at the deadline at the latest.
         """
         silent_hosts = [
-            host for host in self.nodes if host not in self.reports.guards and host not in self.completed
+            host
+            for host in self.node_by_host
+            if host not in self.reports.guards and host not in self.completed
         ]
         return f"; not confirmed by {', '.join(silent_hosts)}" if silent_hosts else ""
 
 
-def _describe_rest(names: list[str]) -> str:
-    count = len(names) - MAX_NAMED_HOSTS
-    return f" and {count} more" if count > 0 else ""
+def _describe_rest(items: list[str]) -> str:
+    rest_count = len(items) - MAX_NAMED_HOSTS
+    return f" and {rest_count} more" if rest_count > 0 else ""

@@ -48,7 +48,7 @@ READY_TIMEOUT_S = 120.0
 REPORT_GRACE_S = 1.5
 POLL_S = 0.5
 _TIME_COLUMNS = ("time_us", "min_us", "max_us", "low_us", "high_us")
-_IDLE_PROCESSOR = dict.fromkeys(
+_IDLE_PROCESSOR_COLUMNS = dict.fromkeys(
     ("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0
 )
 ReportProgress = Callable[[int, int, str], None]
@@ -88,7 +88,7 @@ class Ranks:
         self._lab = lab
         self._deadline_s = deadline_s
         self._keeps_ranks = keep_ranks
-        self._hosts = {host.name for host in lab.hosts}
+        self._host_names = {host.name for host in lab.hosts}
         self._folder = ""
         self._launch: Launch | None = None
         self._resources = ExitStack()
@@ -137,39 +137,43 @@ class Ranks:
     ) -> RankReports:
         end_s = time.monotonic() + self._deadline_s + REPORT_GRACE_S
         launch, reports = self._start()
-        ready = _await_ready(launch, reports, self._hosts, min(end_s, time.monotonic() + READY_TIMEOUT_S))
-        if ready:
+        is_ready = _await_ready(
+            launch, reports, self._host_names, min(end_s, time.monotonic() + READY_TIMEOUT_S)
+        )
+        if is_ready:
             end_s = time.monotonic() + self._deadline_s + REPORT_GRACE_S if self._keeps_ranks else end_s
-            spec = _drop_sets_for_nccl(spec, reports)
+            spec = _drop_route_sets_for_nccl(spec, reports)
             job = _make_job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
             launch.send(json.dumps(job) + "\n")
             for row in _yield_rows(launch, reports, spec, end_s, on_progress, keep_ranks=self._keeps_ranks):
                 on_row(make_timing(self._lab, wiring, routes, spec, row))
-            if self._keeps_ranks and reports.done_hosts == self._hosts:
+            if self._keeps_ranks and reports.done_hosts == self._host_names:
                 return reports
         launch.close_input()
         try:
-            results = launch.wait(REPORT_GRACE_S)
+            result_by_host = launch.wait(REPORT_GRACE_S)
         except HostError:  # some ranks are still running: leaving the launch ends them
-            results = {}
+            result_by_host = {}
         for host, line in launch.lines(0):
             reports.store_event(host, line)
-        diagnosis = Diagnosis(self._lab, wiring, reports, results, self._deadline_s)
-        if not ready:
+        diagnosis = Diagnosis(self._lab, wiring, reports, result_by_host, self._deadline_s)
+        if not is_ready:
             raise diagnosis.make_not_ready_error()
-        if reports.done_hosts != self._hosts:
+        if reports.done_hosts != self._host_names:
             raise diagnosis.make_failure_error()
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
         """Return the running ranks (or start new ones) and the reports for their next job."""
-        if self._launch is not None and set(self._launch.running) == self._hosts:
+        if self._launch is not None and set(self._launch.running) == self._host_names:
             self._reports = RankReports(ready=self._reports.ready_for_next)
             return self._launch, self._reports
         self.close()
         if not self._folder:
-            names = ("guard.py", "collective.py", "watch.py")
-            programs = {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names}
+            program_names = ("guard.py", "collective.py", "watch.py")
+            programs = {
+                name: resources.files("testbed.node").joinpath(name).read_bytes() for name in program_names
+            }
             self._folder = self._fleet.put(programs)
         commands = {host.name: self._make_command(host, node) for node, host in enumerate(self._lab.hosts)}
         self._launch = self._resources.enter_context(self._fleet.start(commands))
@@ -177,7 +181,7 @@ class Ranks:
         return self._launch, self._reports
 
     def _make_command(self, host: LabHost, node: int) -> str:
-        nics = [argument for nic in host.nics for argument in ("--nic", nic.name)]
+        nic_arguments = [argument for nic in host.nics for argument in ("--nic", nic.name)]
         rank_command = [host.python, "-I", f"{self._folder}/collective.py", str(node)]
         guard_command = [
             host.python,
@@ -187,7 +191,7 @@ class Ranks:
             f"{self._deadline_s:g}",
         ]
         return shlex.join(
-            [*guard_command, *(["--renew"] if self._keeps_ranks else []), *nics, "--", *rank_command]
+            [*guard_command, *(["--renew"] if self._keeps_ranks else []), *nic_arguments, "--", *rank_command]
         )
 
 
@@ -221,8 +225,8 @@ def _yield_rows(
     for event in _yield_events(launch, reports, end_s):
         if event == "row":
             row = reports.rows[-1]
-            text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
-            on_progress(len(reports.rows), spec.rows, text)
+            progress_text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
+            on_progress(len(reports.rows), spec.rows, progress_text)
             yield row
         if reports.failed or (reports.ready.keys() - reports.done_hosts) - set(launch.running):
             launch.close_input()
@@ -232,8 +236,8 @@ def _yield_rows(
 
 def _yield_events(launch: Launch, reports: RankReports, end_s: float) -> Iterator[str]:
     """Yield the kind of each event as it arrives, and "" at each poll, until all ranks have ended or time is up."""
-    while launch.running and (left_s := end_s - time.monotonic()) > 0:
-        for host, line in launch.lines(min(POLL_S, left_s)):
+    while launch.running and (remaining_s := end_s - time.monotonic()) > 0:
+        for host, line in launch.lines(min(POLL_S, remaining_s)):
             yield reports.store_event(host, line)
         yield ""
     for host, line in launch.lines(0):
@@ -271,30 +275,31 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
     }
 
 
-def _drop_sets_for_nccl(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
+def _drop_route_sets_for_nccl(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
     """Return the spec without sets of routes if NCCL is used, because NCCL chooses its own connections."""
     return spec if _choose_backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
 
 
-def _choose_backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
+def _choose_backend(spec: CollectiveSpec, ready_messages: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the backend that all ranks use.
 
     Raises `CollectiveError` if NCCL is requested although a host has no GPU or a configuration is an exchange.
     """
-    exchanges = [
+    exchange_names = [
         configuration.name for configuration in spec.configurations if not configuration.collective.on_gpus
     ]
-    if exchanges and spec.backend == "nccl":
+    if exchange_names and spec.backend == "nccl":
         raise CollectiveError(
-            f"{exchanges[0]}: transfers between pairs are measured with the backend 'gloo' only; choose it"
+            f"{exchange_names[0]}: transfers between pairs are measured with the backend 'gloo' only; choose it"
         )
-    hosts_without_gpus = [host for host, message in ready.items() if not message["gpus"]]
+    hosts_without_gpus = [host for host, message in ready_messages.items() if not message["gpus"]]
     if spec.backend == "auto":
-        return "gloo" if hosts_without_gpus or exchanges else "nccl"
+        return "gloo" if hosts_without_gpus or exchange_names else "nccl"
     if spec.backend == "nccl" and hosts_without_gpus:
-        names = ", ".join(sorted(hosts_without_gpus))
+        hosts_text = ", ".join(sorted(hosts_without_gpus))
         raise CollectiveError(
-            f"no GPU that torch can use on {names}: choose the backend 'gloo', or 'auto' to use what all hosts have"
+            f"no GPU that torch can use on {hosts_text}: choose the backend 'gloo', or "
+            "'auto' to use what all hosts have"
         )
     return spec.backend
 
@@ -302,7 +307,7 @@ def _choose_backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]
 def _make_result(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, reports: RankReports
 ) -> CollectiveResult:
-    spec = _drop_sets_for_nccl(spec, reports)
+    spec = _drop_route_sets_for_nccl(spec, reports)
     timings = tuple(make_timing(lab, wiring, routes, spec, row) for row in reports.rows)
     nic_bytes = tuple(
         entry for row in reports.rows for entry in yield_nic_bytes(lab, wiring, routes, spec, row)
@@ -328,7 +333,7 @@ def model_collectives(
     """Return estimates of the flow model in place of measurements. `iterations` is 0, because nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
-    for number, (configuration, size) in enumerate(cases, start=1):
+    for case_number, (configuration, size) in enumerate(cases, start=1):
         link = lab.link
         time_s = configuration.collective.time_s(
             wiring, routes, configuration, size, link.rate_mbps, link.mtu
@@ -338,9 +343,9 @@ def model_collectives(
             "size": size,
             "iterations": 0,
             "wrong": (),
-            **_IDLE_PROCESSOR,
+            **_IDLE_PROCESSOR_COLUMNS,
         }
         row |= dict.fromkeys(_TIME_COLUMNS, time_s * 1e6)
         timings.append(replace(make_timing(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
-        on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
+        on_progress(case_number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})

@@ -39,23 +39,25 @@ def make_timing(
 ) -> Timing:
     """Return the timing of a row. Raise `WrongResult` if ranks hold wrong elements."""
     configuration = _find_configuration(spec, row)
-    wrong_counts = {rank: count for rank, count in enumerate(row["wrong"]) if count}
-    if wrong_counts:
-        rank_texts = ", ".join(
-            f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong_counts.items()
+    wrong_count_by_rank = {rank: count for rank, count in enumerate(row["wrong"]) if count}
+    if wrong_count_by_rank:
+        ranks_text = ", ".join(
+            f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong_count_by_rank.items()
         )
         raise WrongResult(
-            f"{configuration.name}, {row['size']} B: wrong elements: {rank_texts}; "
+            f"{configuration.name}, {row['size']} B: wrong elements: {ranks_text}; "
             "the network or a host corrupts data: do not trust this run"
         )
     collective = configuration.collective
     if spec.sets is None:
-        limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
+        limit_mbps = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
     else:  # bytes of a node divided by the time of the most loaded link
-        shares = _compute_link_shares(wiring, routes, spec, configuration)
-        limit = lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
-    algbw = row["size"] * 8 / row["time_us"]
-    busbw = algbw * collective.bus_factor(configuration.ranks)
+        share_by_link = _compute_link_shares(wiring, routes, spec, configuration)
+        limit_mbps = (
+            lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(share_by_link.values())
+        )
+    algbw_mbps = row["size"] * 8 / row["time_us"]
+    busbw_mbps = algbw_mbps * collective.bus_factor(configuration.ranks)
     return Timing(
         run_id=spec.run_id,
         topology=spec.topology,
@@ -68,11 +70,11 @@ def make_timing(
         time_us=row["time_us"],
         min_us=row["min_us"],
         max_us=row["max_us"],
-        algbw_mbps=algbw,
-        busbw_mbps=busbw,
-        limit_mbps=limit,
+        algbw_mbps=algbw_mbps,
+        busbw_mbps=busbw_mbps,
+        limit_mbps=limit_mbps,
         wrong=0,
-        cpu_limited=busbw < FULL_LINK_SHARE * limit and is_short_of_processors(row),
+        cpu_limited=busbw_mbps < FULL_LINK_SHARE * limit_mbps and is_short_of_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -88,7 +90,7 @@ def _compute_link_shares(
     if spec.sets is None:
         return configuration.collective.link_shares(wiring, routes, configuration)
     weights = compute_weights(configuration, spec.sets)
-    return link_shares(wiring, spec.sets, configuration, weights)
+    return sum_link_shares(wiring, spec.sets, configuration, weights)
 
 
 def is_short_of_processors(row: Mapping[str, Any]) -> bool:
@@ -105,7 +107,7 @@ def yield_nic_bytes(
 ) -> Iterator[NicBytes]:
     """Yield for each NIC the bytes that it sent and the payload that the plan expects on its link."""
     configuration = _find_configuration(spec, row)
-    shares = _compute_link_shares(wiring, routes, spec, configuration)
+    share_by_link = _compute_link_shares(wiring, routes, spec, configuration)
     retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
@@ -117,7 +119,9 @@ def yield_nic_bytes(
                 host=host.name,
                 nic=nic.name,
                 sent_bytes=row["sent_bytes"][node][nic.name],
-                expected_bytes=shares.get(link, 0.0) * row["size"] * row["iterations"] if link else 0.0,
+                expected_bytes=share_by_link.get(link, 0.0) * row["size"] * row["iterations"]
+                if link
+                else 0.0,
                 retransmitted_bytes=retransmitted[link] if link else 0,
             )
 
@@ -126,11 +130,11 @@ def _sum_retransmitted(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Counter[Link]:
     """Return the retransmitted bytes of each link. Bytes of a connection count on every link of its path."""
-    retransmitted: Counter[Link] = Counter()
+    retransmitted_bytes_by_link: Counter[Link] = Counter()
     for source, counts_by_peer in enumerate(row["retransmitted_bytes"]):
         for _, _, path, count in _yield_paths(lab, wiring, routes, spec, source, counts_by_peer):
-            retransmitted.update(dict.fromkeys(path, count))
-    return retransmitted
+            retransmitted_bytes_by_link.update(dict.fromkeys(path, count))
+    return retransmitted_bytes_by_link
 
 
 def _yield_paths(
@@ -145,15 +149,15 @@ def _yield_paths(
 
     Skips addresses outside the topology: the store of the ranks is on the management network.
     """
-    peers = {
+    node_and_set_by_address = {
         str(address): (node, route_set)
         for node, host in enumerate(lab.hosts)
         for route_set, address in enumerate(list_set_addresses(host))
     }
     links = sort_links(wiring)
     for address, value in values_by_peer:
-        if address in peers and value:
-            target, route_set = peers[address]
+        if address in node_and_set_by_address and value:
+            target, route_set = node_and_set_by_address[address]
             if spec.sets is None:
                 path = routes.path(source, target)
             else:
@@ -163,54 +167,54 @@ def _yield_paths(
 
 def yield_rank_figures(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
     """Yield what each rank measured about itself in each iteration of a row."""
-    key = (spec.topology, row["configuration"], row["size"])
+    row_key = (spec.topology, row["configuration"], row["size"])
     for rank, observations in enumerate(row.get("seen", ())):
-        yield from make_rank_figures(key, rank, lab.hosts[rank].name, observations)
+        yield from make_rank_figures(row_key, rank, lab.hosts[rank].name, observations)
 
 
 def make_rank_figures(
-    key: tuple[str, str, int], rank: int, host: str, observations: Mapping[str, Any]
+    row_key: tuple[str, str, int], rank: int, host: str, observations: Mapping[str, Any]
 ) -> Iterator[RankFigures]:
-    """Yield what a rank measured about itself. `key` is (topology, configuration, size) of the row.
+    """Yield what a rank measured about itself. `row_key` is (topology, configuration, size) of the row.
 
     The processor time of other processes on its host is divided over the iterations in proportion to their length.
     """
     total_s = sum(iteration["seconds"] for iteration in observations["iterations"]) or 1.0
     for iteration, figures in enumerate(observations["iterations"]):
         others_s = observations["others_s"] * figures["seconds"] / total_s
-        yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **figures)
+        yield RankFigures(*row_key, iteration=iteration, rank=rank, host=host, others_s=others_s, **figures)
 
 
 def yield_flow_figures(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[FlowFigures]:
     """Yield what each rank measured about its connections in the iterations of a row."""
-    key = (spec.topology, row["configuration"], row["size"])
+    row_key = (spec.topology, row["configuration"], row["size"])
     for source, observations in enumerate(row.get("seen", ())):
         for target, route_set, path, figures in _yield_paths(
             lab, wiring, routes, spec, source, observations["flows"]
         ):
-            yield make_flow_figures(key, lab, (source, target, route_set), path, figures)
+            yield make_flow_figures(row_key, lab, (source, target, route_set), path, figures)
 
 
 def yield_link_figures(
     lab: Lab, wiring: Wiring, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[LinkFigures]:
     """Yield what each rank measured about its links in the iterations of a row."""
-    key = (spec.topology, row["configuration"], row["size"])
+    row_key = (spec.topology, row["configuration"], row["size"])
     for rank, observations in enumerate(row.get("seen", ())):
-        yield from make_link_figures(key, lab, wiring, rank, observations)
+        yield from make_link_figures(row_key, lab, wiring, rank, observations)
 
 
 def make_link_figures(
-    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, observations: Mapping[str, Any]
+    row_key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, observations: Mapping[str, Any]
 ) -> Iterator[LinkFigures]:
     """Yield what a rank measured about its links. NICs without a link are skipped."""
     for index, nic in enumerate(lab.hosts[rank].nics):
         if link := wiring.link_from.get(Nic(rank, index)):
             figures = observations["nics"][nic.name]
             yield LinkFigures(
-                *key,
+                *row_key,
                 rank=rank,
                 link=lab.link_label(link),
                 windows=figures["windows"],
@@ -220,7 +224,7 @@ def make_link_figures(
 
 
 def make_flow_figures(
-    key: tuple[str, str, int],
+    row_key: tuple[str, str, int],
     lab: Lab,
     endpoints: tuple[int, int, int],
     path: Sequence[Link],
@@ -229,7 +233,7 @@ def make_flow_figures(
     """Return what a rank measured about its connections to another. `endpoints` is (source, target, set of routes)."""
     source, target, route_set = endpoints
     return FlowFigures(
-        *key,
+        *row_key,
         source=source,
         target=target,
         route_set=route_set,
@@ -247,28 +251,32 @@ def make_flow_figures(
     )
 
 
-def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
+def find_misplaced_traffic(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
     """Return the counters that contradict the plan, of sizes large enough to prove it.
 
     A NIC with expected bytes must send at least 95 % of them, and at most 110 % of the expected and retransmitted
     bytes. Any other NIC must send less than 2 % of the bytes of the most loaded link, not counting retransmissions.
     """
-    full_bytes: dict[tuple[str, str, int], float] = {}
+    full_link_bytes_by_row: dict[tuple[str, str, int], float] = {}
     for entry in nic_bytes:
-        full_bytes[_make_row_key(entry)] = max(
-            full_bytes.get(_make_row_key(entry), 0.0), entry.expected_bytes
+        full_link_bytes_by_row[_make_row_key(entry)] = max(
+            full_link_bytes_by_row.get(_make_row_key(entry), 0.0), entry.expected_bytes
         )
-    large_enough = (entry for entry in nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES)
-    return tuple(entry for entry in large_enough if not _is_placed(entry, full_bytes[_make_row_key(entry)]))
+    proving_entries = (entry for entry in nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES)
+    return tuple(
+        entry
+        for entry in proving_entries
+        if not _is_placed(entry, full_link_bytes_by_row[_make_row_key(entry)])
+    )
 
 
 def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
     if entry.expected_bytes:
-        upper_bytes = entry.expected_bytes + entry.retransmitted_bytes
+        max_bytes = entry.expected_bytes + entry.retransmitted_bytes
         return (
             (1 - MISSING_TOLERANCE) * entry.expected_bytes
             <= entry.sent_bytes
-            <= (1 + SURPLUS_TOLERANCE) * upper_bytes
+            <= (1 + SURPLUS_TOLERANCE) * max_bytes
         )
     return entry.sent_bytes - entry.retransmitted_bytes < IDLE_TOLERANCE * full_link_bytes
 
@@ -278,33 +286,35 @@ def _make_row_key(entry: NicBytes) -> tuple[str, str, int]:
 
 
 def _find_configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuration:
-    return next(c for c in spec.configurations if c.name == row["configuration"])
+    return next(
+        configuration for configuration in spec.configurations if configuration.name == row["configuration"]
+    )
 
 
-def compute_weights(configuration: Configuration, sets: RouteSets) -> tuple[tuple[float, ...], ...]:
+def compute_weights(configuration: Configuration, route_sets: RouteSets) -> tuple[tuple[float, ...], ...]:
     """Return the weight of each set of routes, for each ring or pair.
 
     A library splits the tensor of a ring once, for all hops. So a set gets its smallest weight on any hop, and the
     first set gets the rest.
     """
     if configuration.pairs:
-        return tuple(_get_pair_weights(sets, pair) for pair in configuration.pairs)
+        return tuple(_get_pair_weights(route_sets, pair) for pair in configuration.pairs)
     return tuple(
-        _compute_ring_weights([_get_pair_weights(sets, hop) for hop in _yield_hops(ring.order)])
+        _compute_ring_weights([_get_pair_weights(route_sets, hop) for hop in _yield_hops(ring.order)])
         for ring in configuration.rings
     )
 
 
-def link_shares(
-    wiring: Wiring, sets: RouteSets, configuration: Configuration, weights: Sequence[Sequence[float]]
+def sum_link_shares(
+    wiring: Wiring, route_sets: RouteSets, configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Mapping[Link, float]:
     """Return the bytes on each link, as a multiple of a node's tensor."""
-    links, shares = sort_links(wiring), dict[Link, float]()
-    for (source, target), part, set_weights in _yield_messages(configuration, weights):
+    links, share_by_link = sort_links(wiring), dict[Link, float]()
+    for (source, target), tensor_share, set_weights in _yield_messages(configuration, weights):
         for route_set, weight in enumerate(set_weights):
-            for edge in sets.path(source, target, route_set) if weight else ():
-                shares[links[edge]] = shares.get(links[edge], 0.0) + part * weight
-    return shares
+            for edge in route_sets.path(source, target, route_set) if weight else ():
+                share_by_link[links[edge]] = share_by_link.get(links[edge], 0.0) + tensor_share * weight
+    return share_by_link
 
 
 def sort_links(wiring: Wiring) -> list[Link]:
@@ -317,24 +327,26 @@ def _yield_messages(
 ) -> Iterator[tuple[Pair, float, Sequence[float]]]:
     """Yield ((source, target), fraction of the source's tensor, weights of the sets of routes) for each message."""
     if configuration.pairs:
-        targets = Counter(source for source, _ in configuration.pairs)
+        target_count_by_source = Counter(source for source, _ in configuration.pairs)
         for pair, set_weights in zip(configuration.pairs, weights, strict=True):
-            yield pair, 1 / targets[pair[0]], set_weights
+            yield pair, 1 / target_count_by_source[pair[0]], set_weights
         return
-    part = configuration.collective.bus_factor(configuration.ranks) / configuration.rings_per_node
+    tensor_share = configuration.collective.bus_factor(configuration.ranks) / configuration.rings_per_node
     for ring, set_weights in zip(configuration.rings, weights, strict=True):
         for hop in _yield_hops(ring.order):
-            yield hop, part, set_weights
+            yield hop, tensor_share, set_weights
 
 
 def _yield_hops(order: Sequence[int]) -> Iterator[Pair]:
     return pairwise((*order, order[0]))
 
 
-def _get_pair_weights(sets: RouteSets, pair: Pair) -> tuple[float, ...]:
-    return tuple(float(weight) for weight in sets.weight[:, pair[0], pair[1]])
+def _get_pair_weights(route_sets: RouteSets, pair: Pair) -> tuple[float, ...]:
+    return tuple(float(weight) for weight in route_sets.weight[:, pair[0], pair[1]])
 
 
-def _compute_ring_weights(hops: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    other_weights = [min(hop_weights) for hop_weights in zip(*(hop[1:] for hop in hops), strict=True)]
+def _compute_ring_weights(weights_of_hops: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    other_weights = [
+        min(hop_weights) for hop_weights in zip(*(hop[1:] for hop in weights_of_hops), strict=True)
+    ]
     return (round(1 - sum(other_weights), 9), *other_weights)

@@ -50,10 +50,10 @@ class Configuration:
 
     def as_json(self) -> dict[str, Any]:
         """Return the configuration as `testbed/node/collective.py` reads it."""
-        common = {"name": self.name, "sizes": self.sizes}
+        common_fields = {"name": self.name, "sizes": self.sizes}
         if self.pairs:
-            return {**common, "pairs": self.pairs}
-        return {**common, "rings": [ring.order for ring in self.rings]}
+            return {**common_fields, "pairs": self.pairs}
+        return {**common_fields, "rings": [ring.order for ring in self.rings]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class CollectiveSpec:
         return sum(len(configuration.sizes) for configuration in self.configurations)
 
 
-def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
+def make_all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
     """Return the exchange in which every node sends an equal part of its tensor to every other.
 
     >>> all_to_all("x", 3, (1024,)).pairs
@@ -98,8 +98,8 @@ def list_doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
     >>> list_doubling_sizes(1024, 8192)
     (1024, 2048, 4096, 8192)
     """
-    steps = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
-    return tuple(smallest << step for step in range(steps + 1))
+    doubling_count = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
+    return tuple(smallest << step for step in range(doubling_count + 1))
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -108,8 +108,8 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)
     """
-    smallest, _, largest = text.partition(":")
-    sizes = [_parse_size(text_size) for text_size in (smallest, largest or smallest)]
+    smallest_text, _, largest_text = text.partition(":")
+    sizes = [_parse_size(size_text) for size_text in (smallest_text, largest_text or smallest_text)]
     if not 4 <= sizes[0] <= sizes[1]:
         raise CollectiveError(f"--sizes {text!r}: sizes start at 4 bytes and grow (example: 1KiB:8MiB)")
     return list_doubling_sizes(sizes[0], sizes[1])

@@ -31,7 +31,7 @@ from testbed.measure.nccl.table import (
 
 T = TypeVar("T")
 BYTES_PER_ELEMENT = 4
-_BARE_NUMBERS = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)(?=\s*[,}\]])")
+_BARE_NUMBER_PATTERN = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)(?=\s*[,}\]])")
 _TOKEN_PATTERN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
 
@@ -68,30 +68,36 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
         raise ResultsError(
             f"{name}:{_count_lines(text)}: no complete row of results: {reason}. Run the test again"
         )
-    bounds, average = _get_mapping(document, "out_of_bounds"), _get_mapping(document, "average_bus_bandwidth")
-    bounds_ok, average_ok = _parse_boolean(bounds.get("okay")), _parse_boolean(average.get("okay"))
+    bounds_document, average_document = (
+        _get_mapping(document, "out_of_bounds"),
+        _get_mapping(document, "average_bus_bandwidth"),
+    )
+    is_in_bounds, is_average_ok = (
+        _parse_boolean(bounds_document.get("okay")),
+        _parse_boolean(average_document.get("okay")),
+    )
     devices = tuple(_parse_devices(_get_mapping(document, "config").get("devices")))
     uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
-    failed = bool(_read_errors(document)) or document.get("failed") is True
-    code = document.get("nccl_version")
+    has_failed = bool(_read_errors(document)) or document.get("failed") is True
+    version_code = document.get("nccl_version")
     return NcclTable(
         source="json",
         rows=tuple(rows),
         version=_convert_optional(str, document.get("nccl_tests_version")),
-        nccl_version=format_nccl_version(code)
-        if isinstance(code, int) and code > 0
-        else _convert_optional(str, code),
+        nccl_version=format_nccl_version(version_code)
+        if isinstance(version_code, int) and version_code > 0
+        else _convert_optional(str, version_code),
         collective=_find_collective(document),
         devices=devices,
         time_kind="cpu" if uses_cpu_time else "gpu",
-        average_busbw_gbytes_per_s=_parse_leniently(average.get("bandwidth")),
-        average_ok=average_ok,
-        out_of_bounds=_parse_integer(bounds.get("count")),
-        out_of_bounds_ok=bounds_ok,
+        average_busbw_gbytes_per_s=_parse_leniently(average_document.get("bandwidth")),
+        average_ok=is_average_ok,
+        out_of_bounds=_parse_integer(bounds_document.get("count")),
+        out_of_bounds_ok=is_in_bounds,
         complete=not is_truncated
         and "average_bus_bandwidth" in document
         and document.get("complete") is not False,
-        failed=failed or bounds_ok is False or average_ok is False,
+        failed=has_failed or is_in_bounds is False or is_average_ok is False,
         problems=tuple(problems),
         json_path=_convert_optional(str, document.get("json_path")),
     )
@@ -107,19 +113,19 @@ def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
 
 def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
     """Return the document, and True if it was truncated. Raise `ResultsError` if it is not JSON."""
-    text = _BARE_NUMBERS.sub("null", text)
-    attempts: tuple[Callable[[], str], ...] = (lambda: text, lambda: close_document(text))
-    failure = None
-    for index, attempt in enumerate(attempts):
+    text = _BARE_NUMBER_PATTERN.sub("null", text)
+    make_texts: tuple[Callable[[], str], ...] = (lambda: text, lambda: close_document(text))
+    first_error = None
+    for index, make_text in enumerate(make_texts):
         try:
-            document = json.loads(attempt())
+            document = json.loads(make_text())
         except (json.JSONDecodeError, RecursionError) as error:
-            failure = failure or error
+            first_error = first_error or error
             continue
         if isinstance(document, dict):
             return document, index > 0
-    line = failure.lineno if isinstance(failure, json.JSONDecodeError) else 1
-    reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "no object at the top"
+    line = first_error.lineno if isinstance(first_error, json.JSONDecodeError) else 1
+    reason = first_error.msg if isinstance(first_error, json.JSONDecodeError) else "no object at the top"
     raise ResultsError(
         f"{name}:{line}: not a JSON document ({reason}). Give the file that a test wrote with -J"
     )
@@ -131,19 +137,19 @@ def close_document(text: str) -> str:
     >>> close_document('{"a":[{"b":1},{"b":2},{"b')
     '{"a":[{"b":1},{"b":2}]}'
     """
-    closers: list[str] = []
+    closing_brackets: list[str] = []
     completed_text = ""
     for match in _TOKEN_PATTERN.finditer(text):
         symbol = match[0]
         if symbol in "[{":
-            closers.append("]" if symbol == "[" else "}")
-            completed_text = completed_text or symbol + closers[0]
+            closing_brackets.append("]" if symbol == "[" else "}")
+            completed_text = completed_text or symbol + closing_brackets[0]
         elif symbol in "]}":
-            if not closers or closers.pop() != symbol:
+            if not closing_brackets or closing_brackets.pop() != symbol:
                 break
-            completed_text = text[: match.end()] + "".join(reversed(closers))
+            completed_text = text[: match.end()] + "".join(reversed(closing_brackets))
         elif symbol == ",":
-            completed_text = text[: match.start()] + "".join(reversed(closers))
+            completed_text = text[: match.start()] + "".join(reversed(closing_brackets))
     return completed_text
 
 
@@ -272,8 +278,8 @@ def make_nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, 
     """
     is_measured = any(timing.iterations for timing in timings)
     wrong_count = sum(timing.wrong for timing in timings)
-    okay = ("false" if wrong_count else "true") if is_measured else "unchecked"
-    busbws = [timing.busbw_mbps / 8000 for timing in timings]
+    okay_text = ("false" if wrong_count else "true") if is_measured else "unchecked"
+    busbws_gbytes_per_s = [timing.busbw_mbps / 8000 for timing in timings]
     return {
         "version": JSON_VERSION,
         "args": [timings[0].collective, "-g", "1"] if timings else [],
@@ -289,9 +295,9 @@ def make_nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, 
         },
         "config": _make_config(lab, timings, versions.get("collective_backend", ""), is_measured=is_measured),
         "results": [_make_result(timing) for timing in timings],
-        "out_of_bounds": {"count": wrong_count, "okay": okay},
+        "out_of_bounds": {"count": wrong_count, "okay": okay_text},
         "average_bus_bandwidth": {
-            "bandwidth": sum(busbws) / len(busbws) if busbws else 0.0,
+            "bandwidth": sum(busbws_gbytes_per_s) / len(busbws_gbytes_per_s) if busbws_gbytes_per_s else 0.0,
             "okay": "unchecked",
         },
         "errors": "0",

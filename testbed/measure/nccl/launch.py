@@ -79,16 +79,16 @@ def make_nccl_environment(settings: NcclSettings) -> dict[str, str]:
 
     The 12-host testbed uses the same variables (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
     """
-    names = "=" + ",".join(
+    interface_list = "=" + ",".join(
         settings.interfaces
     )  # `=` means an exact match; without it `nic1` matches `nic11` too
-    interfaces_by_network = {
-        "IB": {"NCCL_IB_HCA": names, "NCCL_IB_GID_INDEX": str(settings.gid_index)},
-        "Socket": {"NCCL_SOCKET_IFNAME": names, "NCCL_IB_DISABLE": "1"},
+    variables_by_network = {
+        "IB": {"NCCL_IB_HCA": interface_list, "NCCL_IB_GID_INDEX": str(settings.gid_index)},
+        "Socket": {"NCCL_SOCKET_IFNAME": interface_list, "NCCL_IB_DISABLE": "1"},
     }
     variables = {
         "NCCL_NET": settings.network,
-        **interfaces_by_network[settings.network],
+        **variables_by_network[settings.network],
         "NCCL_ALGO": "Ring",
         "NCCL_MIN_NCHANNELS": str(settings.channels),
         "NCCL_MAX_NCHANNELS": str(settings.channels),
@@ -100,7 +100,7 @@ def make_nccl_environment(settings: NcclSettings) -> dict[str, str]:
 
 def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
     """Return the arguments of the test program."""
-    values = {
+    value_by_option = {
         "-b": test.smallest_bytes,
         "-e": test.largest_bytes,
         "-f": test.factor,
@@ -109,7 +109,7 @@ def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
         "-w": test.warmup_iterations,
         "-T": test.timeout_s,
     }
-    arguments = [argument for name, value in values.items() for argument in (name, str(value))]
+    arguments = [argument for option, value in value_by_option.items() for argument in (option, str(value))]
     return (*arguments, "-J", test.json) if test.json else tuple(arguments)
 
 
@@ -117,8 +117,18 @@ def make_host_context(
     host: LabHost, program: str, variables: Mapping[str, str], test: NcclTest
 ) -> tuple[str, ...]:
     """Return the application context of one host: one rank, its variables, the test."""
-    settings = [argument for name, value in variables.items() for argument in ("-x", f"{name}={value}")]
-    return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *make_program_arguments(test))
+    variable_arguments = [
+        argument for name, value in variables.items() for argument in ("-x", f"{name}={value}")
+    ]
+    return (
+        "-np",
+        "1",
+        "-H",
+        f"{host.management}:1",
+        *variable_arguments,
+        program,
+        *make_program_arguments(test),
+    )
 
 
 def make_mpirun_command(
@@ -128,13 +138,13 @@ def make_mpirun_command(
 
     MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
-    programs = {nccl_host.host: nccl_host.program for nccl_host in nccl_hosts}
+    program_by_host = {nccl_host.host: nccl_host.program for nccl_host in nccl_hosts}
     contexts = [
-        shlex.join(make_host_context(host, programs[host.name], variables[host.name], test))
+        shlex.join(make_host_context(host, program_by_host[host.name], variables[host.name], test))
         for host in lab.hosts
     ]
     network = str(lab.management)
-    common = [
+    common_arguments = [
         "--bind-to",
         "none",
         "--mca",
@@ -145,8 +155,8 @@ def make_mpirun_command(
         network,
     ]
     if lab.hosts[0].user == "root":
-        common.append("--allow-run-as-root")
-    return f"{shlex.join([nccl_hosts[0].mpirun, *common])} {' : '.join(contexts)}"
+        common_arguments.append("--allow-run-as-root")
+    return f"{shlex.join([nccl_hosts[0].mpirun, *common_arguments])} {' : '.join(contexts)}"
 
 
 def make_find_command(test: NcclTest) -> str:
@@ -161,9 +171,13 @@ def make_find_command(test: NcclTest) -> str:
 def parse_equipment(result: CommandResult) -> NcclHost:
     """Parse the output of `make_find_command` on one host."""
     lines = result.stdout.splitlines()
-    paths = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
+    path_by_name = dict(
+        line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun="))
+    )
     gpus = tuple(line.strip() for line in lines if re.match(r"GPU \d+:", line))
-    return NcclHost(result.host, gpus, paths.get("program", "").strip(), paths.get("mpirun", "").strip())
+    return NcclHost(
+        result.host, gpus, path_by_name.get("program", "").strip(), path_by_name.get("mpirun", "").strip()
+    )
 
 
 def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
@@ -216,16 +230,20 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     variables = make_nccl_environment(settings)
     command = make_mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
     first_host = lab.hosts[0].name
-    mpirun = fleet.run({first_host: command}, timeout_s=test.timeout_s + 60.0)[first_host]
+    mpirun_result = fleet.run({first_host: command}, timeout_s=test.timeout_s + 60.0)[first_host]
     try:
-        table = _read_results(fleet, first_host, mpirun)
+        table = _read_results(fleet, first_host, mpirun_result)
     except ResultsError as error:
-        last_lines = (mpirun.stderr.strip() or mpirun.stdout.strip()).splitlines()[-1:]
+        last_lines = (mpirun_result.stderr.strip() or mpirun_result.stdout.strip()).splitlines()[-1:]
         raise CollectiveError(
-            f"{test.program} ended with status {mpirun.exit_status} on {first_host} and no results: "
+            f"{test.program} ended with status {mpirun_result.exit_status} on {first_host} and no results: "
             f"{error} {''.join(last_lines)}"
         ) from error
-    return NcclRun(table, parse_rings(mpirun.stdout + mpirun.stderr), mpirun.stdout + mpirun.stderr)
+    return NcclRun(
+        table,
+        parse_rings(mpirun_result.stdout + mpirun_result.stderr),
+        mpirun_result.stdout + mpirun_result.stderr,
+    )
 
 
 def _read_results(fleet: Fleet, first_host: str, result: CommandResult) -> NcclTable:
@@ -247,5 +265,5 @@ def import_nccl(path: Path | str) -> NcclTable:
         text = Path(path).read_bytes().decode("utf-8-sig", errors="replace")
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}. Give a file that nccl-tests wrote") from error
-    parse = parse_json if text.lstrip().startswith("{") else parse_text
-    return parse(text, str(path))
+    parse_output = parse_json if text.lstrip().startswith("{") else parse_text
+    return parse_output(text, str(path))

@@ -58,8 +58,8 @@ class RingFinding:
 class _Channel:
     """Parser state for one ring: the neighbours of each rank, and the whole order if the log has it."""
 
-    after: dict[int, int] = field(default_factory=dict)
-    before: dict[int, int] = field(default_factory=dict)
+    successor_by_rank: dict[int, int] = field(default_factory=dict)
+    predecessor_by_rank: dict[int, int] = field(default_factory=dict)
     printed_ranks: tuple[int, ...] = ()
     is_cut: bool = False
     is_contradictory: bool = False
@@ -70,8 +70,8 @@ def parse_rings(text: str) -> RingLog:
 
     The lines of single ranks take precedence over the whole ring that rank 0 prints, because that may be truncated.
     """
-    communicator_of: dict[str, str] = {}
-    sizes: dict[str, int] = {}
+    communicator_by_thread: dict[str, str] = {}
+    rank_count_by_communicator: dict[str, int] = {}
     channels: dict[tuple[str, int], _Channel] = {}
     for line in text.splitlines():
         match = _THREAD_PATTERN.search(line)
@@ -80,18 +80,18 @@ def parse_rings(text: str) -> RingLog:
         thread, message = match["thread"], match["said"]
         start = _START_PATTERN.match(message)
         if start:
-            communicator_of[thread] = start["id"]
-            sizes[start["id"]] = int(start["ranks"])
+            communicator_by_thread[thread] = start["id"]
+            rank_count_by_communicator[start["id"]] = int(start["ranks"])
         else:
-            _read_ring(channels, communicator_of.get(thread, ""), message)
+            _read_ring(channels, communicator_by_thread.get(thread, ""), message)
     rings, problems = [], []
-    for (communicator, number), channel in channels.items():
-        order = _find_order(channel, sizes.get(communicator))
+    for (communicator, channel_number), channel in channels.items():
+        order = _find_order(channel, rank_count_by_communicator.get(communicator))
         if isinstance(order, str):
             communicator_text = f" of communicator {communicator}" if communicator else ""
-            problems.append(f"channel {number}{communicator_text}: {order}")
+            problems.append(f"channel {channel_number}{communicator_text}: {order}")
         else:
-            rings.append(LogRing(communicator, number, order))
+            rings.append(LogRing(communicator, channel_number, order))
     return RingLog(tuple(rings), tuple(problems))
 
 
@@ -104,13 +104,13 @@ def find_ring_differences(
     communicator of the log. By default rank r is node r. Consecutive ranks of one node count once.
     """
     used_orders = {_rotate(_convert_to_nodes(ring, ring_log, nodes_of_ranks)) for ring in ring_log.rings}
-    planned_rings = {_rotate(ring.order): ring for ring in planned}
+    ring_by_order = {_rotate(ring.order): ring for ring in planned}
     findings = [
         _make_missing_finding(ring, used_orders)
-        for order, ring in planned_rings.items()
+        for order, ring in ring_by_order.items()
         if order not in used_orders
     ]
-    explained_orders = set(planned_rings) | {
+    explained_orders = set(ring_by_order) | {
         _rotate(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
     }
     unplanned_orders = sorted(used_orders - explained_orders)
@@ -132,9 +132,9 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, lin
             int(neighbours["before"]),
             int(neighbours["after"]),
         )
-        is_same_successor = channel.after.setdefault(rank, successor) == successor
+        is_same_successor = channel.successor_by_rank.setdefault(rank, successor) == successor
         channel.is_contradictory |= not (
-            channel.before.setdefault(rank, predecessor) == predecessor and is_same_successor
+            channel.predecessor_by_rank.setdefault(rank, predecessor) == predecessor and is_same_successor
         )
     elif whole_ring:
         channel = channels.setdefault((communicator, int(whole_ring["channel"])), _Channel())
@@ -142,37 +142,42 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, lin
         channel.printed_ranks = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
 
 
-def _find_order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
+def _find_order(channel: _Channel, rank_count: int | None) -> tuple[int, ...] | str:
     """Return the ring, from its lowest rank, or a sentence that says why it is unknown."""
     if channel.is_contradictory:
         return "ranks contradict each other: the log mixes two communicators without their ids"
-    order = _find_cycle(channel.after)
-    if order and len(order) == (size or len(order)) and _has_matching_predecessors(channel, order):
+    order = _find_cycle(channel.successor_by_rank)
+    if order and len(order) == (rank_count or len(order)) and _has_matching_predecessors(channel, order):
         return order
-    if channel.printed_ranks and len(set(channel.printed_ranks)) == (size or len(channel.printed_ranks)):
+    if channel.printed_ranks and len(set(channel.printed_ranks)) == (
+        rank_count or len(channel.printed_ranks)
+    ):
         return _rotate(channel.printed_ranks)
-    if channel.after and len(channel.after) == (size or len(channel.after)):
+    if channel.successor_by_rank and len(channel.successor_by_rank) == (
+        rank_count or len(channel.successor_by_rank)
+    ):
         return "the neighbours of the ranks do not form a ring"
-    if channel.after:
-        return f"the log has only ranks {', '.join(map(str, sorted(channel.after)))}; collect the logs of all ranks"
+    if channel.successor_by_rank:
+        ranks_text = ", ".join(map(str, sorted(channel.successor_by_rank)))
+        return f"the log has only ranks {ranks_text}; collect the logs of all ranks"
     return "the line is truncated; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank logs its neighbours"
 
 
-def _find_cycle(successors: dict[int, int]) -> tuple[int, ...]:
+def _find_cycle(successor_by_rank: dict[int, int]) -> tuple[int, ...]:
     """Return the cycle through all ranks, from the lowest, or () if there is none."""
-    if not successors:
+    if not successor_by_rank:
         return ()
-    order = [min(successors)]
-    while len(order) < len(successors) and successors[order[-1]] in successors:
-        order.append(successors[order[-1]])
-    is_closed = len(set(order)) == len(successors) and successors[order[-1]] == order[0]
+    order = [min(successor_by_rank)]
+    while len(order) < len(successor_by_rank) and successor_by_rank[order[-1]] in successor_by_rank:
+        order.append(successor_by_rank[order[-1]])
+    is_closed = len(set(order)) == len(successor_by_rank) and successor_by_rank[order[-1]] == order[0]
     return tuple(order) if is_closed else ()
 
 
 def _has_matching_predecessors(channel: _Channel, order: tuple[int, ...]) -> bool:
     """Return whether each rank reports its predecessor in this order."""
     return all(
-        channel.before[rank] == predecessor
+        channel.predecessor_by_rank[rank] == predecessor
         for predecessor, rank in zip(order, order[1:] + order[:1], strict=True)
     )
 
@@ -189,11 +194,11 @@ def _convert_to_nodes(
     return tuple(nodes)
 
 
-def _rotate(order: Iterable[int]) -> tuple[int, ...]:
+def _rotate(ranks: Iterable[int]) -> tuple[int, ...]:
     """Return the rotation that starts with the lowest number."""
-    ring = tuple(order)
-    start = ring.index(min(ring)) if ring else 0
-    return ring[start:] + ring[:start]
+    ring = tuple(ranks)
+    start_index = ring.index(min(ring)) if ring else 0
+    return ring[start_index:] + ring[:start_index]
 
 
 def _make_missing_finding(ring: RingOrder, used_orders: set[tuple[int, ...]]) -> RingFinding:

@@ -140,8 +140,8 @@ def make_table_document(table: NcclTable) -> dict[str, Json]:
 def format_table(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return column names and rows of text, one row per size with both halves side by side. Unknown cells are ""."""
     columns = ("size (B)", "type", "redop", "root")
-    figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
-    names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))
+    figure_names = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
+    names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figure_names))
     return names, tuple(_make_text_row(row) for row in table.rows)
 
 
@@ -195,11 +195,11 @@ def _describe_row(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, J
 
 
 def _describe_timing(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
-    optional: Mapping[str, Json] = {"max_error": half.largest_error, "copy_bw": half.copy_gbytes_per_s}
+    optional_fields: Mapping[str, Json] = {"max_error": half.largest_error, "copy_bw": half.copy_gbytes_per_s}
     return {
         "cpu_time" if time_kind == "cpu" else "time": half.time_us,
         "alg_bw": half.algbw_gbytes_per_s,
         "bus_bw": half.busbw_gbytes_per_s,
         "nwrong": half.wrong,
-        **{name: value for name, value in optional.items() if value is not None},
+        **{name: value for name, value in optional_fields.items() if value is not None},
     }

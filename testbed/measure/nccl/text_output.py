@@ -47,23 +47,26 @@ class Columns:
     half: tuple[str, ...]
     has_timestamp: bool = False
 
-    def cells(self, halves: Literal[1, 2] = 2) -> int:
+    def count_cells(self, halves: Literal[1, 2] = 2) -> int:
         """Return the number of blank-separated cells of a complete row. A timestamp counts as two, date and time."""
         return len(self.leading) + halves * len(self.half) + (2 if self.has_timestamp else 0)
 
     @classmethod
     def from_header(cls, names: Sequence[str]) -> Columns | None:
         """Return the columns of a header line, or None if the line is not a complete header."""
-        starts = [index for index, name in enumerate(names) if name in _TIME_NAMES]
-        if len(starts) != 2 or tuple(names[:3]) != _LEADING_COLUMNS:
+        half_starts = [index for index, name in enumerate(names) if name in _TIME_NAMES]
+        if len(half_starts) != 2 or tuple(names[:3]) != _LEADING_COLUMNS:
             return None
-        first_half, remainder = tuple(names[starts[0] : starts[1]]), tuple(names[starts[1] :])
-        has_timestamp = remainder[-1] == "timestamp"
-        if first_half != (remainder[:-1] if has_timestamp else remainder) or not {"algbw", "busbw"} < set(
+        first_half, second_half = (
+            tuple(names[half_starts[0] : half_starts[1]]),
+            tuple(names[half_starts[1] :]),
+        )
+        has_timestamp = second_half[-1] == "timestamp"
+        if first_half != (second_half[:-1] if has_timestamp else second_half) or not {"algbw", "busbw"} < set(
             first_half
         ):
             return None
-        return cls(tuple(names[: starts[0]]), first_half, has_timestamp)
+        return cls(tuple(names[: half_starts[0]]), first_half, has_timestamp)
 
     @classmethod
     def guess(cls, cells: Sequence[str]) -> Columns | None:
@@ -81,7 +84,7 @@ class Columns:
             cls(both_columns, (*_HALF_COLUMNS[:3], "copybw", "#wrong"), has_timestamp),
             cls(both_columns, (*_HALF_COLUMNS, *_SPREAD_COLUMNS), has_timestamp),
         )
-        return next((columns for columns in candidates if columns.cells() == len(cells)), None)
+        return next((columns for columns in candidates if columns.count_cells() == len(cells)), None)
 
 
 def _guess_half(cells: Sequence[str], leading_count: int) -> tuple[str, ...]:
@@ -126,13 +129,13 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
 
     Raises `ValueError` for a wrong number of cells or a cell that is not a number.
     """
-    if len(cells) != columns.cells(halves):
-        raise ValueError(f"{len(cells)} cells instead of {columns.cells(halves)}")
-    width, half_cells = len(columns.half), cells[len(columns.leading) :]
+    if len(cells) != columns.count_cells(halves):
+        raise ValueError(f"{len(cells)} cells instead of {columns.count_cells(halves)}")
+    half_width, half_cells = len(columns.half), cells[len(columns.leading) :]
     leading_cells = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
     timings = [
-        _parse_timing(columns.half, half_cells[start : start + width])
-        for start in range(0, halves * width, width)
+        _parse_timing(columns.half, half_cells[start : start + half_width])
+        for start in range(0, halves * half_width, half_width)
     ]
     return NcclRow(
         size_bytes=int(leading_cells["size"]),
@@ -142,21 +145,21 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
         root=int(leading_cells["root"]) if "root" in leading_cells else None,
         out_of_place=timings[0] if halves > 1 else None,
         in_place=timings[-1],
-        timestamp=" ".join(half_cells[halves * width :]) if columns.has_timestamp else None,
+        timestamp=" ".join(half_cells[halves * half_width :]) if columns.has_timestamp else None,
     )
 
 
 def _parse_timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
-    by_name = dict(zip(names, cells, strict=True))
-    wrong_count = parse_number(by_name.get("#wrong"))
-    spread = [parse_number(by_name[name]) for name in _SPREAD_COLUMNS if name in by_name]
+    cell_by_name = dict(zip(names, cells, strict=True))
+    wrong_count = parse_number(cell_by_name.get("#wrong"))
+    spread = [parse_number(cell_by_name[name]) for name in _SPREAD_COLUMNS if name in cell_by_name]
     return NcclTiming(
         time_us=parse_number(cells[0]),
-        algbw_gbytes_per_s=parse_number(by_name["algbw"]),
-        busbw_gbytes_per_s=parse_number(by_name["busbw"]),
+        algbw_gbytes_per_s=parse_number(cell_by_name["algbw"]),
+        busbw_gbytes_per_s=parse_number(cell_by_name["busbw"]),
         wrong=None if wrong_count is None else int(wrong_count),
-        largest_error=parse_number(by_name.get("error")),
-        copy_gbytes_per_s=parse_number(by_name.get("copybw")),
+        largest_error=parse_number(cell_by_name.get("error")),
+        copy_gbytes_per_s=parse_number(cell_by_name.get("copybw")),
         spread=IterationSpread(*spread) if len(spread) == len(_SPREAD_COLUMNS) else None,
     )
 
@@ -185,14 +188,14 @@ _RESULT_WORDS = {"OK": True, "FAILED": False}
 
 @dataclass(slots=True)
 class _OutputReader:
-    """State of the parser. `pending` holds the cells of an interrupted row."""
+    """State of the parser. `pending_cells` holds the cells of an interrupted row."""
 
     columns: Columns | None = None
     rows: list[NcclRow] = field(default_factory=list)
     devices: list[NcclDevice] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    facts: dict[str, str] = field(default_factory=dict)
-    pending: list[str] = field(default_factory=list)
+    text_by_fact: dict[str, str] = field(default_factory=dict)
+    pending_cells: list[str] = field(default_factory=list)
     has_failed: bool = False
 
 
@@ -202,40 +205,40 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
     Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
     not output of nccl-tests or has no complete row.
     """
-    reading = _OutputReader()
+    reader = _OutputReader()
     lines = text.split("\n")
     # The last line has no line end, so its last word may be truncated: drop it.
     lines[-1] = re.sub(r"\S+$", "", lines[-1])
     for line_number, line in enumerate(lines, start=1):
-        _read_line(reading, line_number, line.rstrip("\r"))
-    _drop_pending(reading, len(lines))
-    if not reading.rows:
-        raise _make_no_rows_error(reading, name, lines)
-    if "average" not in reading.facts:
-        reading.problems.append("the footer is missing: the run was cut off, or had not finished")
-    facts = reading.facts
-    library, iterations = facts.get("library"), facts.get("iterations")
+        _read_line(reader, line_number, line.rstrip("\r"))
+    _drop_pending_cells(reader, len(lines))
+    if not reader.rows:
+        raise _make_no_rows_error(reader, name, lines)
+    if "average" not in reader.text_by_fact:
+        reader.problems.append("the footer is missing: the run was cut off, or had not finished")
+    text_by_fact = reader.text_by_fact
+    library, iterations = text_by_fact.get("library"), text_by_fact.get("iterations")
     wrong_ok, average_ok = (
-        _RESULT_WORDS.get(facts.get("wrong_word", "")),
-        _RESULT_WORDS.get(facts.get("average_word", "")),
+        _RESULT_WORDS.get(text_by_fact.get("wrong_word", "")),
+        _RESULT_WORDS.get(text_by_fact.get("average_word", "")),
     )
-    is_cpu_time = reading.columns is not None and "cputime" in reading.columns.half
+    is_cpu_time = reader.columns is not None and "cputime" in reader.columns.half
     return NcclTable(
         source="text",
-        rows=tuple(replace(row, iterations=int(iterations) if iterations else None) for row in reading.rows),
-        version=facts.get("version"),
+        rows=tuple(replace(row, iterations=int(iterations) if iterations else None) for row in reader.rows),
+        version=text_by_fact.get("version"),
         nccl_version=format_nccl_version(int(library)) if library else None,
-        collective=facts.get("collective"),
-        devices=tuple(reading.devices),
+        collective=text_by_fact.get("collective"),
+        devices=tuple(reader.devices),
         time_kind="cpu" if is_cpu_time else "gpu",
-        average_busbw_gbytes_per_s=_parse_average(facts.get("average")),
+        average_busbw_gbytes_per_s=_parse_average(text_by_fact.get("average")),
         average_ok=average_ok,
-        out_of_bounds=int(facts["wrong"]) if "wrong" in facts else None,
+        out_of_bounds=int(text_by_fact["wrong"]) if "wrong" in text_by_fact else None,
         out_of_bounds_ok=wrong_ok,
-        complete="average" in facts,
-        failed=reading.has_failed or wrong_ok is False or average_ok is False,
-        problems=tuple(reading.problems),
-        json_path=facts.get("json_path"),
+        complete="average" in text_by_fact,
+        failed=reader.has_failed or wrong_ok is False or average_ok is False,
+        problems=tuple(reader.problems),
+        json_path=text_by_fact.get("json_path"),
     )
 
 
@@ -249,36 +252,36 @@ def find_json_output_path(text: str) -> str | None:
     return match[1] if match else None
 
 
-def _read_line(reading: _OutputReader, line_number: int, line: str) -> None:
+def _read_line(reader: _OutputReader, line_number: int, line: str) -> None:
     line = _LABEL_PATTERN.sub("", line)
-    failure = _FAILURE_PATTERN.search(line)
-    if failure:
-        _note_failure(reading, line_number, failure[0].strip())
-        line = line[: failure.start()]
+    failure_match = _FAILURE_PATTERN.search(line)
+    if failure_match:
+        _note_failure(reader, line_number, failure_match[0].strip())
+        line = line[: failure_match.start()]
     if line.startswith("#"):
-        _read_comment(reading, line_number, line)
+        _read_comment(reader, line_number, line)
         return
     line = _LOG_PATTERN.sub("", line)
     if line.strip():
-        _read_cells(reading, line_number, line)
+        _read_cells(reader, line_number, line)
 
 
-def _note_failure(reading: _OutputReader, line_number: int, message: str) -> None:
-    reading.has_failed = True
-    reading.problems.append(f"line {line_number}: {message}")
+def _note_failure(reader: _OutputReader, line_number: int, message: str) -> None:
+    reader.has_failed = True
+    reader.problems.append(f"line {line_number}: {message}")
 
 
-def _read_comment(reading: _OutputReader, line_number: int, line: str) -> None:
+def _read_comment(reader: _OutputReader, line_number: int, line: str) -> None:
     columns = Columns.from_header(line.lstrip("#").split())
     device = _DEVICE_PATTERN.match(line)
     if columns:
-        if reading.rows:
-            reading.problems.append(
+        if reader.rows:
+            reader.problems.append(
                 f"line {line_number}: another test starts; the table has the rows of all tests"
             )
-        reading.columns = columns
+        reader.columns = columns
     elif device:
-        reading.devices.append(
+        reader.devices.append(
             NcclDevice(
                 rank=int(device["rank"]),
                 group=int(device["group"]) if device["group"] else None,
@@ -290,44 +293,46 @@ def _read_comment(reading: _OutputReader, line_number: int, line: str) -> None:
             )
         )
     elif line.startswith("# error: "):
-        _note_failure(reading, line_number, line[2:].strip())
+        _note_failure(reader, line_number, line[2:].strip())
     else:
         for pattern in _HEADER_LINES:
             match = pattern.match(line)
             if match:
-                reading.facts.update({key: value for key, value in match.groupdict().items() if value})
+                reader.text_by_fact.update({key: value for key, value in match.groupdict().items() if value})
 
 
-def _read_cells(reading: _OutputReader, line_number: int, line: str) -> None:
+def _read_cells(reader: _OutputReader, line_number: int, line: str) -> None:
     """Read the cells of a whole row, or of its part before or after an interruption."""
     cells = line.split()
     if starts_row(cells):
-        _drop_pending(reading, line_number)
-    elif reading.pending and continues_row(cells):
-        cells = [*reading.pending, *cells]
-        reading.pending = []
+        _drop_pending_cells(reader, line_number)
+    elif reader.pending_cells and continues_row(cells):
+        cells = [*reader.pending_cells, *cells]
+        reader.pending_cells = []
     else:
         return
-    if reading.columns is None:
-        reading.columns = Columns.guess(cells)
-        if reading.columns is None:
+    if reader.columns is None:
+        reader.columns = Columns.guess(cells)
+        if reader.columns is None:
             return
-        reading.problems.append(f"line {line_number}: no header; the columns were guessed from their number")
-    one_half = _BLANK_HALF_PATTERN.search(line) is not None and len(cells) == reading.columns.cells(halves=1)
-    if len(cells) < reading.columns.cells() and not one_half:
-        reading.pending = cells
+        reader.problems.append(f"line {line_number}: no header; the columns were guessed from their number")
+    is_one_half = _BLANK_HALF_PATTERN.search(line) is not None and len(cells) == reader.columns.count_cells(
+        halves=1
+    )
+    if len(cells) < reader.columns.count_cells() and not is_one_half:
+        reader.pending_cells = cells
         return
     try:
-        reading.rows.append(make_row(reading.columns, cells, halves=1 if one_half else 2))
+        reader.rows.append(make_row(reader.columns, cells, halves=1 if is_one_half else 2))
     except ValueError as error:
-        reading.problems.append(f"line {line_number}: a row was left out: {error} ({' '.join(cells)[:80]})")
+        reader.problems.append(f"line {line_number}: a row was left out: {error} ({' '.join(cells)[:80]})")
 
 
-def _drop_pending(reading: _OutputReader, line_number: int) -> None:
-    if reading.pending:
-        size = reading.pending[0]
-        reading.problems.append(f"line {line_number}: the row of size {size} is incomplete and was skipped")
-        reading.pending = []
+def _drop_pending_cells(reader: _OutputReader, line_number: int) -> None:
+    if reader.pending_cells:
+        size = reader.pending_cells[0]
+        reader.problems.append(f"line {line_number}: the row of size {size} is incomplete and was skipped")
+        reader.pending_cells = []
 
 
 def _parse_average(cell: str | None) -> float | None:
@@ -337,9 +342,9 @@ def _parse_average(cell: str | None) -> float | None:
         return None
 
 
-def _make_no_rows_error(reading: _OutputReader, name: str, lines: Sequence[str]) -> ResultsError:
-    if reading.columns or reading.devices or reading.facts or reading.has_failed:
-        reason = "; ".join(reading.problems) or "the run ended before its first size"
+def _make_no_rows_error(reader: _OutputReader, name: str, lines: Sequence[str]) -> ResultsError:
+    if reader.columns or reader.devices or reader.text_by_fact or reader.has_failed:
+        reason = "; ".join(reader.problems) or "the run ended before its first size"
         return ResultsError(f"{name}:{len(lines)}: no complete row of results: {reason}. Run the test again")
     first_line = next((line_number for line_number, line in enumerate(lines, start=1) if line.strip()), 1)
     return ResultsError(

@@ -89,7 +89,7 @@ def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, st
     """Restore the hosts. Return the reason of a failure, or ""."""
     from testbed.lab.model import make_shard
     from testbed.leases.heartbeat import keep_alive
-    from testbed.measure.program.light import LEASE_TTL_S, mark_not_restored, restore_hosts
+    from testbed.measure.program.light import LEASE_TTL_S, mark_hosts_not_restored, restore_hosts
     from testbed.operate.borrow import LabState
 
     assert debts.state is not None
@@ -100,7 +100,7 @@ def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, st
             store.extend(debts.under)
             restore_hosts(state, leased_lab, runs_dir, debts.under, owner, reason)
     except Exception as error:  # noqa: BLE001 - the lease is released, whatever the error
-        return mark_not_restored(leased_lab, runs_dir, reason, error)
+        return mark_hosts_not_restored(leased_lab, runs_dir, reason, error)
     return ""
 
 

@@ -51,11 +51,11 @@ class Keeper:
         ]
         command = [*module_command("testbed.measure.program.give_back"), *map(str, arguments)]
         read_end, write_end = os.pipe()
-        log = self.runs_dir / self.run_id / "keeper.log"
+        log_path = self.runs_dir / self.run_id / "keeper.log"
         try:
-            with log.open("ab") as log_file:
+            with log_path.open("ab") as log_file:
                 streams = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
-                streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), number) for number in (1, 2)]
+                streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), descriptor) for descriptor in (1, 2)]
                 self._process = os.posix_spawn(
                     sys.executable, command, environment, file_actions=streams, setsid=True
                 )

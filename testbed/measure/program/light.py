@@ -124,16 +124,16 @@ def provide_light(
         with ExitStack() as stack:
             with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
-                lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, add_note)
+                lease, host_names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, add_note)
                 watch = LeaseWatch(store, lease)
                 stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
-                chosen_names = _choose_hosts(lab, request, runs_dir, names)
+                chosen_names = _choose_hosts(lab, request, runs_dir, host_names)
                 choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
                 variables = make_rank_variables(choice.hosts)
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
             light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
-                leased_lab = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
+                leased_lab = make_shard(lab, host_names) if len(host_names) < len(lab.hosts) else lab
                 stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, add_note))
             yield light
     finally:
@@ -171,12 +171,12 @@ def _lease_hosts(
         return selected_lease, tuple(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
-    names = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    needs = HostNeeds(hosts=request.nodes, names=names)
+    host_names = _list_hosts_of_topology(lab, request.topology, runs_dir)
+    needs = HostNeeds(hosts=request.nodes, names=host_names)
     host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, LEASE_TTL_S)
     keeper.debts.add("lease")
     try:
-        lease, hosts = host_request.acquire(
+        lease, leased_hosts = host_request.acquire(
             lambda host_text: add_note(f"waiting for the lease of {host_text}")
         )
     except (LightbedError, *DATABASE_ERRORS):
@@ -184,8 +184,8 @@ def _lease_hosts(
         raise
     stack.callback(_release, store, lease.id, keeper)
     keeper.note_lease(lease.id)
-    add_note(f"lease {lease.id}: {', '.join(hosts)}")
-    return lease.id, hosts
+    add_note(f"lease {lease.id}: {', '.join(leased_hosts)}")
+    return lease.id, leased_hosts
 
 
 def _release(store: LeaseStore, lease: str, keeper: Keeper) -> None:
@@ -207,16 +207,20 @@ def _list_hosts_of_topology(lab: Lab, named_topology: NamedTopology, runs_dir: P
     return named_topology.hosts
 
 
-def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Choose the hosts of the program among the leased hosts `names`."""
+def _choose_hosts(
+    lab: Lab, request: LightRequest, runs_dir: Path, leased_names: Sequence[str]
+) -> tuple[str, ...]:
+    """Choose the hosts of the program among the leased hosts `leased_names`."""
     requested_hosts = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    missing = [name for name in requested_hosts if name not in names]
-    if missing:
-        raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
-    chosen_names = requested_hosts or tuple(names[: request.nodes or len(names)])
+    missing_names = [name for name in requested_hosts if name not in leased_names]
+    if missing_names:
+        raise LightDenied(f"the lease does not cover host {', '.join(missing_names)}: request one that does")
+    chosen_names = requested_hosts or tuple(leased_names[: request.nodes or len(leased_names)])
     if request.nodes not in (None, len(chosen_names)):
-        source = "the topology names" if requested_hosts else "the lease covers"
-        raise UsageError(f"--nodes {request.nodes}, but {source} {format_count(len(chosen_names), 'host')}")
+        source_text = "the topology names" if requested_hosts else "the lease covers"
+        raise UsageError(
+            f"--nodes {request.nodes}, but {source_text} {format_count(len(chosen_names), 'host')}"
+        )
     if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
     return chosen_names
@@ -229,12 +233,12 @@ def _choose_light(
 
     Without a named topology, a single host and hosts under the user's lease are not patched.
     """
-    shard, named_topology = make_shard(lab, chosen_names), request.topology
+    leased_lab, named_topology = make_shard(lab, chosen_names), request.topology
     if named_topology.epoch is not None:
         stored_choice = choose_design(lab, named_topology, runs_dir)
         return _order_ranks(stored_choice.lab, stored_choice.design, must_be_patched=True)
     if named_topology.has_topology:
-        design_lab, design, _ = state_design(shard, named_topology)
+        design_lab, design, _ = state_design(leased_lab, named_topology)
         return _order_ranks(design_lab, design, must_be_patched=True)
     current_intent = next(
         (
@@ -249,8 +253,8 @@ def _choose_light(
         design_lab, design = build_intent_design(lab, current_intent)
         return _order_ranks(design_lab, design, must_be_patched=is_own_lease, selected_hosts=chosen_names)
     if not is_own_lease or len(chosen_names) == 1:
-        return _RankChoice(shard, shard.hosts)
-    design_lab, design, _ = state_design(shard, named_topology)
+        return _RankChoice(leased_lab, leased_lab.hosts)
+    design_lab, design, _ = state_design(leased_lab, named_topology)
     return _order_ranks(design_lab, design, must_be_patched=True)
 
 
@@ -284,9 +288,9 @@ def _patch(
                 )
                 raise LightDenied(f"no light: the proof after patching has findings: {details}")
         light.patch_s, light.was_patched = time.monotonic() - start_s, report.plan.has_changes
-        change = "patched" if light.was_patched else "in place"
+        change_text = "patched" if light.was_patched else "in place"
         add_note(
-            f"{format_count(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
+            f"{format_count(len(report.plan.circuits), 'circuit')} {change_text} and verified in {light.patch_s:.1f} s"
         )
         yield
     finally:
@@ -295,7 +299,7 @@ def _patch(
                 with allow_stop():  # the cancellation that ended the program must not stop the restoration
                     restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), keeper.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
-                light.problem = mark_not_restored(leased_lab, runs_dir, keeper.reason, error)
+                light.problem = mark_hosts_not_restored(leased_lab, runs_dir, keeper.reason, error)
                 add_note(light.problem)
             keeper.debts.discard("hosts")
 
@@ -307,15 +311,15 @@ def _ignore_first_interrupt(add_note: AddNote) -> Iterator[None]:
         yield
         return
 
-    def ignore(_number: int, _frame: FrameType | None) -> None:
+    def ignore_interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         add_note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
 
-    earlier_handler = signal.signal(signal.SIGINT, ignore)
+    previous_handler = signal.signal(signal.SIGINT, ignore_interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, earlier_handler)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def restore_hosts(
@@ -333,7 +337,7 @@ def restore_hosts(
         state.restore(session, reopen, f"after {reason}", owner=owner)
 
 
-def mark_not_restored(leased_lab: Lab, runs_dir: Path, reason: str, error: Exception) -> str:
+def mark_hosts_not_restored(leased_lab: Lab, runs_dir: Path, reason: str, error: Exception) -> str:
     """Mark hosts that could not be restored as faulty, so that no lease grants them. Return the reason as a sentence.
 
     If the lease has ended, others may already have the hosts, so they are not marked.

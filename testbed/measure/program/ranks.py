@@ -40,7 +40,7 @@ _MPI_TAG = re.compile(r"\[\d+,(\d+)\]<(stdout|stderr)>:")
 
 
 @dataclass(frozen=True, slots=True)
-class OutputPrinter:
+class RankOutput:
     """A piece of a rank's output, usually a line. `is_error` is True for standard error."""
 
     rank: int
@@ -123,7 +123,7 @@ def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dic
     `PET_*` set the options of torchrun, so `torchrun train.py` needs none. The first host is given by its address,
     because the hosts of a real lab may not resolve the names of the lab file.
     """
-    rank_count, master = str(len(hosts)), str(hosts[0].management)
+    rank_count, master_address = str(len(hosts)), str(hosts[0].management)
     return {
         "TESTBED_RANK": str(rank),
         "TESTBED_SIZE": rank_count,
@@ -136,11 +136,11 @@ def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dic
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(rank),
         "NODE_RANK": str(rank),
-        "MASTER_ADDR": master,
+        "MASTER_ADDR": master_address,
         "MASTER_PORT": str(MASTER_PORT),
         "PET_NNODES": rank_count,
         "PET_NODE_RANK": str(rank),
-        "PET_MASTER_ADDR": master,
+        "PET_MASTER_ADDR": master_address,
         "PET_MASTER_PORT": str(MASTER_PORT),
         "OMPI_COMM_WORLD_RANK": str(rank),
         "OMPI_COMM_WORLD_SIZE": rank_count,
@@ -153,10 +153,10 @@ def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dic
 
 def start_guards(fleet: Fleet, hosts: Sequence[LabHost]) -> Launch:
     """Start a guard on each host, with a rank that waits for its command. Raises `HostError`."""
-    files = {
+    program_by_name = {
         name: resources.files("testbed.node").joinpath(name).read_bytes() for name in ("guard.py", "rank.py")
     }
-    remote_folder = fleet.put(files)
+    remote_folder = fleet.put(program_by_name)
     return fleet.start({host.name: _make_command(host, remote_folder) for host in hosts}, keep_output=False)
 
 
@@ -177,23 +177,23 @@ def _make_command(host: LabHost, remote_folder: str) -> str:
 class Ranks:
     """The ranks of a program.
 
-    `failure` is the rank that failed first, or None. `on_output` receives each piece of output as it arrives.
+    `failed_result` is the rank that failed first, or None. `on_output` receives each piece of output as it arrives.
     `find_problem` returns why the program must stop, or "".
     """
 
     def __init__(
         self,
         program: Program,
-        on_output: Callable[[OutputPrinter], object] = lambda _output: None,
+        on_output: Callable[[RankOutput], object] = lambda _output: None,
         find_problem: Callable[[], str] = lambda: "",
     ) -> None:
         self.program = program
         self.results = [RankResult(rank, host) for rank, host in enumerate(program.hosts)]
-        self.failure: RankResult | None = None
+        self.failed_result: RankResult | None = None
         self._on_output = on_output
         self._find_problem = find_problem
-        self._rank_of = {host.name: rank for rank, host in enumerate(program.hosts)}
-        self._files: dict[tuple[int, bool], IO[bytes]] = {}
+        self._rank_by_host = {host.name: rank for rank, host in enumerate(program.hosts)}
+        self._file_by_stream: dict[tuple[int, bool], IO[bytes]] = {}
         self._has_ended = False
 
     def run(self, launch: Launch, folder: Path) -> None:
@@ -212,30 +212,32 @@ class Ranks:
                 launch.close_input()
         for result in self.results:
             if result.exit_code is None and not result.problem:
-                result.problem = "stopped, because another rank had failed" if self.failure else "not started"
+                result.problem = (
+                    "stopped, because another rank had failed" if self.failed_result else "not started"
+                )
 
     @contextmanager
     def _open_files(self, folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
-        width = len(str(len(self.results) - 1))
+        digit_count = len(str(len(self.results) - 1))
         for result in self.results:
             for is_error in (False, True):
-                name = f"{result.rank:0{width}}-{result.host.name}.{'err' if is_error else 'out'}"
-                self._files[result.rank, is_error] = (folder / name).open("wb", buffering=0)
+                name = f"{result.rank:0{digit_count}}-{result.host.name}.{'err' if is_error else 'out'}"
+                self._file_by_stream[result.rank, is_error] = (folder / name).open("wb", buffering=0)
         try:
             yield
         finally:
-            for file in self._files.values():
+            for file in self._file_by_stream.values():
                 file.close()
 
     def _receive_until_end(self, launch: Launch) -> None:
         """Receive events until all ranks have ended, or one has failed."""
-        while not (self.failure or self._has_ended):
-            ended_hosts = [host for host in self._rank_of if host not in launch.running]
+        while not (self.failed_result or self._has_ended):
+            ended_hosts = [host for host in self._rank_by_host if host not in launch.running]
             # Everything that a host sent before it ended is in the queue by now.
             self._receive_for(launch, 0.0 if ended_hosts else POLL_S)
             for host in ended_hosts:
-                self._judge_end(launch, self.results[self._rank_of[host]])
+                self._judge_end(launch, self.results[self._rank_by_host[host]])
             if is_interrupted():
                 raise Interrupted("the program was cancelled, and its ranks were stopped")
             if problem := self._find_problem():
@@ -245,12 +247,12 @@ class Ranks:
         deadline = time.monotonic() + seconds
         for host, line in launch.lines(seconds):
             self._receive(launch, host, line)
-            if self.failure or self._has_ended or (seconds and time.monotonic() > deadline):
+            if self.failed_result or self._has_ended or (seconds and time.monotonic() > deadline):
                 return
 
     def _stop(self, launch: Launch) -> None:
         """Stop the ranks that still run, and wait for their reports."""
-        if not self.program.is_mpi or self.failure:
+        if not self.program.is_mpi or self.failed_result:
             launch.send("stop\n")  # the daemons of Open MPI end by themselves after mpirun
         deadline = time.monotonic() + STOP_S
         while time.monotonic() < deadline and any(
@@ -262,7 +264,7 @@ class Ranks:
 
     def _receive(self, launch: Launch, host: str, line: str) -> None:
         """Handle one line of `rank.py`, or of its guard."""
-        result = self.results[self._rank_of[host]]
+        result = self.results[self._rank_by_host[host]]
         try:
             event = json.loads(line)
             kind = event["event"]
@@ -286,25 +288,25 @@ class Ranks:
 
     def _spawn(self, launch: Launch, launcher: RankResult, event: Mapping[str, Any]) -> None:
         """Run a command of mpirun on another host. The program fails if that host is not waiting for a command."""
-        target = self.results[self._rank_of.get(event["host"], launcher.rank)]
-        if target.has_started:
+        target_result = self.results[self._rank_by_host.get(event["host"], launcher.rank)]
+        if target_result.has_started:
             launcher.problem = (
                 f"mpirun wants to start ranks on {event['host']}, which is no other host of the program"
             )
             self._fail(launcher, 1)
             return
-        self._start(launch, target, ("/bin/sh", "-c", event["command"]))
+        self._start(launch, target_result, ("/bin/sh", "-c", event["command"]))
 
     def _forward(self, result: RankResult, text: str, *, is_error: bool) -> None:
         if self.program.is_mpi and (tag := _MPI_TAG.match(text)) and int(tag[1]) < len(self.results):
             result, is_error = self.results[int(tag[1])], tag[2] == "stderr"
             text = text[tag.end() :]
-        self._files[result.rank, is_error].write(text.encode(errors="surrogateescape"))
+        self._file_by_stream[result.rank, is_error].write(text.encode(errors="surrogateescape"))
         if is_error:
             result.stderr = (result.stderr + text)[-TAIL_BYTES:]
         else:
             result.stdout = (result.stdout + text)[-TAIL_BYTES:]
-        self._on_output(OutputPrinter(result.rank, result.host.name, text, is_error))
+        self._on_output(RankOutput(result.rank, result.host.name, text, is_error))
 
     def _end(self, result: RankResult, event: Mapping[str, Any]) -> None:
         result.has_ended = True
@@ -317,8 +319,8 @@ class Ranks:
             self._fail(result, result.exit_code)
 
     def _fail(self, result: RankResult, code: int) -> None:
-        if self.failure is None:
-            result.exit_code, self.failure = code, result
+        if self.failed_result is None:
+            result.exit_code, self.failed_result = code, result
 
     def _judge_end(self, launch: Launch, result: RankResult) -> None:
         """Mark a rank as failed if its connection has ended without a `rank` event."""

@@ -9,7 +9,7 @@ from math import log2
 
 from testbed.measure.model import Timing
 from testbed.measure.report.markup import Markup, tag
-from testbed.measure.units import format_number, format_seconds, format_size, round_ticks
+from testbed.measure.units import compute_round_ticks, format_number, format_seconds, format_size
 
 _WIDTH, _HEIGHT = 930, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 206, 26, 54
@@ -52,13 +52,18 @@ class _Axes:
         return (low - 0.5, high + 0.5)
 
     def get_octave_x(self, octave: float) -> float:
-        low, high = self._octaves
-        return _LEFT + (min(max(octave, low), high) - low) / (high - low) * _PLOT_WIDTH
+        lowest_octave, highest_octave = self._octaves
+        return (
+            _LEFT
+            + (min(max(octave, lowest_octave), highest_octave) - lowest_octave)
+            / (highest_octave - lowest_octave)
+            * _PLOT_WIDTH
+        )
 
-    def x(self, size_bytes: int) -> float:
+    def get_size_x(self, size_bytes: int) -> float:
         return self.get_octave_x(log2(max(size_bytes, 1)))
 
-    def y(self, mbps: float) -> float:
+    def get_rate_y(self, mbps: float) -> float:
         return _TOP + (1 - mbps / self.ticks[-1]) * _PLOT_HEIGHT
 
 
@@ -73,9 +78,9 @@ def draw_bandwidth(
     if not any(line.timings for line in series):
         raise ValueError("no timings to draw")
     timings = [timing for line in series for timing in line.timings]
-    largest = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
+    largest_mbps = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
     sizes = sorted({timing.size_bytes for timing in timings})
-    axes = _Axes(tuple(sizes), round_ticks(largest), scale)
+    axes = _Axes(tuple(sizes), compute_round_ticks(largest_mbps), scale)
     return tag(
         "svg",
         tag("title", title, id=f"{key}-title"),
@@ -98,13 +103,13 @@ def describe_cpu_limits(series: Sequence[Series]) -> list[str]:
     sentences = []
     for line in series:
         runs = groupby(line.timings, key=lambda timing: timing.cpu_limited)
-        sizes = [[timing.size_bytes for timing in run] for limited, run in runs if limited]
-        ranges = [
+        sizes_of_runs = [[timing.size_bytes for timing in run] for is_limited, run in runs if is_limited]
+        range_texts = [
             format_size(run[0]) if len(run) == 1 else f"{format_size(run[0])} to {format_size(run[-1])}"
-            for run in sizes
+            for run in sizes_of_runs
         ]
-        if ranges:
-            sentences.append(f"{line.label} at {', '.join(ranges)}")
+        if range_texts:
+            sentences.append(f"{line.label} at {', '.join(range_texts)}")
     return sentences
 
 
@@ -156,34 +161,41 @@ def _draw_band(start: float, end: float) -> Markup:
 
 
 def _draw_grid(axes: _Axes) -> Markup:
-    bottom, right = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
-    step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
+    bottom_y, right_x = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
+    label_step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
     lines = [
-        tag("line", x1=_LEFT, x2=right, y1=axes.y(tick), y2=axes.y(tick), class_="grid")
+        tag("line", x1=_LEFT, x2=right_x, y1=axes.get_rate_y(tick), y2=axes.get_rate_y(tick), class_="grid")
         for tick in axes.ticks
     ]
-    rates = [
-        tag("text", format_number(tick), x=_LEFT - 8, y=axes.y(tick) + 4.5, class_="tick end")
+    rate_labels = [
+        tag("text", format_number(tick), x=_LEFT - 8, y=axes.get_rate_y(tick) + 4.5, class_="tick end")
         for tick in axes.ticks
     ]
-    marks = [
-        tag("line", x1=axes.x(size), x2=axes.x(size), y1=bottom, y2=bottom + 5, class_="axis")
+    tick_marks = [
+        tag(
+            "line",
+            x1=axes.get_size_x(size),
+            x2=axes.get_size_x(size),
+            y1=bottom_y,
+            y2=bottom_y + 5,
+            class_="axis",
+        )
         for size in axes.sizes
     ]
-    sizes = [
-        tag("text", format_size(size), x=axes.x(size), y=bottom + 20, class_="tick middle")
-        for size in list(reversed(axes.sizes))[::step]
+    size_labels = [
+        tag("text", format_size(size), x=axes.get_size_x(size), y=bottom_y + 20, class_="tick middle")
+        for size in list(reversed(axes.sizes))[::label_step]
     ]
     return tag(
         "g",
-        (*lines, *rates, *marks, *sizes),
-        tag("line", x1=_LEFT, x2=right, y1=bottom, y2=bottom, class_="axis"),
+        (*lines, *rate_labels, *tick_marks, *size_labels),
+        tag("line", x1=_LEFT, x2=right_x, y1=bottom_y, y2=bottom_y, class_="axis"),
         tag("text", "bus bandwidth, Mbit/s", x=_LEFT - 56, y=_TOP - 12, class_="axis-title"),
         tag(
             "text",
             "message size (logarithmic)",
             x=_LEFT + _PLOT_WIDTH / 2,
-            y=bottom + 42,
+            y=bottom_y + 42,
             class_="axis-title middle",
         ),
     )
@@ -191,28 +203,30 @@ def _draw_grid(axes: _Axes) -> Markup:
 
 def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw one line per limit, in the colour of its configuration, or in grey if several configurations share it."""
-    lines_by_limit: dict[float, list[int]] = {}
+    indices_by_limit: dict[float, list[int]] = {}
     for index, line in enumerate(series):
-        lines_by_limit.setdefault(line.limit_mbps, []).append(index)
-    right = _LEFT + _PLOT_WIDTH
+        indices_by_limit.setdefault(line.limit_mbps, []).append(index)
+    right_x = _LEFT + _PLOT_WIDTH
     return tag(
         "g",
         (
             tag(
                 "line",
                 x1=_LEFT,
-                x2=right,
-                y1=axes.y(limit),
-                y2=axes.y(limit),
+                x2=right_x,
+                y1=axes.get_rate_y(limit_mbps),
+                y2=axes.get_rate_y(limit_mbps),
                 class_=f"limit c{indices[0] % 8}" if len(indices) == 1 else "limit shared",
             )
-            for limit, indices in lines_by_limit.items()
+            for limit_mbps, indices in indices_by_limit.items()
         ),
     )
 
 
 def _draw_line(index: int, line: Series, axes: _Axes) -> Markup:
-    points = [(axes.x(timing.size_bytes), axes.y(timing.busbw_mbps)) for timing in line.timings]
+    points = [
+        (axes.get_size_x(timing.size_bytes), axes.get_rate_y(timing.busbw_mbps)) for timing in line.timings
+    ]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     marks = [
         _draw_point(index, x, y, timing, line.label)
@@ -250,10 +264,18 @@ def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
     labels: list[tuple[float, str, str]] = []
     for index, line in enumerate(series):
         last_timing = line.timings[-1]
-        labels.append((axes.y(last_timing.busbw_mbps), line.label, f"end-label c{index % 8}"))
-    for limit in sorted({line.limit_mbps for line in series}):
-        represented_text = f" ≙ {format_number(limit * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
-        labels.append((axes.y(limit), f"limit {format_number(limit)}{represented_text}", "limit-label"))
+        labels.append((axes.get_rate_y(last_timing.busbw_mbps), line.label, f"end-label c{index % 8}"))
+    for limit_mbps in sorted({line.limit_mbps for line in series}):
+        represented_text = (
+            f" ≙ {format_number(limit_mbps * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
+        )
+        labels.append(
+            (
+                axes.get_rate_y(limit_mbps),
+                f"limit {format_number(limit_mbps)}{represented_text}",
+                "limit-label",
+            )
+        )
     x = _LEFT + _PLOT_WIDTH + 12
     return tag(
         "g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread_labels(labels))
@@ -262,13 +284,13 @@ def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
 
 def _spread_labels(labels: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
     """Move labels apart. They keep their order from top to bottom and stay inside the plot."""
-    ordered = sorted(labels)
-    heights = [y for y, _, _ in ordered]
-    for index in range(1, len(heights)):
-        heights[index] = max(heights[index], heights[index - 1] + _LABEL_HEIGHT)
-    overflow_px = heights[-1] - (_TOP + _PLOT_HEIGHT)
+    sorted_labels = sorted(labels)
+    ys = [y for y, _, _ in sorted_labels]
+    for index in range(1, len(ys)):
+        ys[index] = max(ys[index], ys[index - 1] + _LABEL_HEIGHT)
+    overflow_px = ys[-1] - (_TOP + _PLOT_HEIGHT)
     if overflow_px > 0:
-        heights[-1] -= overflow_px
-        for lower, upper in pairwise(range(len(heights) - 1, -1, -1)):
-            heights[upper] = min(heights[upper], heights[lower] - _LABEL_HEIGHT)
-    return [(y, text, style) for y, (_, text, style) in zip(heights, ordered, strict=True)]
+        ys[-1] -= overflow_px
+        for lower_index, upper_index in pairwise(range(len(ys) - 1, -1, -1)):
+            ys[upper_index] = min(ys[upper_index], ys[lower_index] - _LABEL_HEIGHT)
+    return [(y, text, style) for y, (_, text, style) in zip(ys, sorted_labels, strict=True)]

@@ -18,14 +18,16 @@ def make_slow_rank_section(stored: StoredRun) -> Markup:
     """Return a table of what held up the run, and a heat map of each configuration at its largest size."""
     explanation = explain_run(stored)
     lags = find_lags(stored.ranks)
-    largest: dict[tuple[str, str], RowKey] = {}
+    row_by_configuration: dict[tuple[str, str], RowKey] = {}
     for row in lags:
-        largest[row[:2]] = max(row, largest.get(row[:2], row), key=lambda candidate: candidate[2])
+        row_by_configuration[row[:2]] = max(
+            row, row_by_configuration.get(row[:2], row), key=lambda candidate: candidate[2]
+        )
     return join(
         _list_findings(explanation),
         *(
             _make_figure(stored, row, lags[row], f"ranks-{index}")
-            for index, row in enumerate(largest.values())
+            for index, row in enumerate(row_by_configuration.values())
         ),
     )
 
@@ -62,10 +64,10 @@ def _make_figure(stored: StoredRun, row: RowKey, lags: Sequence[Sequence[RankLag
 
 def draw_heat_map(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], key: str, *, title: str) -> Markup:
     """Draw the heat map of `lags`, indexed by rank and iteration. `key` makes element ids unique on the page."""
-    iterations = max(map(len, lags), default=0)
-    width = min(_CELL_PIXELS * 2, (_WIDTH - _LEFT) / max(1, iterations))
-    bottom = _TOP + _CELL_PIXELS * len(lags)
-    tick_step = -(-iterations // _MAX_TICKS)
+    iteration_count = max(map(len, lags), default=0)
+    cell_width = min(_CELL_PIXELS * 2, (_WIDTH - _LEFT) / max(1, iteration_count))
+    bottom_y = _TOP + _CELL_PIXELS * len(lags)
+    tick_step = -(-iteration_count // _MAX_TICKS)
     largest_share = max((lag.share for rank_lags in lags for lag in rank_lags), default=0.0)
     return tag(
         "svg",
@@ -85,36 +87,38 @@ def draw_heat_map(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], key: 
             )
             for rank in range(len(lags))
         ),
-        *_draw_cells(lags, hosts, width),
+        *_draw_cells(lags, hosts, cell_width),
         *(
             tag(
                 "text",
                 str(iteration + 1),
-                x=_LEFT + width * (iteration + 0.5),
-                y=bottom + 18,
+                x=_LEFT + cell_width * (iteration + 0.5),
+                y=bottom_y + 18,
                 class_="tick middle",
             )
-            for iteration in range(0, iterations, max(1, tick_step))
+            for iteration in range(0, iteration_count, max(1, tick_step))
         ),
         tag("text", "rank", x=_LEFT - 8, y=_TOP - 10, class_="axis-title end"),
-        tag("text", "iteration", x=_LEFT, y=bottom + 34, class_="axis-title"),
-        viewBox=f"0 0 {_WIDTH} {bottom + _BOTTOM:.0f}",
+        tag("text", "iteration", x=_LEFT, y=bottom_y + 34, class_="axis-title"),
+        viewBox=f"0 0 {_WIDTH} {bottom_y + _BOTTOM:.0f}",
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
         class_="chart",
     )
 
 
-def _draw_cells(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
+def _draw_cells(
+    lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], cell_width: float
+) -> Iterator[Markup]:
     for rank, rank_lags in enumerate(lags):
         for iteration, lag in enumerate(rank_lags):
             tooltip = f"rank {rank} ({hosts[rank]}), iteration {iteration + 1}: {lag.share:.0%} lost"
             yield tag(
                 "rect",
                 tag("title", f"{tooltip} ({lag.cause})" if lag.cause else tooltip),
-                x=_LEFT + width * iteration,
+                x=_LEFT + cell_width * iteration,
                 y=_TOP + _CELL_PIXELS * rank,
-                width=max(1.0, width - _GAP_PIXELS),
+                width=max(1.0, cell_width - _GAP_PIXELS),
                 height=_CELL_PIXELS - _GAP_PIXELS,
                 fill_opacity=0.06 + 0.94 * min(1.0, lag.share),
                 class_="heat",

@@ -50,19 +50,19 @@ def _list_facts(inference: Inference) -> Iterator[tuple[str, str]]:
         yield f"Refused as {name}", format_number(count)
     if inference.latency_us:
         latency = inference.latency_us
-        quantiles = (latency.min, latency.median, latency.p99, latency.max)
+        latencies_us = (latency.min, latency.median, latency.p99, latency.max)
         names = ("Shortest latency", "Median latency", "99th percentile", "Longest latency")
-        yield from zip(names, (format_seconds(latency_us / 1e6) for latency_us in quantiles), strict=True)
+        yield from zip(names, (format_seconds(latency_us / 1e6) for latency_us in latencies_us), strict=True)
     if inference.cycles is not None:
         yield "Cycles of the board’s datapath (median)", format_number(inference.cycles)
 
 
 def _draw_picture(stored: StoredRun, inference: Inference) -> Markup:
     """Return the picture as an embedded PNG: an SVG with the lines of every cycle would be huge."""
-    file = stored.summary.directory / inference.picture
-    if not inference.picture or not file.is_file():
+    picture_file = stored.summary.directory / inference.picture
+    if not inference.picture or not picture_file.is_file():
         return Markup()
-    picture = b64encode(file.read_bytes()).decode()
+    picture = b64encode(picture_file.read_bytes()).decode()
     text = f"Signals and counts of the smartNIC during one request for {Path(inference.model).name}, cycle by cycle"
     return tag(
         "figure",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightbed.output_file import write_output
 from lightbed.wording import format_count
-from testbed.measure.gain import RingGain, find_ring_gain, select_largest
+from testbed.measure.gain import RingGain, find_ring_gain, select_largest_timings
 from testbed.measure.report.chart import Series, describe_cpu_limits, draw_bandwidth
 from testbed.measure.report.heat_map import make_slow_rank_section
 from testbed.measure.report.inference import make_inference_section
@@ -82,7 +82,8 @@ def _make_series(stored: StoredRun, topology: str) -> list[Series]:
     timings = [timing for timing in stored.timings if timing.topology == topology]
     names = dict.fromkeys(timing.configuration for timing in timings)
     return [
-        Series.from_timings(name, (one for one in timings if one.configuration == name)) for name in names
+        Series.from_timings(name, (timing for timing in timings if timing.configuration == name))
+        for name in names
     ]
 
 
@@ -145,14 +146,14 @@ def _make_topology_figure(topology: StoredTopology, names: Sequence[str], key: s
 
 
 def _make_repatch_section(stored: StoredRun, repatch: Repatch) -> Markup:
-    costs = [
+    value_by_cost = [
         ("Circuits moved", str(repatch.circuits_moved)),
         ("Dark time of the switch", format_seconds(repatch.outage_s)),
         ("Total time, until the routes are back", format_seconds(repatch.total_s)),
         ("Longest gap in a TCP stream during the change", format_seconds(repatch.stall_s)),
         ("Usual gap in that stream", format_seconds(repatch.usual_gap_s)),
     ]
-    cost_rows = (tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in costs)
+    cost_rows = (tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in value_by_cost)
     return join(
         tag("p", f"From {repatch.source} to {repatch.target}. {repatch.reason}"),
         tag("h3", "Gain"),
@@ -182,12 +183,12 @@ def _make_comparison_table(repatch: Repatch) -> Markup:
 
 def _make_comparison_charts(stored: StoredRun, repatch: Repatch) -> Iterable[Markup]:
     """Yield a chart for each configuration that was measured both before and after the change."""
-    series_before = {line.label: line for line in _make_series(stored, repatch.source)}
-    series_after = {line.label: line for line in _make_series(stored, repatch.target)}
-    for index, name in enumerate(name for name in series_before if name in series_after):
+    series_before_by_label = {line.label: line for line in _make_series(stored, repatch.source)}
+    series_after_by_label = {line.label: line for line in _make_series(stored, repatch.target)}
+    for index, name in enumerate(name for name in series_before_by_label if name in series_after_by_label):
         series = (
-            Series(f"before: {repatch.source}", series_before[name].timings),
-            Series(f"after: {repatch.target}", series_after[name].timings),
+            Series(f"before: {repatch.source}", series_before_by_label[name].timings),
+            Series(f"after: {repatch.target}", series_after_by_label[name].timings),
         )
         yield _make_chart(
             stored, series, f"change-{repatch.target}-{index}".replace(" ", "-"), f"{name}, before and after"
@@ -198,7 +199,7 @@ def make_header(stored: StoredRun) -> Markup:
     """Return the content of the page's header."""
     summary = stored.summary
     sizes = {(topology.nodes, topology.degree) for topology in stored.topologies}
-    shape = " and ".join(f"{nodes} nodes, degree {degree}" for nodes, degree in sorted(sizes))
+    shape_text = " and ".join(f"{nodes} nodes, degree {degree}" for nodes, degree in sorted(sizes))
     end_text = f"to {summary.finished:%H:%M:%S}" if summary.finished else "no end recorded"
     tiles = [
         *_make_bandwidth_tiles(stored),
@@ -207,7 +208,7 @@ def make_header(stored: StoredRun) -> Markup:
     ]
     return join(
         tag("p", f"lightbed · run {summary.run_id}", class_="eyebrow"),
-        tag("h1", f"{summary.lab}{f': {shape}' if shape else ''}"),
+        tag("h1", f"{summary.lab}{f': {shape_text}' if shape_text else ''}"),
         tag(
             "p",
             tag("span", "SIMULATED", class_="badge") if summary.simulated else "",
@@ -251,17 +252,17 @@ def _make_simulation_notice(stored: StoredRun) -> Markup:
 def _make_error_notice(stored: StoredRun) -> Markup:
     """Return a notice of the errors that cast doubt on the run, or empty markup if there are none."""
     summary = stored.summary
-    errors = []
+    error_texts = []
     if summary.status != "done":
-        errors.append(f"This run is {summary.status}{f' ({summary.error})' if summary.error else ''}.")
+        error_texts.append(f"This run is {summary.status}{f' ({summary.error})' if summary.error else ''}.")
     wrong_timings = [timing for timing in stored.timings if timing.wrong]
     if wrong_timings:
-        cases = ", ".join(
+        cases_text = ", ".join(
             f"{timing.topology}, {timing.configuration}, {format_size(timing.size_bytes)}"
             for timing in wrong_timings
         )
-        errors.append(f"Some sums are wrong: {cases}.")
-    errors += [
+        error_texts.append(f"Some sums are wrong: {cases_text}.")
+    error_texts += [
         f"Of {format_count(inference.requests, 'inference request')}, {inference.board} answered "
         f"{inference.answered}, {inference.wrong} wrongly."
         for inference in stored.inferences
@@ -273,12 +274,12 @@ def _make_error_notice(stored: StoredRun) -> Markup:
         if "counters_off_plan" in phase.data
     )
     if off_plan_counters:
-        errors.append(f"{off_plan_counters} byte counters of NICs contradict the planned rings.")
+        error_texts.append(f"{off_plan_counters} byte counters of NICs contradict the planned rings.")
     if not stored.timings:
-        errors.append("No timing was recorded.")
-    if not errors:
+        error_texts.append("No timing was recorded.")
+    if not error_texts:
         return Markup()
-    return tag("div", (tag("p", error) for error in errors), class_="notice bad", role="alert")
+    return tag("div", (tag("p", error_text) for error_text in error_texts), class_="notice bad", role="alert")
 
 
 def _make_tile(name: str, figure: str, unit: str, detail: str, *, is_limited: bool = False) -> Markup:
@@ -293,7 +294,7 @@ def _make_tile(name: str, figure: str, unit: str, detail: str, *, is_limited: bo
 
 def _make_bandwidth_tiles(stored: StoredRun) -> list[Markup]:
     """Return tiles for up to three configurations at their largest size, and for the ring gain."""
-    largest_timings = select_largest(stored.timings) if stored.timings else ()
+    largest_timings = select_largest_timings(stored.timings) if stored.timings else ()
     tiles = [
         _make_tile(
             f"{timing.configuration}, {format_size(timing.size_bytes)}",
@@ -315,9 +316,9 @@ def _make_gain_tile(gain: RingGain) -> Markup:
     if gain.cpu_limited:
         detail = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.many_rings.rings}×"
         return _make_tile(name, "limited", "by the hosts’ CPU", detail, is_limited=True)
-    low, high = gain.spread
-    spread = f", {low:.2f} to {high:.2f} by quartiles" if low else ""
-    return _make_tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.many_rings.rings}×{spread}")
+    min_ratio, max_ratio = gain.spread
+    spread_text = f", {min_ratio:.2f} to {max_ratio:.2f} by quartiles" if min_ratio else ""
+    return _make_tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.many_rings.rings}×{spread_text}")
 
 
 def _make_cost_tiles(repatch: Repatch) -> list[Markup]:
@@ -331,8 +332,8 @@ def _make_cost_tiles(repatch: Repatch) -> list[Markup]:
         )
     ]
     if repatch.stall_s is not None:
-        stall, stall_unit = format_seconds(repatch.stall_s).split(" ", 1)
-        tiles.append(_make_tile("TCP stall", stall, stall_unit, "longest gap in a stream"))
+        stall_time, stall_unit = format_seconds(repatch.stall_s).split(" ", 1)
+        tiles.append(_make_tile("TCP stall", stall_time, stall_unit, "longest gap in a stream"))
     return tiles
 
 

@@ -33,11 +33,11 @@ def make_table(
     caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1
 ) -> Markup:
     """Return a table with a caption and column headers. The first `text_columns` columns hold text, others numbers."""
-    heads = (
+    header_cells = (
         tag("th", name, scope="col", class_="text" if index < text_columns else None)
         for index, name in enumerate(columns)
     )
-    body = tag("table", tag("caption", caption), tag("thead", tag("tr", heads)), tag("tbody", rows))
+    body = tag("table", tag("caption", caption), tag("thead", tag("tr", header_cells)), tag("tbody", rows))
     return tag("div", body, class_="scroll", tabindex="0")
 
 
@@ -68,15 +68,15 @@ def _make_timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[
 
 
 def _make_timing_row(timing: Timing) -> Markup:
-    share = timing.busbw_mbps / timing.limit_mbps if timing.limit_mbps else 0.0
+    limit_share = timing.busbw_mbps / timing.limit_mbps if timing.limit_mbps else 0.0
     cells = (
         str(timing.iterations),
         f"{timing.time_us / 1000:.2f}",
         f"{timing.low_us / 1000:.2f} to {timing.high_us / 1000:.2f}" if timing.low_us else "",
-        *(f"{us / 1000:.2f}" for us in (timing.min_us, timing.max_us)),
+        *(f"{time_us / 1000:.2f}" for time_us in (timing.min_us, timing.max_us)),
         f"{timing.algbw_mbps:.1f}",
         f"{timing.busbw_mbps:.1f}",
-        f"{share:.0%}",
+        f"{limit_share:.0%}",
         str(timing.wrong),
         "yes" if timing.cpu_limited else "",
     )

@@ -35,8 +35,8 @@ def compute_stride(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
     >>> compute_stride((0, 11), 12, simplex=False), compute_stride((0, 11), 12, simplex=True)
     (1, 11)
     """
-    forwards = (link[1] - link[0]) % nodes
-    return forwards if simplex else min(forwards, nodes - forwards)
+    forward_stride = (link[1] - link[0]) % nodes
+    return forward_stride if simplex else min(forward_stride, nodes - forward_stride)
 
 
 def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
@@ -44,7 +44,7 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     strides = sorted(
         {compute_stride(link, topology.nodes, simplex=topology.simplex) for link in topology.links}
     )
-    colours = {stride: index % 8 for index, stride in enumerate(strides)}
+    colour_by_stride = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE_PIXELS + _ROW_HEIGHT * len(strides) + 8
     node_names = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
     kind = "one-way" if topology.simplex else "two-way"
@@ -59,11 +59,20 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
             id=f"{key}-desc",
         ),
         _define_arrowhead(key) if topology.simplex else "",
-        tag("g", (_draw_link(placed_link, topology, colours, key) for placed_link in _place_links(topology))),
+        tag(
+            "g",
+            (
+                _draw_link(placed_link, topology, colour_by_stride, key)
+                for placed_link in _place_links(topology)
+            ),
+        ),
         tag("g", (_draw_node(node, topology.nodes, name) for node, name in enumerate(node_names))),
         tag(
             "g",
-            (_draw_legend_row(row, stride, topology, colours[stride]) for row, stride in enumerate(strides)),
+            (
+                _draw_legend_row(row, stride, topology, colour_by_stride[stride])
+                for row, stride in enumerate(strides)
+            ),
         ),
         viewBox=f"0 0 {_SIZE_PIXELS} {height}",
         role="img",
@@ -79,13 +88,13 @@ def _compute_node_position(node: int, nodes: int, radius: float = _RADIUS_PIXELS
 
 def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
     """Return the links with their bends. Parallel links are spread evenly about the straight line."""
-    links_by_pair = Counter(frozenset(link) for link in topology.links)
-    placed_count: Counter[frozenset[int]] = Counter()
+    link_count_by_pair = Counter(frozenset(link) for link in topology.links)
+    placed_count_by_pair: Counter[frozenset[int]] = Counter()
     placed_links = []
     for link in topology.links:
         pair = frozenset(link)
-        offset = placed_count[pair] - (links_by_pair[pair] - 1) / 2
-        placed_count[pair] += 1
+        offset = placed_count_by_pair[pair] - (link_count_by_pair[pair] - 1) / 2
+        placed_count_by_pair[pair] += 1
         direction = 1 if link[0] < link[1] else -1
         stride = compute_stride(link, topology.nodes, simplex=topology.simplex)
         placed_links.append(_PlacedLink(link[0], link[1], stride, offset * _BEND_PIXELS * direction))
@@ -93,7 +102,7 @@ def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
 
 
 def _draw_link(
-    placed_link: _PlacedLink, topology: StoredTopology, colours: Mapping[int, int], key: str
+    placed_link: _PlacedLink, topology: StoredTopology, colour_by_stride: Mapping[int, int], key: str
 ) -> Markup:
     start, end = (
         _compute_node_position(placed_link.source, topology.nodes),
@@ -101,17 +110,17 @@ def _draw_link(
     )
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
     unit_vector = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
-    gap = _NODE_RADIUS + (4 if topology.simplex else 0)
-    start = (start[0] + unit_vector[0] * gap, start[1] + unit_vector[1] * gap)
-    end = (end[0] - unit_vector[0] * gap, end[1] - unit_vector[1] * gap)
-    control = (
+    gap_pixels = _NODE_RADIUS + (4 if topology.simplex else 0)
+    start = (start[0] + unit_vector[0] * gap_pixels, start[1] + unit_vector[1] * gap_pixels)
+    end = (end[0] - unit_vector[0] * gap_pixels, end[1] - unit_vector[1] * gap_pixels)
+    control_point = (
         (start[0] + end[0]) / 2 - unit_vector[1] * placed_link.bend * 2,
         (start[1] + end[1]) / 2 + unit_vector[0] * placed_link.bend * 2,
     )
     return tag(
         "path",
-        d=f"M{start[0]:.1f} {start[1]:.1f}Q{control[0]:.1f} {control[1]:.1f} {end[0]:.1f} {end[1]:.1f}",
-        class_=f"link s{colours[placed_link.stride]}",
+        d=f"M{start[0]:.1f} {start[1]:.1f}Q{control_point[0]:.1f} {control_point[1]:.1f} {end[0]:.1f} {end[1]:.1f}",
+        class_=f"link s{colour_by_stride[placed_link.stride]}",
         marker_end=f"url(#{key}-arrow)" if topology.simplex else None,
     )
 

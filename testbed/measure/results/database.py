@@ -79,7 +79,7 @@ class Database:
         """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
         return self._read("select * from runs order by id desc")
 
-    def run(self, run_id: str) -> Row:
+    def read_run(self, run_id: str) -> Row:
         """Return the row of an existing run."""
         (row,) = self._read("select * from runs where id = ?", run_id)
         return row

@@ -113,8 +113,10 @@ class Comparison:
 
         It is `after / before` if higher is better, otherwise `before / after`, and 0 if the divisor is 0.
         """
-        numerator, divisor = (self.after, self.before) if self.higher_is_better else (self.before, self.after)
-        return numerator / divisor if divisor else 0.0
+        numerator, denominator = (
+            (self.after, self.before) if self.higher_is_better else (self.before, self.after)
+        )
+        return numerator / denominator if denominator else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,10 +162,10 @@ class Run:
         logger.info("run ended: %s%s", status, f" ({error})" if error else "")
         self._database.finish_run(self.run_id, status=status, error=error, finished=finished_at)
         try:
-            row = self._database.run(self.run_id)
+            row = self._database.read_run(self.run_id)
             rows = self._database.read_rows_of_run(self.run_id)
-            facts = {fact["name"]: fact["value"] for fact in rows.environment}
-            write_run_files(self.directory, make_run_row(row, facts), rows.phases)
+            environment = {fact["name"]: fact["value"] for fact in rows.environment}
+            write_run_files(self.directory, make_run_row(row, environment), rows.phases)
         finally:
             os.close(self._lock)
             self._lock = None
@@ -222,10 +222,10 @@ def redact_document(document: Mapping[str, object]) -> dict[str, object]:
     >>> redact_document({"env": ["HOME=/root", "NCCL_ALGO=Ring", "NCCL_TOKEN=x"]})
     {'env': ['NCCL_ALGO=Ring']}
     """
-    redacted = dict(document)
-    if "env" in redacted:
-        redacted["env"] = _redact_environment(redacted["env"])
-    return redacted
+    redacted_document = dict(document)
+    if "env" in redacted_document:
+        redacted_document["env"] = _redact_environment(redacted_document["env"])
+    return redacted_document
 
 
 def _redact_environment(environment: object) -> list[str]:
@@ -236,10 +236,10 @@ def _redact_environment(environment: object) -> list[str]:
         if isinstance(environment, list | tuple)
         else []
     )
-    names = {entry: entry.partition("=")[0] for entry in entries}
+    name_by_entry = {entry: entry.partition("=")[0] for entry in entries}
     return [
         entry
-        for entry, name in names.items()
+        for entry, name in name_by_entry.items()
         if _KEPT_VARIABLES.fullmatch(name) and not _SECRET_PATTERN.search(name)
     ]
 

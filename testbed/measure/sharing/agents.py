@@ -70,10 +70,10 @@ def run_agents(
             )
         reports.read_until(launch, reports.ready, len(hosts), deadline_s)
         if len(reports.ready) == len(hosts):
-            parts = _make_parts(lab, placed_jobs, reports, policy, schedule, conditions)
-            epoch = time.time() + START_DELAY_S
-            for name, jobs in parts.items():
-                launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
+            part_by_host = _make_parts(lab, placed_jobs, reports, policy, schedule, conditions)
+            start_time_s = time.time() + START_DELAY_S
+            for name, jobs in part_by_host.items():
+                launch.send(json.dumps({"epoch": start_time_s, "jobs": jobs}) + "\n", name)
             reports.read_until(launch, reports.done_hosts, len(hosts), deadline_s)
         if len(reports.done_hosts) < len(hosts):
             launch.close_input()
@@ -108,8 +108,8 @@ def _make_members(
     for placed_job in placed_jobs:
         if host in placed_job.hosts:
             incoming_link = next((link for link in placed_job.links if link.target.node == host), None)
-            listen = str(lab.nic(incoming_link.target).address) if incoming_link else None
-            members.append({"job": placed_job.job.name, "listen": listen, "transport": transport})
+            listen_address = str(lab.nic(incoming_link.target).address) if incoming_link else None
+            members.append({"job": placed_job.job.name, "listen": listen_address, "transport": transport})
     return members
 
 
@@ -123,16 +123,16 @@ def _make_parts(
 ) -> dict[str, dict[str, Any]]:
     """Return the second input line of each agent: by host, its part of each job."""
     jobs_by_nic = group_jobs_by_nic(placed_jobs)
-    parts: dict[str, dict[str, Any]] = {}
+    part_by_host: dict[str, dict[str, Any]] = {}
     for placed_job in placed_jobs:
-        for host, link in zip(placed_job.hosts, placed_job.out, strict=True):
+        for host, link in zip(placed_job.hosts, placed_job.outgoing_links, strict=True):
             part = _make_shared_part(lab, placed_job, policy, schedule, conditions) | _find_next_member(
                 lab, placed_job, host, link, reports
             )
-            if link and conditions.shares(policy, jobs_by_nic[link.source]):
+            if link and conditions.compute_shares(policy, jobs_by_nic[link.source]):
                 part["mark"] = QUEUE_HANDLE << 16 | jobs_by_nic[link.source].index(placed_job.job.name) + 1
-            parts.setdefault(lab.hosts[host].name, {})[placed_job.job.name] = part
-    return parts
+            part_by_host.setdefault(lab.hosts[host].name, {})[placed_job.job.name] = part
+    return part_by_host
 
 
 def _find_next_member(
@@ -157,9 +157,9 @@ def _make_shared_part(
     phases, burst_end_ms = [], 0.0
     for burst in placed_job.job.bursts:
         rate_share = min(burst.gbps / lab.link.represents_gbps, 1.0)
-        size = round(burst.length_ms * 1e-3 * rate_share * bytes_per_s)
-        pace = bytes_per_s * rate_share if rate_share < 1 else 0.0
-        phases.append([(burst.start_ms - burst_end_ms) * 1e-3, max(size, 1), pace])
+        burst_bytes = round(burst.length_ms * 1e-3 * rate_share * bytes_per_s)
+        pace_bytes_per_s = bytes_per_s * rate_share if rate_share < 1 else 0.0
+        phases.append([(burst.start_ms - burst_end_ms) * 1e-3, max(burst_bytes, 1), pace_bytes_per_s])
         burst_end_ms = burst.end_ms
     is_mltcp = policy == "mltcp"
     return {
@@ -191,11 +191,11 @@ def group_jobs_by_nic(placed_jobs: Sequence[JobLinks]) -> dict[Nic, list[str]]:
 
 def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
     if reports.errors:
-        errors = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
-        return CollectiveError(f"jobs did not end: {errors}. All agents were stopped")
-    missing = ", ".join(host for host in hosts if host not in reports.done_hosts)
+        errors_text = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
+        return CollectiveError(f"jobs did not end: {errors_text}. All agents were stopped")
+    missing_text = ", ".join(host for host in hosts if host not in reports.done_hosts)
     return CollectiveError(
-        f"jobs did not end within {deadline_s:.0f} s: no message from {missing}. All agents were "
+        f"jobs did not end within {deadline_s:.0f} s: no message from {missing_text}. All agents were "
         "stopped; check with `testbed verify`"
     )
 

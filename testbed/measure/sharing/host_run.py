@@ -133,8 +133,8 @@ def read_phases(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Bu
     `testbed job` has a single job, whose most loaded link determines the burst. Raises `WorkloadError` if the run did
     not measure the job.
     """
-    record = store.load(run_id)
-    phases = [phase for phase in record.phases if phase.name in (PHASE, PLAN_JOB)]
+    stored_run = store.load(run_id)
+    phases = [phase for phase in stored_run.phases if phase.name in (PHASE, PLAN_JOB)]
     for phase in reversed(phases):
         data = cast("Mapping[str, Any]", phase.data)
         period_ms, send_ms, gbps = (
@@ -158,9 +158,9 @@ def _read_shared_job(data: Mapping[str, Any], job: str) -> tuple[float, float, f
 
 def _read_plan_job(data: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return the median iteration in ms, the time in which the most loaded link sends (ms), and its rate in Gb/s."""
-    times = sorted(data["times_s"])
-    period_s, rate_gbps = times[len(times) // 2], data.get("rate_gbps", 0.0)
-    planned_bytes = max((link["planned_bytes"] for link in data["links"]), default=0) / max(1, len(times))
+    times_s = sorted(data["times_s"])
+    period_s, rate_gbps = times_s[len(times_s) // 2], data.get("rate_gbps", 0.0)
+    planned_bytes = max((link["planned_bytes"] for link in data["links"]), default=0) / max(1, len(times_s))
     if not planned_bytes or not rate_gbps:
         return 0.0, 0.0, 0.0
     send_s = min(planned_bytes * 8 / data["rate_mbps"] / 1e6, period_s)

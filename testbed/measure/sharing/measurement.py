@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from testbed.leases.fence import Fence
 
 
-SETTINGS = {
+SYSCTL_SETTINGS = {
     "ipv4/tcp_slow_start_after_idle": 0,
     "ipv4/tcp_no_metrics_save": 1,
     "ipv4/tcp_rto_min_us": 20_000,
@@ -60,66 +60,72 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
 
     Raises `HostError`, naming the host, if queues cannot be set or restored.
     """
-    name = "queues.py"
-    folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes()})
-    pythons = {host.name: host.python for host in lab.hosts}
-    commands = {host: [pythons[host], "-IS", f"{folder}/{name}"] for host in queues}
-    messages: dict[str, dict[str, Any]] = {}
+    program_name = "queues.py"
+    folder = fleet.put({program_name: resources.files("testbed.node").joinpath(program_name).read_bytes()})
+    python_by_host = {host.name: host.python for host in lab.hosts}
+    command_by_host = {host: [python_by_host[host], "-IS", f"{folder}/{program_name}"] for host in queues}
+    message_by_host: dict[str, dict[str, Any]] = {}
     try:
         with fleet.start(
-            {host: shlex.join([*command, "hold"]) for host, command in commands.items()}
+            {host: shlex.join([*command, "hold"]) for host, command in command_by_host.items()}
         ) as launch:
             for host, nics in queues.items():
-                launch.send(json.dumps({"nics": nics, "sysctls": SETTINGS}) + "\n", host)
-            _read_until(launch, messages, {"set"}, SET_TIMEOUT_S, len(queues))
-            _check_set(messages, queues)
+                launch.send(json.dumps({"nics": nics, "sysctls": SYSCTL_SETTINGS}) + "\n", host)
+            _read_until(launch, message_by_host, {"set"}, SET_TIMEOUT_S, len(queues))
+            _check_queues_set(message_by_host, queues)
             try:
                 yield
             finally:
                 launch.close_input()
-                _read_until(launch, messages, {"restored"}, RESTORE_TIMEOUT_S, len(queues))
+                _read_until(launch, message_by_host, {"restored"}, RESTORE_TIMEOUT_S, len(queues))
     finally:
         # Programs may have died, or have not answered in time: restore their hosts with another command.
         _restore(
             fleet,
             {
                 host: command
-                for host, command in commands.items()
-                if host not in messages or messages[host]["event"] != "restored"
+                for host, command in command_by_host.items()
+                if host not in message_by_host or message_by_host[host]["event"] != "restored"
             },
         )
 
 
 def _read_until(
-    launch: Launch, messages: dict[str, dict[str, Any]], events: set[str], timeout_s: float, hosts: int
+    launch: Launch,
+    message_by_host: dict[str, dict[str, Any]],
+    events: set[str],
+    timeout_s: float,
+    host_count: int,
 ) -> None:
     """Read lines until every host has sent one of `events` or an error, or the time is up."""
     end_s = time.monotonic() + timeout_s
-    while (left_s := end_s - time.monotonic()) > 0 and launch.running:
-        if sum(message["event"] in events | {"error"} for message in messages.values()) == hosts:
+    while (remaining_s := end_s - time.monotonic()) > 0 and launch.running:
+        if sum(message["event"] in events | {"error"} for message in message_by_host.values()) == host_count:
             return
-        for host, line in launch.lines(min(0.2, left_s)):
+        for host, line in launch.lines(min(0.2, remaining_s)):
             with suppress(ValueError):
-                messages[host] = json.loads(line)
+                message_by_host[host] = json.loads(line)
             break
 
 
-def _check_set(messages: Mapping[str, Mapping[str, Any]], queues: Queues) -> None:
+def _check_queues_set(message_by_host: Mapping[str, Mapping[str, Any]], queues: Queues) -> None:
     for host in queues:
-        message = messages.get(host, {"event": "", "message": "it sent nothing"})
+        message = message_by_host.get(host, {"event": "", "message": "it sent nothing"})
         if message["event"] != "set":
             reason = message.get("message", "it ended")
             raise HostError(f"the queues of host {host} cannot be set: {reason}", host=host)
 
 
-def _restore(fleet: Fleet, commands: Mapping[str, list[str]]) -> None:
+def _restore(fleet: Fleet, command_by_host: Mapping[str, list[str]]) -> None:
     """Restore hosts that did not report their restoration. Raise `HostError` if that fails."""
-    if not commands:
+    if not command_by_host:
         return
-    results = fleet.run({host: shlex.join([*command, "restore"]) for host, command in commands.items()})
-    for host, host_completed in results.items():
-        if host_completed.exit_status:
-            reason = host_completed.stdout.strip() or host_completed.stderr.strip()
+    result_by_host = fleet.run(
+        {host: shlex.join([*command, "restore"]) for host, command in command_by_host.items()}
+    )
+    for host, result in result_by_host.items():
+        if result.exit_status:
+            reason = result.stdout.strip() or result.stderr.strip()
             raise HostError(
                 f"the queues of host {host} may not be restored: {reason}. Check there with `tc qdisc show`",
                 host=host,
@@ -199,16 +205,16 @@ def _measure_policy(
     """Run the jobs under a policy. Queues are set only while the lease holds, and restored even if it has ended."""
     assert session.fleet is not None  # checked by `measure`
     lab = session.lab
-    queues: dict[str, dict[str, dict[str, Any]]] = {}
+    queues_by_host: dict[str, dict[str, dict[str, Any]]] = {}
     for nic, names in group_jobs_by_nic(placed_jobs).items():
-        queues.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
+        queues_by_host.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
             "limit": conditions.choose_queue_length(policy),
-            "shares": conditions.shares(policy, names),
+            "shares": conditions.compute_shares(policy, names),
         }
     with ExitStack() as stack:
         with fence.sending():
-            stack.enter_context(hold_queues(session.fleet, session.lab, queues))
+            stack.enter_context(hold_queues(session.fleet, session.lab, queues_by_host))
         rows = run_agents(session.fleet, session.lab, placed_jobs, policy, schedule, conditions)
     predictions = predict(policy, placed_jobs, session.lab.link.represents_gbps, schedule, conditions)
     return [

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class JobLinks:
     """A job on hosts of the lab. `hosts` are node numbers in the order of its ring.
 
-    `out[i]` is the link on which host i sends, or None if the host only receives.
+    `outgoing_links[i]` is the link on which host i sends, or None if the host only receives.
     """
 
     job: SharedJob
     hosts: tuple[int, ...]
-    out: tuple[Link | None, ...]
+    outgoing_links: tuple[Link | None, ...]
 
     @property
     def steps(self) -> int:
@@ -39,12 +39,12 @@ class JobLinks:
     @property
     def links(self) -> tuple[Link, ...]:
         """Links on which the job sends."""
-        return tuple(link for link in self.out if link)
+        return tuple(link for link in self.outgoing_links if link)
 
 
-def is_allreduce(job: SharedJob, hosts: int) -> bool:
+def is_allreduce(job: SharedJob, host_count: int) -> bool:
     """Return whether the hosts of a job exchange parts of a burst. Otherwise each host sends its burst as a whole."""
-    return job.traffic == "allreduce" or (not job.traffic and hosts > 2)
+    return job.traffic == "allreduce" or (not job.traffic and host_count > 2)
 
 
 def find_job_links(
@@ -54,38 +54,42 @@ def find_job_links(
 
     Raises `TopologyError` if hosts have no links between them, and for a job on a single host.
     """
-    node_numbers = {host.name: number for number, host in enumerate(lab.hosts)}
+    node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
     job_links: list[JobLinks] = []
     for job in jobs:
-        hosts = tuple(node_numbers[name] for name in placement[job.name])
+        hosts = tuple(node_by_host[name] for name in placement[job.name])
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
-        turn = sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if is_spread else 0
-        job_links.append(_find_job_links(lab, wiring, job, hosts, turn))
+        earlier_job_count = (
+            sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if is_spread else 0
+        )
+        job_links.append(_find_job_links(lab, wiring, job, hosts, earlier_job_count))
     return job_links
 
 
-def _find_job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], turn: int) -> JobLinks:
+def _find_job_links(
+    lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], link_index: int
+) -> JobLinks:
     """Return the links in the order of the hosts or, if a link is missing, in reverse order. Two hosts are sorted."""
     if len(hosts) == 2:
         hosts = (min(hosts), max(hosts))
     for order in (hosts, hosts[::-1]):
         is_one_way = len(order) == 2 and not is_allreduce(job, 2)
         pairs = [(order[0], order[1])] if is_one_way else list(zip(order, order[1:] + order[:1], strict=True))
-        ring_links = [_find_link(wiring, pair, turn) for pair in pairs]
+        ring_links = [_find_link(wiring, pair, link_index) for pair in pairs]
         if None not in ring_links:
             return JobLinks(job, order, (*ring_links, *((None,) if is_one_way else ())))
-    names = ", ".join(lab.hosts[host].name for host in hosts)
+    hosts_text = ", ".join(lab.hosts[host].name for host in hosts)
     raise TopologyError(
-        f"no circuits join the hosts of job {job.name!r} ({names}) in the current topology: choose "
+        f"no circuits join the hosts of job {job.name!r} ({hosts_text}) in the current topology: choose "
         "hosts that are neighbours (`testbed verify` lists links), or apply a topology that joins "
         "them"
     )
 
 
-def _find_link(wiring: Wiring, pair: tuple[int, int], turn: int) -> Link | None:
+def _find_link(wiring: Wiring, pair: tuple[int, int], link_index: int) -> Link | None:
     links = sorted(link for link in wiring.links if (link.source.node, link.target.node) == pair)
-    return links[turn % len(links)] if links else None
+    return links[link_index % len(links)] if links else None
 
 
 Policy = Literal["fair", "weights", "shifts", "mltcp"]
@@ -140,7 +144,7 @@ class Conditions:
         """Return the length of a queue in packets."""
         return self.queue or (CLASS_QUEUE_PACKETS if policy in ("fair", "weights") else SHORT_QUEUE_PACKETS)
 
-    def shares(self, policy: Policy, names: Sequence[str]) -> list[float]:
+    def compute_shares(self, policy: Policy, names: Sequence[str]) -> list[float]:
         """Return the guaranteed fraction of a link for each of these jobs, or [] if they share one queue."""
         if policy == "fair":
             return [1 / len(names)] * len(names)
@@ -163,13 +167,13 @@ def shift_schedule(result: CassiniSchedule) -> Schedule:
 
     On a host such a job would always wait for its next slot, but in the model it starts at once.
     """
-    slots = {
+    slot_by_job_ms = {
         prediction.job: prediction.slot_ms
         if prediction.shifted_ms <= MAX_SLOT_USE * prediction.slot_ms
         else 0.0
         for prediction in result.predicted
     }
-    return Schedule(result.starts_ms, slots)
+    return Schedule(result.starts_ms, slot_by_job_ms)
 
 
 def make_schedule(
@@ -177,10 +181,10 @@ def make_schedule(
 ) -> Schedule:
     """Return starts and slots under a policy. `shifted_schedule` is Cassini's schedule."""
     if policy == "shifts":
-        stretch = 1 + conditions.slack
+        period_factor = 1 + conditions.slack
         return Schedule(
-            {job.name: shifted_schedule.starts_ms[job.name] * stretch for job in jobs},
-            {job.name: shifted_schedule.slots_ms[job.name] * stretch for job in jobs},
+            {job.name: shifted_schedule.starts_ms[job.name] * period_factor for job in jobs},
+            {job.name: shifted_schedule.slots_ms[job.name] * period_factor for job in jobs},
         )
     step_ms = conditions.stagger_ms
     if step_ms < 0:
@@ -206,9 +210,15 @@ def predict(
     jobs = place_jobs([placed_job.job for placed_job in placed_jobs], jobs_by_link)
     names = [job.name for job in jobs]
     weights = conditions.list_weights(names) if policy == "weights" else ()
-    mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
-    starts = [schedule.starts_ms[name] for name in names]
-    slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()
+    mltcp_parameters = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
+    starts_ms = [schedule.starts_ms[name] for name in names]
+    slots_ms = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()
     return predict_policy(
-        jobs, [rate_gbps] * len(jobs_by_link), conditions.iterations, weights, mltcp, starts, slots
+        jobs,
+        [rate_gbps] * len(jobs_by_link),
+        conditions.iterations,
+        weights,
+        mltcp_parameters,
+        starts_ms,
+        slots_ms,
     )

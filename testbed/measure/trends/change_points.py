@@ -47,7 +47,7 @@ class ChangePoint:
     confidence: float
 
 
-def change_points(
+def find_change_points(
     values: Sequence[float], *, rate: float = DEFAULT_RATE, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
     """Return the changes of a series, in order. At most a fraction `rate` of series without changes gives an alarm.
@@ -79,13 +79,13 @@ def _find_change_points(
         return []
     splits = [end for end in segment if 0 < end < len(series)]
     if len(splits) == 2:
-        splits = [end for end in splits if _differs(series, splits, end, rate, random)] or [
+        splits = [end for end in splits if _has_two_means(series, splits, end, rate, random)] or [
             find_best_split(series)
         ]
     edges = [0, *splits, len(series)]
     points = [ChangePoint(offset + end, 0.0, 0.0, 1.0 - probability) for end in splits]
-    for a, b in pairwise(edges):
-        points += _find_change_points(series[a:b], rate, random, offset + a)
+    for start, end in pairwise(edges):
+        points += _find_change_points(series[start:end], rate, random, offset + start)
     return sorted(points, key=lambda point: point.index)
 
 
@@ -95,9 +95,9 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     >>> find_best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
     """
-    size, sums = len(series), _compute_cumulative_sums(series[None, :])
+    length_of_series, sums = len(series), _compute_cumulative_sums(series[None, :])
     best_segment = (-1.0, (0, 0))
-    for length in range(MIN_SIDE_LENGTH, size - MIN_SIDE_LENGTH + 1):
+    for length in range(MIN_SIDE_LENGTH, length_of_series - MIN_SIDE_LENGTH + 1):
         gains, starts = _compute_gains(sums, length)
         position = int(np.argmax(gains[0]))
         if gains[0, position] > best_segment[0] * (1 + _TIE_TOLERANCE):
@@ -147,18 +147,19 @@ def _find_best_gains(rows: Floats) -> Floats:
     return best_gains
 
 
-def _differs(
+def _has_two_means(
     series: Floats, splits: Sequence[int], split: int, rate: float, random: np.random.Generator
 ) -> bool:
     """Return whether the pieces on both sides of `split` differ, by a permutation test of their means."""
     start = 0 if split == splits[0] else splits[0]
     stop = splits[1] if split == splits[0] else len(series)
-    pieces, left_length = series[start:stop], split - start
-    total = _count_permutations(rate)
-    rows = random.permuted(np.broadcast_to(pieces, (total, len(pieces))), axis=1)
-    threshold = abs(_compute_cumulative_sums(pieces[None, :])[0, left_length]) * (1 - _TIE_TOLERANCE)
+    part, left_length = series[start:stop], split - start
+    permutation_count = _count_permutations(rate)
+    permutations = random.permuted(np.broadcast_to(part, (permutation_count, len(part))), axis=1)
+    threshold = abs(_compute_cumulative_sums(part[None, :])[0, left_length]) * (1 - _TIE_TOLERANCE)
     return (
-        float((np.abs(_compute_cumulative_sums(rows)[:, left_length]) >= threshold).sum() + 1) / (total + 1)
+        float((np.abs(_compute_cumulative_sums(permutations)[:, left_length]) >= threshold).sum() + 1)
+        / (permutation_count + 1)
         <= rate
     )
 
@@ -172,13 +173,13 @@ def _estimate_probability(series: Floats, gain: float, rate: float, random: np.r
 
     Return 1 as soon as the fraction can no longer fall below the rate.
     """
-    scale = float(((series - series.mean()) ** 2).sum())
-    if gain <= _TIE_TOLERANCE * max(scale, _TIE_TOLERANCE * float(series @ series)):
+    square_sum = float(((series - series.mean()) ** 2).sum())
+    if gain <= _TIE_TOLERANCE * max(square_sum, _TIE_TOLERANCE * float(series @ series)):
         return 1.0
-    threshold, total, as_good_count = gain * (1 - _TIE_TOLERANCE), _count_permutations(rate), 1
-    for _ in range(0, total, _CHUNK_PERMUTATIONS):
-        rows = random.permuted(np.broadcast_to(series, (_CHUNK_PERMUTATIONS, len(series))), axis=1)
-        as_good_count += int((_find_best_gains(rows) >= threshold).sum())
-        if as_good_count > rate * (total + 1):
+    threshold, permutation_count, as_good_count = gain * (1 - _TIE_TOLERANCE), _count_permutations(rate), 1
+    for _ in range(0, permutation_count, _CHUNK_PERMUTATIONS):
+        permutations = random.permuted(np.broadcast_to(series, (_CHUNK_PERMUTATIONS, len(series))), axis=1)
+        as_good_count += int((_find_best_gains(permutations) >= threshold).sum())
+        if as_good_count > rate * (permutation_count + 1):
             return 1.0
-    return as_good_count / (total + 1)
+    return as_good_count / (permutation_count + 1)

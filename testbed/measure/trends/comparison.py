@@ -61,31 +61,32 @@ class RunComparison:
         }
 
 
-def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
+def compare_runs(run_a: StoredRun, run_b: StoredRun) -> RunComparison:
     """Compare two runs."""
-    rows_a, rows_b = (
-        {tuple(getattr(row, name) for name in _KEY_FIELDS): row for row in run.timings} for run in (a, b)
+    row_by_key_a, row_by_key_b = (
+        {tuple(getattr(row, name) for name in _KEY_FIELDS): row for row in run.timings}
+        for run in (run_a, run_b)
     )
-    rows = tuple(RowPair(row, rows_b[key]) for key, row in rows_a.items() if key in rows_b)
+    rows = tuple(RowPair(row, row_by_key_b[key]) for key, row in row_by_key_a.items() if key in row_by_key_b)
     facts = [
-        ("lab", a.lab.name, b.lab.name),
-        ("hosts", a.summary.hosts, b.summary.hosts),
-        ("simulated", a.summary.simulated, b.summary.simulated),
-        ("link rate, Mbit/s", a.lab.rate_mbps, b.lab.rate_mbps),
-        ("MTU", a.lab.mtu, b.lab.mtu),
-        ("switches", ", ".join(a.lab.switches), ", ".join(b.lab.switches)),
+        ("lab", run_a.lab.name, run_b.lab.name),
+        ("hosts", run_a.summary.hosts, run_b.summary.hosts),
+        ("simulated", run_a.summary.simulated, run_b.summary.simulated),
+        ("link rate, Mbit/s", run_a.lab.rate_mbps, run_b.lab.rate_mbps),
+        ("MTU", run_a.lab.mtu, run_b.lab.mtu),
+        ("switches", ", ".join(run_a.lab.switches), ", ".join(run_b.lab.switches)),
         *(
-            (f"circuits of {name}", len(a.circuits.get(name, ())), len(b.circuits.get(name, ())))
-            for name in sorted({*a.circuits, *b.circuits})
+            (f"circuits of {name}", len(run_a.circuits.get(name, ())), len(run_b.circuits.get(name, ())))
+            for name in sorted({*run_a.circuits, *run_b.circuits})
         ),
         *(
-            (name, a.environment.get(name, ""), b.environment.get(name, ""))
-            for name in sorted({*a.environment, *b.environment} - {"arguments"})
+            (name, run_a.environment.get(name, ""), run_b.environment.get(name, ""))
+            for name in sorted({*run_a.environment, *run_b.environment} - {"arguments"})
         ),
     ]
     return RunComparison(
         rows,
-        len(rows_a) - len(rows),
-        len(rows_b) - len(rows),
+        len(row_by_key_a) - len(rows),
+        len(row_by_key_b) - len(rows),
         tuple((fact, str(fact_a), str(fact_b)) for fact, fact_a, fact_b in facts if fact_a != fact_b),
     )

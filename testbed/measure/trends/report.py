@@ -17,7 +17,12 @@ from testbed.errors import ResultsError
 from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import RunSummary
-from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_SERIES_LENGTH, ChangePoint, change_points
+from testbed.measure.trends.change_points import (
+    DEFAULT_RATE,
+    MIN_SERIES_LENGTH,
+    ChangePoint,
+    find_change_points,
+)
 from testbed.measure.units import format_size
 from testbed.operate.recovery.records import load_history
 from testbed.storage.address import get_database_address
@@ -62,7 +67,7 @@ def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = Fals
     With `every_size`, each size is its own series. Rows of failed and interrupted runs count too. Raises `ResultsError`
     for a file that cannot be read.
     """
-    points_by_size: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
+    points_by_series: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
     for run in sorted(runs, key=lambda summary: summary.started):
         bandwidths: dict[tuple[Any, ...], list[float]] = {}
         for row in read_rows(run.directory / "timings.parquet", Timing):
@@ -75,18 +80,18 @@ def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = Fals
             )
         for (key, size), values in bandwidths.items():
             point = Point(run.run_id, run.started.isoformat(), fmean(values))
-            points_by_size.setdefault(key, {}).setdefault(size, []).append(point)
+            points_by_series.setdefault(key, {}).setdefault(size, []).append(point)
     return tuple(
         Series("bandwidth", key[0], f"{key[3]}, {format_size(size)}", tuple(points), key[1])
-        for key, sizes in points_by_size.items()
-        for size, points in sorted(sizes.items())
-        if every_size or size == _find_largest_size(sizes)
+        for key, points_by_size in points_by_series.items()
+        for size, points in sorted(points_by_size.items())
+        if every_size or size == _find_largest_size(points_by_size)
     )
 
 
-def _find_largest_size(sizes: Mapping[int, Sequence[Point]]) -> int:
-    newest = max(points[-1].at for points in sizes.values())
-    return max(size for size, points in sizes.items() if points[-1].at == newest)
+def _find_largest_size(points_by_size: Mapping[int, Sequence[Point]]) -> int:
+    newest_time = max(points[-1].at for points in points_by_size.values())
+    return max(size for size, points in points_by_size.items() if points[-1].at == newest_time)
 
 
 def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
@@ -98,12 +103,14 @@ def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple
     runs_by_lab: dict[str, list[RunSummary]] = {}
     for run in sorted(runs, key=lambda summary: summary.finished or summary.started):
         runs_by_lab.setdefault(run.lab, []).append(run)
-    readings: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    readings_by_place: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in _read_power_rows(runs_dir):
-        readings.setdefault((row["lab"], row["place"]), []).append((row["taken_s"], row["power_dbm"]))
+        readings_by_place.setdefault((row["lab"], row["place"]), []).append(
+            (row["taken_s"], row["power_dbm"])
+        )
     return tuple(
         Series("power", lab, place, points, any(run.simulated for run in runs_by_lab.get(lab, ())))
-        for (lab, place), place_readings in readings.items()
+        for (lab, place), place_readings in readings_by_place.items()
         if (points := _make_points(place_readings, runs_by_lab.get(lab, [])))
     )
 
@@ -160,10 +167,10 @@ class SeriesChange:
     @property
     def is_regression(self) -> bool:
         """True if the loss is at least `MIN_DECLINE`."""
-        loss = -self.difference
+        decline = -self.difference
         if self.series.quantity == "bandwidth":
-            loss /= abs(self.point.before) or 1.0
-        return loss >= MIN_DECLINE[self.series.quantity]
+            decline /= abs(self.point.before) or 1.0
+        return decline >= MIN_DECLINE[self.series.quantity]
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `changes` in `testbed runs trend --json`."""
@@ -190,15 +197,15 @@ class SeriesChange:
         """Yield lines of text that describe the change."""
         unit = UNITS[self.series.quantity]
         verb = "fell" if self.difference < 0 else "rose"
-        run = (
+        run_text = (
             f"run {self.first_after.run_id}"
             if self.first_after.run_id
             else f"the reading of {self.first_after.at}"
         )
         yield (
             f"{'REGRESSION ' if self.is_regression else ''}{self.series.quantity} of lab {self.series.lab}, "
-            f"{self.series.name}: {verb} from {self.point.before:.4g} to {self.point.after:.4g} {unit} with {run}, "
-            f"confidence {self.point.confidence:.1%}"
+            f"{self.series.name}: {verb} from {self.point.before:.4g} to {self.point.after:.4g} {unit} with "
+            f"{run_text}, confidence {self.point.confidence:.1%}"
         )
         if not self.epochs:
             yield "    no change of the lab was applied between this value and the one before"
@@ -244,12 +251,12 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
     `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
     """
     tested_series = [line for line in series if len(line.points) >= MIN_SERIES_LENGTH]
-    histories: dict[str, list[dict[str, Any]]] = {}
+    history_by_lab: dict[str, list[dict[str, Any]]] = {}
     changes = []
     for line in tested_series:
-        for point in change_points(line.values, rate=rate / len(tested_series)):
-            if line.lab not in histories:
-                histories[line.lab] = load_history(runs_dir, line.lab)
+        for point in find_change_points(line.values, rate=rate / len(tested_series)):
+            if line.lab not in history_by_lab:
+                history_by_lab[line.lab] = load_history(runs_dir, line.lab)
             last_point, first_point = line.points[point.index - 1], line.points[point.index]
             start_time, end_time = (
                 datetime.fromisoformat(last_point.at),
@@ -257,7 +264,7 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
             )
             epochs = tuple(
                 epoch
-                for epoch in histories[line.lab]
+                for epoch in history_by_lab[line.lab]
                 if start_time < datetime.fromisoformat(epoch["at"]) <= end_time
             )
             changes.append(SeriesChange(line, point, last_point, first_point, epochs))

@@ -77,7 +77,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> QueryResult:
                 | {row["lab"] for row in _read_database(store, "select lab from intents")}
             )
             epochs = [{"lab": lab, **epoch} for lab in labs for epoch in load_history(store.path, lab)]
-            _create_from_rows(connection, "epochs", _EPOCHS, epochs)
+            _create_from_rows(connection, "epochs", _EPOCH_SCHEMA, epochs)
             _create_from_rows(
                 connection, "losses", _LOSS_SCHEMA, _read_database(store, "select * from losses")
             )
@@ -124,7 +124,7 @@ def _import_duckdb() -> Any:
 
 
 _TEXT_TYPE, _NUMBER_TYPE = pa.string(), pa.float64()
-_EPOCHS = pa.schema(
+_EPOCH_SCHEMA = pa.schema(
     {"lab": _TEXT_TYPE, "id": pa.int64(), "verified": pa.bool_()}
     | dict.fromkeys(("operation", "kind", "state", "at", "who", "why"), _TEXT_TYPE)
 )
@@ -160,16 +160,16 @@ def _create_from_files(
     has_run_columns: bool = False,
 ) -> None:
     """Create a table from the file `name` of every run. The table is empty if no run has the file."""
-    files = [str(path) for run in runs if (path := run.directory / name).exists()]
-    run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if has_run_columns else ""
-    if not files:
+    file_paths = [str(path) for run in runs if (path := run.directory / name).exists()]
+    run_id_column = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if has_run_columns else ""
+    if not file_paths:
         schema = make_row_schema(row_type, simulated=False)
         _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if has_run_columns else schema, [])
         return
     connection.execute(
-        f"create table {table} as select {run_id}* exclude (filename) "  # noqa: S608  names of ours
+        f"create table {table} as select {run_id_column}* exclude (filename) "  # noqa: S608  names of ours
         "from read_parquet($1, union_by_name = true, filename = true)",
-        [files],
+        [file_paths],
     )
 
 

@@ -32,19 +32,19 @@ class Digits:
 def augment(element: tuple[Any, int]) -> tuple[Any, int]:
     """Enlarge a digit, rotate it by up to 15 degrees, shift it by up to 4 pixels, blur it, and add noise."""
     image, label = element
-    angle = np.random.uniform(-15, 15) * np.pi / 180  # noqa: NPY002 - the generator that a loader seeds
+    angle_radians = np.random.uniform(-15, 15) * np.pi / 180  # noqa: NPY002 - the generator that a loader seeds
     shift = np.random.uniform(-4, 4, 2)  # noqa: NPY002
     rows, columns = np.mgrid[0:SIDE_PIXELS, 0:SIDE_PIXELS].astype(np.float32) - (SIDE_PIXELS - 1) / 2
-    source_rows = np.cos(angle) * rows - np.sin(angle) * columns + shift[0]
-    source_columns = np.sin(angle) * rows + np.cos(angle) * columns + shift[1]
+    source_rows = np.cos(angle_radians) * rows - np.sin(angle_radians) * columns + shift[0]
+    source_columns = np.sin(angle_radians) * rows + np.cos(angle_radians) * columns + shift[1]
     source_indices = [
         np.clip((coordinates / SIDE_PIXELS + 0.5) * 8, 0, 7).astype(np.int64)
         for coordinates in (source_rows, source_columns)
     ]
-    large = image[source_indices[0], source_indices[1]]
-    frequencies = np.fft.rfft2(large)
+    scaled_image = image[source_indices[0], source_indices[1]]
+    frequencies = np.fft.rfft2(scaled_image)
     decay = np.exp(-np.linspace(0, 4, frequencies.shape[1]))
-    smooth_noise = np.fft.irfft2(frequencies * decay, s=large.shape)
+    smooth_noise = np.fft.irfft2(frequencies * decay, s=scaled_image.shape)
     noise = np.random.normal(0, 0.05, smooth_noise.shape)  # noqa: NPY002
     return (smooth_noise + noise).astype(np.float32)[None], label
 

@@ -1,4 +1,4 @@
-"""Workload: photographs of scikit-learn as JPEG files in memory, decoded by Pillow, augmented by torchvision."""
+"""Workload: photographs from scikit-learn as JPEG files in memory. Pillow decodes, torchvision augments them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ class Photographs:
 
     def __init__(self) -> None:
         self.files = []
-        sources = load_sample_images().images
+        photographs = load_sample_images().images
         for number in range(32):
-            source = sources[number % len(sources)]
-            top, column = 5 * number, 10 * number
+            photograph = photographs[number % len(photographs)]
+            top_pixel, left_pixel = 5 * number, 10 * number
             file = io.BytesIO()
-            Image.fromarray(source[top : top + 256, column : column + 320]).save(file, "JPEG", quality=90)
+            Image.fromarray(photograph[top_pixel : top_pixel + 256, left_pixel : left_pixel + 320]).save(
+                file, "JPEG", quality=90
+            )
             self.files.append(file.getvalue())
 
     def __len__(self) -> int:
@@ -52,20 +54,20 @@ class Augment:
     """
 
     def __init__(self) -> None:
-        self._make_steps: Any = None
+        self._transform: Any = None
 
     def __call__(self, element: tuple[Any, int]) -> tuple[Any, int]:
         """Return the augmented image and its class."""
         image, label = element
-        self._make_steps = self._make_steps or _make_steps()
-        return self._make_steps(image), label
+        self._transform = self._transform or _make_transform()
+        return self._transform(image), label
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the transforms."""
         return Augment, ()
 
 
-def _make_steps() -> Any:
+def _make_transform() -> Any:
     transforms = import_transforms()
     return transforms.Compose(
         [
@@ -90,16 +92,15 @@ def import_transforms() -> Any:
         library = torch.library.Library("torchvision", "FRAGMENT")
         for name in DETECTION_OPERATORS:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        torch.library.lightbed_declared = (
-            library  # a declaration ends with its object, which cannot be pickled
-        )
+        # The operators exist only while `library` does. A workload cannot hold it, because it cannot be pickled.
+        torch.library.lightbed_declared = library
     from torchvision.transforms import v2
 
     return v2
 
 
 def _loads_operators() -> bool:
-    """Return whether torchvision's compiled library loads. Without torchvision, return True: its import then fails."""
+    """Return whether torchvision's compiled library loads. Return True without torchvision: the import reports that."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
         return True

@@ -12,7 +12,7 @@ from testbed.offload.workloads.timed import TimedStep
 RATE_HZ = 16000
 UTTERANCE_S = 2
 UTTERANCE_COUNT = 512
-BANDS = 80
+BAND_COUNT = 80
 
 
 class Utterances:
@@ -24,11 +24,11 @@ class Utterances:
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """Return the samples of an utterance and its class."""
-        times = np.arange(RATE_HZ * UTTERANCE_S) / RATE_HZ
-        pitch = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times)
-        phase = 2 * np.pi * np.cumsum(pitch) / RATE_HZ
+        times_s = np.arange(RATE_HZ * UTTERANCE_S) / RATE_HZ
+        pitch_hz = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times_s)
+        phase = 2 * np.pi * np.cumsum(pitch_hz) / RATE_HZ
         waveform = sum(np.sin(number * phase) / number for number in range(1, 6))
-        noise = np.random.default_rng(index).normal(0, 0.05, len(times))
+        noise = np.random.default_rng(index).normal(0, 0.05, len(times_s))
         return (waveform + noise).astype(np.float32), index % 10
 
 
@@ -38,10 +38,10 @@ def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
     A random range of bands and a random span of time are masked.
     """
     waveform, label = element
-    mel = librosa.feature.melspectrogram(y=waveform, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
+    mel = librosa.feature.melspectrogram(y=waveform, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BAND_COUNT)
     bands = librosa.power_to_db(mel)
     bands = (bands - bands.mean()) / bands.std()
-    band = np.random.randint(0, BANDS - 20)  # noqa: NPY002 - the generator that a loader seeds
+    band = np.random.randint(0, BAND_COUNT - 20)  # noqa: NPY002 - the generator that a loader seeds
     span = np.random.randint(0, bands.shape[1] - 30)  # noqa: NPY002
     bands[band : band + np.random.randint(0, 20)] = 0  # noqa: NPY002
     bands[:, span : span + np.random.randint(0, 30)] = 0  # noqa: NPY002

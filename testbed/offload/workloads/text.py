@@ -14,7 +14,7 @@ from testbed.offload.workloads.timed import TimedStep
 VOCABULARY_SIZE = 4000
 TOKENS_PER_TEXT = 256
 TEXT_COUNT = 2048
-MODULES = (
+MODULE_NAMES = (
     "argparse",
     "collections",
     "csv",
@@ -32,7 +32,7 @@ class Documents:
     """Excerpts of the docstrings of modules of Python's standard library."""
 
     def __init__(self) -> None:
-        modules = [import_module(name) for name in MODULES]
+        modules = [import_module(name) for name in MODULE_NAMES]
         texts = [
             text for module in modules for member in vars(module).values() if (text := inspect.getdoc(member))
         ]

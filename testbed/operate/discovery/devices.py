@@ -62,14 +62,14 @@ class Devices:
             for source, target in switch.read().connections.items()
         }
 
-    def free_ports(self, circuits: Mapping[Port, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def find_free_ports(self, circuits: Mapping[Port, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the inputs and outputs that are enabled, hold no circuit, and end no known fibre."""
         used_ports = set(circuits) | set(circuits.values()) | _find_wired_ports(self.lab)
         ports_by_side: dict[Side, list[Port]] = {Side.IN: [], Side.OUT: []}
         for name, switch in self._switches.items():
-            for number, port in switch.ports().items():
-                if port.state is PortState.ENABLED and (name, number) not in used_ports:
-                    ports_by_side[port.side].append((name, number))
+            for port, port_info in switch.ports().items():
+                if port_info.state is PortState.ENABLED and (name, port) not in used_ports:
+                    ports_by_side[port_info.side].append((name, port))
         return tuple(ports_by_side[Side.IN]), tuple(ports_by_side[Side.OUT])
 
     def remove(self, circuits: Iterable[tuple[Port, Port]]) -> None:
@@ -110,12 +110,12 @@ class Devices:
             return
         results = self._fleet.run(
             dict.fromkeys(lines_by_host, "ip -batch -"),
-            stdin={h: "\n".join((*lines, "")) for h, lines in lines_by_host.items()},
+            stdin={host_name: "\n".join((*lines, "")) for host_name, lines in lines_by_host.items()},
         )
-        failed = [result for result in results.values() if result.exit_status]
-        if failed:
-            problem = f"interfaces of {failed[0].host} cannot be switched: {failed[0].stderr.strip()}"
-            raise HostError(f"{problem}; discovery needs root there", host=failed[0].host)
+        failed_results = [result for result in results.values() if result.exit_status]
+        if failed_results:
+            problem = f"interfaces of {failed_results[0].host} cannot be switched: {failed_results[0].stderr.strip()}"
+            raise HostError(f"{problem}; discovery needs root there", host=failed_results[0].host)
         self._down_nics = self._down_nics - set(nics) if is_up else self._down_nics | set(nics)
 
     def probe(self) -> ProbeReport:
@@ -134,7 +134,7 @@ class Devices:
         self.set_interfaces(self._down_nics - round_.down_nics, is_up=True)
         self.set_interfaces(round_.down_nics - self._down_nics, is_up=False)
         report = self.probe()
-        lit = self._read_light(monitored_ports)
+        is_lit_by_port = self._read_light(monitored_ports)
         lost_circuits = self._own_circuits - self.read_held().items()
         if lost_circuits:  # the observation may belong to other circuits
             (switch, source), (_, target) = min(lost_circuits)
@@ -147,7 +147,7 @@ class Devices:
             nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.down_nics
         }
         return Observation(
-            lit=lit,
+            lit=is_lit_by_port,
             carriers={nic: nic_report.carrier for nic, nic_report in active_reports.items()},
             heard={nic: speakers for nic, speakers in heard_names.items() if speakers},
             spoke=frozenset(
@@ -164,42 +164,50 @@ class Devices:
             self.set_interfaces(set(down_nics) - self._down_nics, is_up=False)
 
     def _read_light(self, ports: Collection[Port]) -> dict[Port, bool]:
-        lit: dict[Port, bool] = {}
+        is_lit_by_port: dict[Port, bool] = {}
         for name, switch in self._switches.items():
-            numbers = sorted(port for switch_name, port in ports if switch_name == name)
-            if numbers and switch.capabilities.power_monitor:
-                for number, power in switch.power(numbers).items():
+            switch_ports = sorted(port for switch_name, port in ports if switch_name == name)
+            if switch_ports and switch.capabilities.power_monitor:
+                for number, power in switch.power(switch_ports).items():
                     if power is not None:
-                        lit[name, number] = not power.below_floor
-        return lit
+                        is_lit_by_port[name, number] = not power.below_floor
+        return is_lit_by_port
 
     def _patch(self, circuits: Mapping[Port, Port]) -> None:
         """Replace the circuits of the last round by `circuits` on all switches."""
-        target = set(circuits.items())
-        if target == self._own_circuits:
+        target_circuits = set(circuits.items())
+        if target_circuits == self._own_circuits:
             return
         with ThreadPoolExecutor(max_workers=max(1, len(self._switches))) as pool:
-            parts = tuple(pool.map(lambda name: self._plan_switch(name, circuits), self._switches))
-        plan = LabPlan(_NO_WIRING, (), tuple(part for part in parts if part.steps))
-        self._own_circuits |= target  # a failed apply may leave circuits of both
+            switch_plans = tuple(pool.map(lambda name: self._plan_switch(name, circuits), self._switches))
+        plan = LabPlan(
+            _NO_WIRING, (), tuple(switch_plan for switch_plan in switch_plans if switch_plan.steps)
+        )
+        self._own_circuits |= target_circuits  # a failed apply may leave circuits of both
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)
             self.circuit_changes += 1
-        self._own_circuits = target
+        self._own_circuits = target_circuits
 
     def _plan_switch(self, name: str, circuits: Mapping[Port, Port]) -> SwitchPlan:
         """Return the plan of one switch. Its scope holds only circuits of the last and of the next round."""
         switch = self._switches[name]
-        target = {source[1]: output[1] for source, output in circuits.items() if source[0] == name}
+        target_outputs = {source[1]: output[1] for source, output in circuits.items() if source[0] == name}
         own_pairs = {(source[1], output[1]) for source, output in self._own_circuits if source[0] == name}
         snapshot = switch.read()
         foreign_pairs = snapshot.connections.pairs - own_pairs
-        conflicts = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign_pairs) if pair[0] in target]
+        conflicts = [
+            f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign_pairs) if pair[0] in target_outputs
+        ]
         if conflicts:
             raise _make_drift_error(f"somebody else connected {conflicts[0]}")
-        scope = frozenset(target) | {source for source, _ in snapshot.connections.pairs & own_pairs}
+        scope = frozenset(target_outputs) | {source for source, _ in snapshot.connections.pairs & own_pairs}
         return SwitchPlan(
-            name, CrossConnects(target), scope, snapshot, switch.plan(CrossConnects(target), snapshot, scope)
+            name,
+            CrossConnects(target_outputs),
+            scope,
+            snapshot,
+            switch.plan(CrossConnects(target_outputs), snapshot, scope),
         )
 
 

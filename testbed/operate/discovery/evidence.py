@@ -28,24 +28,25 @@ from testbed.operate.discovery.model import (
     Round,
 )
 
-Ports = dict[NicKey, set[Port]]
+PortsByNic = dict[NicKey, set[Port]]
 
 
 @dataclass
 class Evidence:
     """Possible ports of the transmit and the receive fibre of every NIC, after a history of rounds.
 
-    `sends` holds the NICs whose transmit fibre carries light: a frame was received, or the light went off with the NIC.
-    `receives` holds the NICs that had carrier. `lit_by_round` maps inputs to their light, for each round.
-    `switched_ports` holds inputs that were lit in one round, and dark in another round in which NICs were off.
+    `sending_nics` holds the NICs whose transmit fibre carries light: a frame was received, or the light of an input
+    went off with the NIC. `receiving_nics` holds the NICs that had carrier. `lit_by_round` maps inputs to their light,
+    for each round. `switched_ports` holds inputs that were lit in one round, and dark in another round in which NICs
+    were off.
     """
 
     problem: Problem
     history: History
-    transmit: Ports = field(default_factory=dict)
-    receive: Ports = field(default_factory=dict)
-    sends: set[NicKey] = field(default_factory=set)
-    receives: set[NicKey] = field(default_factory=set)
+    transmit: PortsByNic = field(default_factory=dict)
+    receive: PortsByNic = field(default_factory=dict)
+    sending_nics: set[NicKey] = field(default_factory=set)
+    receiving_nics: set[NicKey] = field(default_factory=set)
     lit_by_round: list[dict[Port, bool]] = field(default_factory=list)
     switched_ports: set[Port] = field(default_factory=set)
 
@@ -56,23 +57,23 @@ class Evidence:
         while True:
             previous_counts = self._count_candidates()
             self._judge_light()
-            for (round_, observation), lit in zip(self.history, self.lit_by_round, strict=True):
-                self._judge_transmitters(round_, lit)
+            for (round_, observation), is_lit_by_input in zip(self.history, self.lit_by_round, strict=True):
+                self._judge_transmitters(round_, is_lit_by_input)
                 self._judge_frames(round_, observation)
-                self._judge_carriers(round_, observation, lit)
+                self._judge_carriers(round_, observation, is_lit_by_input)
                 self._judge_silence(round_, observation)
             self._assign_following_inputs()
-            self._exclude_settled_ports(self.transmit, self.sends)
-            self._exclude_settled_ports(self.receive, self.receives)
+            self._exclude_settled_ports(self.transmit, self.sending_nics)
+            self._exclude_settled_ports(self.receive, self.receiving_nics)
             if self._count_candidates() == previous_counts:
                 return
 
     def _count_candidates(self) -> tuple[int, ...]:
-        sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
+        port_counts = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
         return (
-            *sizes,
-            len(self.sends),
-            len(self.receives),
+            *port_counts,
+            len(self.sending_nics),
+            len(self.receiving_nics),
             sum(map(len, self.lit_by_round)),
             len(self.switched_ports),
         )
@@ -80,18 +81,18 @@ class Evidence:
     def find_input(self, nic: NicKey) -> Port | None:
         """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
         ports = self.transmit[nic]
-        return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
+        return next(iter(ports)) if nic in self.sending_nics and len(ports) == 1 else None
 
     def find_output(self, nic: NicKey) -> Port | None:
         """Return the output from which a NIC receives, or None if it is not known."""
         ports = self.receive[nic]
-        return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
+        return next(iter(ports)) if nic in self.receiving_nics and len(ports) == 1 else None
 
-    def known_inputs(self) -> dict[Port, NicKey]:
+    def map_known_inputs(self) -> dict[Port, NicKey]:
         """Return the inputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.find_input(nic))}
 
-    def known_outputs(self) -> dict[Port, NicKey]:
+    def map_known_outputs(self) -> dict[Port, NicKey]:
         """Return the outputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.find_output(nic))}
 
@@ -104,13 +105,18 @@ class Evidence:
             for port, is_lit in light.items()
             if is_lit
         }
-        return tuple(port for port in self.problem.inputs if port in lit_ports - self.known_inputs().keys())
+        return tuple(
+            port for port in self.problem.inputs if port in lit_ports - self.map_known_inputs().keys()
+        )
 
     def _judge_light(self) -> None:
-        """Set `lit` and `follows`. A monitor shows an input's light, or else a known receiver or transmitter does."""
-        listeners, owners = self.known_outputs(), self.known_inputs()
+        """Set `lit_by_round` and `switched_ports`.
+
+        A monitor shows whether an input is lit, or else a known receiver or transmitter does.
+        """
+        nic_by_output, nic_by_input = self.map_known_outputs(), self.map_known_inputs()
         self.lit_by_round = [
-            dict(self._infer_light(this_round, observation, listeners, owners))
+            dict(self._infer_light(this_round, observation, nic_by_output, nic_by_input))
             for this_round, observation in self.history
         ]
         rounds = list(zip(self.history, self.lit_by_round, strict=True))
@@ -129,29 +135,29 @@ class Evidence:
         self,
         this_round: Round,
         observation: Observation,
-        listeners: dict[Port, NicKey],
-        owners: dict[Port, NicKey],
+        nic_by_output: dict[Port, NicKey],
+        nic_by_input: dict[Port, NicKey],
     ) -> Iterator[tuple[Port, bool]]:
         for port in self.problem.inputs:
             output = this_round.circuits.get(port)
             is_lit = observation.lit.get(port)
             if is_lit is None and output is not None:
                 is_lit = observation.lit.get(output)
-                if is_lit is None and output in listeners:
-                    is_lit = observation.carriers.get(listeners[output])
-            if is_lit is None and port in owners and owners[port] not in this_round.down_nics:
+                if is_lit is None and output in nic_by_output:
+                    is_lit = observation.carriers.get(nic_by_output[output])
+            if is_lit is None and port in nic_by_input and nic_by_input[port] not in this_round.down_nics:
                 is_lit = True
             if is_lit is not None:
                 yield port, is_lit
 
-    def _judge_transmitters(self, this_round: Round, lit: dict[Port, bool]) -> None:
-        dark_ports = {port for port, is_lit in lit.items() if not is_lit}
-        lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.switched_ports
+    def _judge_transmitters(self, this_round: Round, is_lit_by_input: dict[Port, bool]) -> None:
+        dark_ports = {port for port, is_lit in is_lit_by_input.items() if not is_lit}
+        lit_ports = {port for port, is_lit in is_lit_by_input.items() if is_lit} & self.switched_ports
         for nic, ports in self.transmit.items():
             ports.difference_update(lit_ports if nic in this_round.down_nics else dark_ports)
 
     def _judge_frames(self, this_round: Round, observation: Observation) -> None:
-        source_of = {output: port for port, output in this_round.circuits.items()}
+        input_by_output = {output: port for port, output in this_round.circuits.items()}
         for listener, speakers in observation.heard.items():
             lab_speakers = [speaker for speaker in speakers if speaker in self.transmit]
             if listener not in self.receive or len(lab_speakers) != 1:
@@ -159,26 +165,32 @@ class Evidence:
             (speaker,) = lab_speakers
             outputs, inputs = self.receive[listener], self.transmit[speaker]
             outputs &= {this_round.circuits[port] for port in inputs if port in this_round.circuits}
-            inputs &= {source_of[output] for output in outputs}
-            self.sends.add(speaker)
-            self.receives.add(listener)
+            inputs &= {input_by_output[output] for output in outputs}
+            self.sending_nics.add(speaker)
+            self.receiving_nics.add(listener)
 
-    def _judge_carriers(self, this_round: Round, observation: Observation, lit: dict[Port, bool]) -> None:
-        possibly_lit = {output for port, output in this_round.circuits.items() if lit.get(port, True)}
-        certainly_lit = {output for port, output in this_round.circuits.items() if lit.get(port, False)}
+    def _judge_carriers(
+        self, this_round: Round, observation: Observation, is_lit_by_input: dict[Port, bool]
+    ) -> None:
+        possibly_lit_outputs = {
+            output for port, output in this_round.circuits.items() if is_lit_by_input.get(port, True)
+        }
+        certainly_lit_outputs = {
+            output for port, output in this_round.circuits.items() if is_lit_by_input.get(port, False)
+        }
         for nic, has_carrier in observation.carriers.items():
             if nic not in self.receive:
                 continue
             if has_carrier:
-                self.receives.add(nic)
-                self.receive[nic] &= possibly_lit
+                self.receiving_nics.add(nic)
+                self.receive[nic] &= possibly_lit_outputs
             else:
-                self.receive[nic] -= certainly_lit
+                self.receive[nic] -= certainly_lit_outputs
 
     def _judge_silence(self, this_round: Round, observation: Observation) -> None:
-        listeners = self.known_outputs()
+        nic_by_output = self.map_known_outputs()
         for port, output in this_round.circuits.items():
-            listener = listeners.get(output)
+            listener = nic_by_output.get(output)
             if listener is None or listener not in observation.carriers:
                 continue
             for nic in observation.spoke - set(observation.heard.get(listener, ())) - this_round.down_nics:
@@ -190,13 +202,13 @@ class Evidence:
 
         Light through the same circuit does not change while all NICs are on, so the NIC is not at that output.
         """
-        carriers: dict[tuple[NicKey, Port, Port], set[bool]] = defaultdict(set)
+        carrier_values_by_circuit: dict[tuple[NicKey, Port, Port], set[bool]] = defaultdict(set)
         for this_round, observation in self.history:
             for port, output in this_round.circuits.items() if not this_round.down_nics else ():
                 for nic, has_carrier in observation.carriers.items():
                     if nic in self.receive:
-                        carriers[nic, port, output].add(has_carrier)
-        for (nic, _, output), carrier_values in carriers.items():
+                        carrier_values_by_circuit[nic, port, output].add(has_carrier)
+        for (nic, _, output), carrier_values in carrier_values_by_circuit.items():
             if len(carrier_values) == 2:
                 self.receive[nic].discard(output)
 
@@ -206,17 +218,17 @@ class Evidence:
             candidates = [nic for nic, ports in self.transmit.items() if port in ports]
             if len(candidates) == 1:
                 self.transmit[candidates[0]] &= {port}
-                self.sends.update(candidates)
+                self.sending_nics.update(candidates)
 
-    def _exclude_settled_ports(self, ports: Ports, alive: set[NicKey]) -> None:
+    def _exclude_settled_ports(self, ports_by_nic: PortsByNic, alive_nics: set[NicKey]) -> None:
         """Exclude a port that certainly belongs to one fibre from all other fibres."""
         settled_ports = {
             port: nic
-            for nic, candidates in ports.items()
-            if nic in alive and len(candidates) == 1
+            for nic, candidates in ports_by_nic.items()
+            if nic in alive_nics and len(candidates) == 1
             for port in candidates
         }
-        for nic, candidates in ports.items():
+        for nic, candidates in ports_by_nic.items():
             candidates -= {port for port in candidates if settled_ports.get(port, nic) != nic}
 
     def results(self) -> tuple[NicResult, ...]:
@@ -224,8 +236,8 @@ class Evidence:
         return tuple(
             NicResult(
                 nic,
-                _make_result(self.transmit[nic], is_alive=nic in self.sends),
-                _make_result(self.receive[nic], is_alive=nic in self.receives),
+                _make_result(self.transmit[nic], is_alive=nic in self.sending_nics),
+                _make_result(self.receive[nic], is_alive=nic in self.receiving_nics),
             )
             for nic in self.problem.nics
         )

@@ -22,13 +22,13 @@ RoundGenerator = Generator[Round, Observation, Evidence]
 _MAX_IDLE_ROUNDS = 3
 
 
-def plan_rounds(problem: Problem, *, limit: int) -> RoundGenerator:
-    """Yield rounds until every fibre is found or dead, nothing more can be learnt, or `limit` is reached.
+def plan_rounds(problem: Problem, *, max_rounds: int) -> RoundGenerator:
+    """Yield rounds until every fibre is found or dead, nothing more can be learnt, or `max_rounds` is reached.
 
     Send the observation of each round to the generator; its return value is the evidence. The same observations give
     the same rounds.
     """
-    search = _BlockSearch(problem, limit)
+    search = _BlockSearch(problem, max_rounds)
     yield from search.run()
     return search.evidence
 
@@ -42,16 +42,16 @@ def compute_code_length(count: int) -> int:
     return max(2, (count + 1).bit_length())
 
 
-def max_rounds(problem: Problem) -> int:
+def compute_max_rounds(problem: Problem) -> int:
     """Return the largest number of rounds that a discovery may take without power monitors.
 
     The limit counts both codes, then two tries of each open port. At least a quarter of the NICs are known after the
     codes.
     """
-    ports = max(len(problem.inputs), len(problem.outputs), 1)
+    port_count = max(len(problem.inputs), len(problem.outputs), 1)
     nics = max(len(problem.nics), 1)
-    shifts = -(-ports // nics)
-    return shifts * (2 + compute_code_length(ports)) + 2 * compute_code_length(nics) + 8 * shifts + 8
+    shifts = -(-port_count // nics)
+    return shifts * (2 + compute_code_length(port_count)) + 2 * compute_code_length(nics) + 8 * shifts + 8
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _BlockSearch:
             if self._knows_few_outputs():
                 yield from self._run_circuit_code(self.history[0 if shift == 1 else -1][0].circuits)
             yield from self._identify_rest()
-            if self._is_done() or self.evidence.known_inputs():
+            if self._is_done() or self.evidence.map_known_inputs():
                 return
 
     def _run_round(self, round_: Round) -> Generator[Round, Observation, bool]:
@@ -114,7 +114,7 @@ class _BlockSearch:
         circuits = self.history[-1][0].circuits
         for bit in range(compute_code_length(len(suspected_nics))):
             down_nics = frozenset(
-                nic for number, nic in enumerate(suspected_nics, 1) if not number >> bit & 1
+                nic for nic_number, nic in enumerate(suspected_nics, 1) if not nic_number >> bit & 1
             )
             if not down_nics:
                 continue
@@ -125,33 +125,37 @@ class _BlockSearch:
 
     def _knows_few_outputs(self) -> bool:
         """Return whether the outputs of fewer than half of the NICs that received light are known."""
-        known_count = len(self.evidence.known_outputs())
-        return 2 * known_count < len(self.evidence.receives) or not known_count
+        known_count = len(self.evidence.map_known_outputs())
+        return 2 * known_count < len(self.evidence.receiving_nics) or not known_count
 
     def _run_circuit_code(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
         pairs = list(circuits.items())
         for bit in range(compute_code_length(len(pairs))):
-            subset = {port: output for number, (port, output) in enumerate(pairs, 1) if number >> bit & 1}
+            subset = {
+                port: output
+                for circuit_number, (port, output) in enumerate(pairs, 1)
+                if circuit_number >> bit & 1
+            }
             if subset and not (yield from self._run_round(Round("circuits", subset))):
                 return
 
     def _identify_rest(self) -> Generator[Round, Observation, None]:
         """Connect open ports to known NICs until nothing new is found. Run the laser code once on silent NICs."""
-        idle_rounds, has_run_code = 0, False
-        while idle_rounds < _MAX_IDLE_ROUNDS and not self._is_done():
+        idle_round_count, has_run_code = 0, False
+        while idle_round_count < _MAX_IDLE_ROUNDS and not self._is_done():
             previous_results, tried_count = self._get_results(), len(+self.tries_by_output)
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
-            idle_rounds = (
+            idle_round_count = (
                 0
                 if self._get_results() != previous_results or len(+self.tries_by_output) > tried_count
-                else idle_rounds + 1
+                else idle_round_count + 1
             )
-            if idle_rounds == 1 and not has_run_code and self._can_code_lasers():
+            if idle_round_count == 1 and not has_run_code and self._can_code_lasers():
                 has_run_code = True
                 yield from self._run_laser_code()
-                idle_rounds = 0
+                idle_round_count = 0
 
     def _connect_to_known(self) -> dict[Port, Port]:
         """Return circuits that test as many open ports as the known NICs allow.
@@ -167,11 +171,11 @@ class _BlockSearch:
         for nic in self._find_unknown_transmitters():
             builder.light_receiver(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
-        for number in range(max(len(open_inputs), len(open_outputs))):
-            if number < len(open_outputs) and builder.probe_output(open_outputs[number]):
-                self.tries_by_output[open_outputs[number]] += 1
-            if number < len(open_inputs) and builder.probe_input(open_inputs[number]):
-                self.tries_by_output[open_inputs[number]] += 1
+        for index in range(max(len(open_inputs), len(open_outputs))):
+            if index < len(open_outputs) and builder.probe_output(open_outputs[index]):
+                self.tries_by_output[open_outputs[index]] += 1
+            if index < len(open_inputs) and builder.probe_input(open_inputs[index]):
+                self.tries_by_output[open_inputs[index]] += 1
         return builder.circuits
 
 
@@ -181,11 +185,11 @@ class _RoundCircuits:
     def __init__(self, evidence: Evidence, turn: int) -> None:
         self._evidence = evidence
         self.circuits: dict[Port, Port] = {}
-        known_inputs = list(evidence.known_inputs().items())
+        known_inputs = list(evidence.map_known_inputs().items())
         offset = turn % len(known_inputs) if known_inputs else 0
         self._sources = dict(known_inputs[offset:] + known_inputs[:offset])
         self._unnamed_inputs = list(evidence.find_unidentified_inputs())
-        self._targets = evidence.known_outputs()
+        self._targets = evidence.map_known_outputs()
         self._used_outputs: set[Port] = set()
 
     def _connect(self, source: Port, target: Port) -> None:
@@ -244,9 +248,9 @@ def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> d
     {('s', 1): ('s', 4), ('s', 2): ('s', 3)}
     """
     circuits: dict[Port, Port] = {}
-    sources, targets = _group_by_switch(inputs), _group_by_switch(outputs)
-    for switch, ports in sources.items():
-        switch_outputs = targets.get(switch, [])
+    inputs_by_switch, outputs_by_switch = _group_by_switch(inputs), _group_by_switch(outputs)
+    for switch, ports in inputs_by_switch.items():
+        switch_outputs = outputs_by_switch.get(switch, [])
         for position, port in enumerate(
             ports[: len(switch_outputs)] if len(ports) > len(switch_outputs) else ports
         ):

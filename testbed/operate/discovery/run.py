@@ -28,7 +28,7 @@ from testbed.operate.discovery.model import (
     Problem,
     Round,
 )
-from testbed.operate.discovery.planner import max_rounds, plan_rounds
+from testbed.operate.discovery.planner import compute_max_rounds, plan_rounds
 from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import discoveries
 
@@ -92,7 +92,7 @@ class DiscoveryRecord:
             _parse_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner)
         )
 
-    def begin(self, problem: Problem, down: Collection[NicKey]) -> None:
+    def begin(self, problem: Problem, down_nics: Collection[NicKey]) -> None:
         """Store the problem, and the NICs that were down before."""
         values = {
             "id": self._id,
@@ -101,7 +101,7 @@ class DiscoveryRecord:
             "started": _format_now(),
             "state": "running",
             "problem": json.dumps(_render_problem(problem)),
-            "down": json.dumps(sorted(down)),
+            "down": json.dumps(sorted(down_nics)),
             "circuits": "[[], []]",
             "rounds": "[]",
         }
@@ -225,28 +225,32 @@ def discover(
         unfinished for unfinished in unfinished_discoveries if not unfinished.is_restored
     )
     notes = _remove_leftovers(devices, killed_discoveries)
-    down_now = devices.find_down_interfaces()
-    down_before = down_now.intersection(
+    down_nics = devices.find_down_interfaces()
+    earlier_down_nics = down_nics.intersection(
         *(unfinished.down_nics for unfinished in killed_discoveries)
     )  # killed discoveries set the other NICs down
     try:
-        devices.set_interfaces(down_now, is_up=True)
-        circuits = devices.read_held()
+        devices.set_interfaces(down_nics, is_up=True)
+        held_circuits = devices.read_held()
         nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
-        inputs, outputs = devices.free_ports(circuits)
+        inputs, outputs = devices.find_free_ports(held_circuits)
         problem = Problem(nics, inputs, outputs)
         earlier_rounds = unfinished_discoveries[-1].load_rounds(problem) if unfinished_discoveries else ()
-        record.begin(problem, down_before)
-        result = _search(devices, record, problem, earlier_rounds, add_note, limit or max_rounds(problem))
+        record.begin(problem, earlier_down_nics)
+        result = _search(
+            devices, record, problem, earlier_rounds, add_note, limit or compute_max_rounds(problem)
+        )
     except BaseException:
-        devices.restore(down_before)
+        devices.restore(earlier_down_nics)
         record.stop(killed_discoveries)
         raise
-    devices.restore(down_before)
+    devices.restore(earlier_down_nics)
     record.finish(unfinished_discoveries)
     return replace(
         result,
-        busy_circuits=tuple(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in circuits.items()),
+        busy_circuits=tuple(
+            f"{source[0]}:{source[1]} -> {target[1]}" for source, target in held_circuits.items()
+        ),
         busy_nics=busy_nics,
         notes=notes,
         resumed=bool(earlier_rounds),
@@ -272,8 +276,8 @@ def _remove_leftovers(
     """
     notes = []
     for unfinished in unfinished_discoveries:
-        circuits, is_its_own = unfinished.find_leftovers(devices.read_held())
-        if circuits and is_its_own:
+        circuits, is_own = unfinished.find_leftovers(devices.read_held())
+        if circuits and is_own:
             devices.remove(circuits)
             notes.append(f"removed {format_count(len(circuits), 'circuit')} of an unfinished discovery")
         elif circuits:
@@ -305,7 +309,7 @@ def _search(
     add_note: AddNote,
     limit: int,
 ) -> DiscoveryResult:
-    rounds = plan_rounds(problem, limit=limit)
+    rounds = plan_rounds(problem, max_rounds=limit)
     recorded_rounds = dict(
         enumerate(history)
     )  # reused as long as the same observations lead to the same rounds

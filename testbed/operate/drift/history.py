@@ -50,7 +50,7 @@ class LossHistory:
             with self._convert_errors(), self._database.transaction() as connection:
                 connection.execute(losses_table.insert(), rows)
 
-    def series(self, lab: str, since_s: float) -> dict[str, Series]:
+    def read_series(self, lab: str, since_s: float) -> dict[str, Series]:
         """Return the series of every place of a lab since a time, in order of time."""
         query = (
             "select place, taken_s, loss_db from losses "

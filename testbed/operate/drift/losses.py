@@ -66,24 +66,24 @@ def _measure_circuit(
         ),
         (f"{lab.nic_label(target)}:receive", lab.nic(target).receive.loss_db),
     )
-    sender, receiver = (
+    sender_reading, receiver_reading = (
         receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name)) for nic in (source, target)
     )
-    sent_dbm = sender.laser_dbm if sender else None
+    sent_dbm = sender_reading.laser_dbm if sender_reading else None
     is_assumed = sent_dbm is None
     laser_dbm = lab.link.transmit_power_dbm if sent_dbm is None else sent_dbm
-    points = (
+    point_powers_dbm = (
         _read_dbm(power.get(circuit.input_port)),
         _read_dbm(power.get(circuit.output_port)),
-        receiver.power_dbm if receiver else None,
+        receiver_reading.power_dbm if receiver_reading else None,
     )
     start_index, from_dbm = 0, laser_dbm
-    for end_index, to_dbm in enumerate(points, start=1):
+    for end_index, to_dbm in enumerate(point_powers_dbm, start=1):
         # Without a monitor at a point, the sections on both sides form one stretch.
         if to_dbm is None:
             continue
-        names = [name for name, _ in sections[start_index:end_index]]
-        place = "+".join(["laser?", *names] if start_index == 0 and is_assumed else names)
+        section_names = [name for name, _ in sections[start_index:end_index]]
+        place = "+".join(["laser?", *section_names] if start_index == 0 and is_assumed else section_names)
         if math.isfinite(from_dbm) and math.isfinite(to_dbm):
             intent_db = math.fsum(loss_db for _, loss_db in sections[start_index:end_index])
             yield StretchLoss(place, lab.link_label(circuit.link), from_dbm - to_dbm, intent_db, to_dbm)

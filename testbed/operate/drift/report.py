@@ -59,7 +59,7 @@ class StretchReport:
     verdict: Verdict
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row of `series` in `testbed drift --json`."""
+        """Return the row of `read_series` in `testbed drift --json`."""
         loss, verdict = self.loss, self.verdict
         return {
             "place": loss.place,
@@ -140,7 +140,9 @@ def read_drift(
         if host.name in session.unreachable
     ]
     intent_findings = (
-        f for f in judge_circuits(lab, tuple(planned), switches, silent_nics) if f.kind != "excess_loss"
+        finding
+        for finding in judge_circuits(lab, tuple(planned), switches, silent_nics)
+        if finding.kind != "excess_loss"
     )
     findings = (
         *session.unreachable_findings,
@@ -159,14 +161,14 @@ def _store(
     stored_series: dict[str, Series] = {}
     current_losses = {loss.place: loss.loss_db for loss in losses}
     try:
-        stored_series = history.series(lab, since_s)
+        stored_series = history.read_series(lab, since_s)
         history.append(lab, taken_s, losses)
     except ResultsError as error:
         storage_error = str(error)
     series = {}
     for place, loss_db in current_losses.items():
-        times, values = stored_series.get(place, ((), ()))
-        series[place] = ((*times, taken_s), (*values, loss_db))
+        times_s, losses_db = stored_series.get(place, ((), ()))
+        series[place] = ((*times_s, taken_s), (*losses_db, loss_db))
     return series, storage_error
 
 

@@ -59,7 +59,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Segment:
     """Readings from index `begin` up to, but not including, `end`, with one level or one slope."""
 
     begin: int
@@ -75,27 +75,29 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     >>> judge_series(range(12), [1.2] * 9 + [2.2] * 3).kind
     'step'
     """
-    times, losses = np.asarray(times_s, float), np.asarray(losses_db, float)
+    times_array, losses = np.asarray(times_s, float), np.asarray(losses_db, float)
     noise_db = estimate_noise(losses)
     if len(losses) < MIN_READINGS:
-        level = float(np.median(losses))
-        return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
-    stretches = _find_stretches(times, _remove_single_outliers(losses), noise_db, 0, len(losses))
-    last_stretch, baseline_db = stretches[-1], min(stretch.first_db for stretch in stretches)
+        level_db = float(np.median(losses))
+        return Verdict(
+            "learning", len(losses), level_db, level_db, noise_db, float(times_array[0]), len(losses)
+        )
+    segments = _find_segments(times_array, _remove_single_outliers(losses), noise_db, 0, len(losses))
+    last_segment, baseline_db = segments[-1], min(segment.first_db for segment in segments)
     kind: Kind = "steady"
-    if last_stretch.slope_db_per_s:
+    if last_segment.slope_db_per_s:
         kind = "trend"
-    elif last_stretch.last_db - baseline_db >= MIN_STEP_DB:
+    elif last_segment.last_db - baseline_db >= MIN_STEP_DB:
         kind = "step"
     return Verdict(
         kind=kind,
         readings=len(losses),
         baseline_db=baseline_db,
-        level_db=last_stretch.last_db,
+        level_db=last_segment.last_db,
         noise_db=noise_db,
-        since_s=float(times[last_stretch.begin]),
-        readings_since=last_stretch.end - last_stretch.begin,
-        slope_db_per_day=last_stretch.slope_db_per_s * _DAY_S,
+        since_s=float(times_array[last_segment.begin]),
+        readings_since=last_segment.end - last_segment.begin,
+        slope_db_per_day=last_segment.slope_db_per_s * _DAY_S,
     )
 
 
@@ -109,14 +111,16 @@ def estimate_noise(losses_db: Sequence[float] | Floats) -> float:
     (True, True)
     """
     differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))
-    count = math.floor(len(differences) * _USED_DIFFERENCES_SHARE)
+    used_count = math.floor(len(differences) * _USED_DIFFERENCES_SHARE)
     measured_db = 0.0
-    if count:
+    if used_count:
         measured_db = (
-            float(differences[:count].mean()) / _compute_mean_below(count / len(differences)) / math.sqrt(2)
+            float(differences[:used_count].mean())
+            / _compute_mean_below(used_count / len(differences))
+            / math.sqrt(2)
         )
-    weight = _TYPICAL_NOISE_WEIGHT + count
-    mixed_db = math.sqrt((_TYPICAL_NOISE_WEIGHT * TYPICAL_NOISE_DB**2 + count * measured_db**2) / weight)
+    weight = _TYPICAL_NOISE_WEIGHT + used_count
+    mixed_db = math.sqrt((_TYPICAL_NOISE_WEIGHT * TYPICAL_NOISE_DB**2 + used_count * measured_db**2) / weight)
     return max(mixed_db, _RESOLUTION_DB)
 
 
@@ -138,34 +142,38 @@ def _remove_single_outliers(losses: Floats) -> Floats:
     return smoothed
 
 
-def _find_stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Stretch]:
+def _find_segments(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Segment]:
     """Return the stretches of the readings from `begin` to `end`, by the model that fits best."""
-    losses_db, part_times = losses[begin:end], times[begin:end]
-    level = float(losses_db.mean())
-    step_index, step_db, step_gain = _fit_step(losses_db)
-    slope, trend_gain = _fit_line(part_times, losses_db)
+    part_losses, part_times = losses[begin:end], times[begin:end]
+    level_db = float(part_losses.mean())
+    step_index, step_db, step_gain = _fit_step(part_losses)
+    slope_db_per_s, trend_gain = _fit_line(part_times, part_losses)
     # With few readings, the estimate of the noise is bad, and a chance fit is more likely.
     threshold = MIN_GAIN_VARIANCES * (1 + _SMALL_SAMPLE_CORRECTION / len(losses)) * noise_db**2
-    growth_db = slope * float(part_times[-1] - part_times[0])
+    growth_db = slope_db_per_s * float(part_times[-1] - part_times[0])
     is_trend = trend_gain >= threshold and abs(growth_db) >= MIN_TREND_DB
     if step_gain >= threshold and abs(step_db) >= MIN_STEP_DB and not (is_trend and trend_gain > step_gain):
-        earlier_stretches = _find_stretches(times, losses, noise_db, begin, begin + step_index)
-        return [*earlier_stretches, *_find_stretches(times, losses, noise_db, begin + step_index, end)]
+        earlier_segments = _find_segments(times, losses, noise_db, begin, begin + step_index)
+        return [*earlier_segments, *_find_segments(times, losses, noise_db, begin + step_index, end)]
     if is_trend:
-        half_growth_db = slope * float(part_times.mean() - part_times[0])
-        return [_Stretch(begin, end, level - half_growth_db, level - half_growth_db + growth_db, slope)]
-    return [_Stretch(begin, end, level, level)]
+        half_growth_db = slope_db_per_s * float(part_times.mean() - part_times[0])
+        return [
+            _Segment(
+                begin, end, level_db - half_growth_db, level_db - half_growth_db + growth_db, slope_db_per_s
+            )
+        ]
+    return [_Segment(begin, end, level_db, level_db)]
 
 
 def _fit_step(part_losses: Floats) -> tuple[int, float, float]:
     """Return the index at which a step fits best, its size, and its reduction of the sum of squares."""
-    size = len(part_losses)
-    if size < 2:
+    loss_count = len(part_losses)
+    if loss_count < 2:
         return 0, 0.0, 0.0
-    counts = np.arange(1, size)
+    counts = np.arange(1, loss_count)
     sums = np.cumsum(part_losses)[:-1]
-    means_before, means_after = sums / counts, (part_losses.sum() - sums) / (size - counts)
-    gains = (means_after - means_before) ** 2 * counts * (size - counts) / size
+    means_before, means_after = sums / counts, (part_losses.sum() - sums) / (loss_count - counts)
+    gains = (means_after - means_before) ** 2 * counts * (loss_count - counts) / loss_count
     best_index = int(np.argmax(gains))
     return best_index + 1, float(means_after[best_index] - means_before[best_index]), float(gains[best_index])
 

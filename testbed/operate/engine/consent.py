@@ -62,7 +62,7 @@ def allow_stop() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def on_stop(callback: Callable[[], object]) -> Iterator[None]:
+def call_on_stop(callback: Callable[[], object]) -> Iterator[None]:
     """Call a function if the changes of this context are stopped during the block."""
     flag = _stop_flag.get()
     if flag is None:
@@ -93,12 +93,12 @@ def stop_on_interrupt(add_note: Callable[[str], None]) -> Iterator[None]:
         _interrupt_requested.set()
         add_note("stopping after the current step; press Ctrl-C again to stop without waiting for it")
 
-    previous = signal.signal(signal.SIGINT, handle_interrupt)
+    previous_handler = signal.signal(signal.SIGINT, handle_interrupt)
     _interrupt_requested.clear()
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, previous_handler)
         _interrupt_requested.clear()
 
 

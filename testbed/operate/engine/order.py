@@ -29,40 +29,49 @@ def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     ... ]
     ['remove', 'add']
     """
-    removals = {_read_pair(step): step for step in steps if step.kind == "remove" and len(step.pairs) == 1}
-    additions = {_read_pair(step): step for step in steps if step.kind == "add" and len(step.pairs) == 1}
-    if len(removals) + len(additions) != len(steps) or not (removals and additions):
+    removal_by_pair = {
+        _read_pair(step): step for step in steps if step.kind == "remove" and len(step.pairs) == 1
+    }
+    addition_by_pair = {
+        _read_pair(step): step for step in steps if step.kind == "add" and len(step.pairs) == 1
+    }
+    if len(removal_by_pair) + len(addition_by_pair) != len(steps) or not (
+        removal_by_pair and addition_by_pair
+    ):
         return steps
-    order = [removals.get(pair) or additions[pair] for pair in _order_pairs(removals, additions)]
-    return tuple(_chain_steps(steps[0].before, order))
+    ordered_steps = [
+        removal_by_pair.get(pair) or addition_by_pair[pair]
+        for pair in _order_pairs(removal_by_pair, addition_by_pair)
+    ]
+    return tuple(_chain_steps(steps[0].before, ordered_steps))
 
 
 def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
     """Yield the pairs of removals and additions, ordered so that the ports of each added pair are free."""
-    old_outputs = dict(list(removals))
-    inputs_by_output = {output: source for source, output in old_outputs.items()}
-    new_outputs = dict(sorted(additions))
+    old_output_by_input = dict(list(removals))
+    inputs_by_output = {output: source for source, output in old_output_by_input.items()}
+    new_output_by_input = dict(sorted(additions))
 
     def remove(source: int) -> Iterator[Pair]:
-        if source in old_outputs:
-            yield source, old_outputs[source]
-            del inputs_by_output[old_outputs.pop(source)]
+        if source in old_output_by_input:
+            yield source, old_output_by_input[source]
+            del inputs_by_output[old_output_by_input.pop(source)]
 
-    while new_outputs:
+    while new_output_by_input:
         # A circuit whose input gets no new circuit can be removed at any time, so its output counts as free.
         free_inputs = (
             input_port
-            for input_port, output in new_outputs.items()
-            if inputs_by_output.get(output, input_port) not in new_outputs.keys() - {input_port}
+            for input_port, output in new_output_by_input.items()
+            if inputs_by_output.get(output, input_port) not in new_output_by_input.keys() - {input_port}
         )
         source = next(free_inputs, None)
         if source is None:  # only cycles remain: removing one circuit frees the output that another needs
-            yield from remove(min(new_outputs))
+            yield from remove(min(new_output_by_input))
             continue
         yield from remove(source)
-        yield from remove(inputs_by_output.get(new_outputs[source], source))
-        yield source, new_outputs.pop(source)
-    yield from sorted(old_outputs.items())
+        yield from remove(inputs_by_output.get(new_output_by_input[source], source))
+        yield source, new_output_by_input.pop(source)
+    yield from sorted(old_output_by_input.items())
 
 
 def _chain_steps(circuits_before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:

@@ -21,7 +21,7 @@ SETTLED_LATER_REASON = "judged by a read after the operation had ended"
 StepKey = tuple[str, int]
 """A step of an operation: device and ordinal."""
 
-_EVENT_OF_STATUS = {
+_EVENT_BY_STATUS = {
     Status.DONE: StepEvent.READ_AS_WANTED,
     Status.FAILED: StepEvent.READ_OTHERWISE,
     Status.UNKNOWN: StepEvent.UNREADABLE,
@@ -131,7 +131,7 @@ def _close(
 ) -> None:
     for key, (status, read_back) in outcomes.items():
         state = _read_state(connection, operation, key)
-        events = [StepEvent.REFUSE] if is_refused else [_EVENT_OF_STATUS[status]]
+        events = [StepEvent.REFUSE] if is_refused else [_EVENT_BY_STATUS[status]]
         if state is StepState.INTENT and not is_refused:
             events.insert(0, StepEvent.SEND)
         if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
@@ -186,10 +186,10 @@ def _read_state(connection: sa.Connection, operation: str, key: StepKey) -> Step
 
 
 def _select_keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[StepKey]:
-    names = [state.value for state in states]
+    state_names = [state.value for state in states]
     query = (
         sa.select(steps.c.switch, steps.c.ordinal)
-        .where(steps.c.operation == operation, steps.c.state.in_(names))
+        .where(steps.c.operation == operation, steps.c.state.in_(state_names))
         .order_by(steps.c.switch, steps.c.ordinal)
     )
     return [(row.switch, row.ordinal) for row in connection.execute(query)]

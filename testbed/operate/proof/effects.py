@@ -46,7 +46,7 @@ class InterruptedState:
     """State in which an unfinished apply has left a host, and its description."""
 
     state: PlannedState
-    words: str
+    description: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class StoredEffects:
     unfinished: tuple[IncompleteOperation, ...]
 
     @cached_property
-    def apply(self) -> IncompleteOperation | None:
+    def unfinished_apply(self) -> IncompleteOperation | None:
         """The unfinished apply of the topology that is being verified, or None."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
         matching_applies = (
@@ -83,16 +83,16 @@ class StoredEffects:
     @cached_property
     def replaced_intents(self) -> tuple[tuple[Lab, Intent], ...]:
         """Epochs that the apply replaces, each with its shard. Epochs that no longer fit the lab file are left out."""
-        epochs = []
-        for intent in self.apply.replaced if self.apply else ():
+        intents = []
+        for intent in self.unfinished_apply.replaced if self.unfinished_apply else ():
             try:
                 intent.check_fits(self.lab)
                 job_lab = make_shard(self.lab, intent.hosts)
                 list_circuits(job_lab, intent.wiring)
             except TestbedError:
                 continue
-            epochs.append((job_lab, intent))
-        return tuple(epochs)
+            intents.append((job_lab, intent))
+        return tuple(intents)
 
     @cached_property
     def current_circuits(self) -> frozenset[SwitchCircuit]:
@@ -106,27 +106,27 @@ class StoredEffects:
     @cached_property
     def planned_circuits(self) -> frozenset[SwitchCircuit]:
         """Circuits of the plan, as triples of switch, input and output."""
-        return frozenset(map(_make_key, self.plan.circuits))
+        return frozenset(map(_make_switch_circuit, self.plan.circuits))
 
     @cached_property
-    def replaced_epochs(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
+    def replaced_epoch_circuits(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
         """Replaced epochs with their circuits, or none if the switches were done when the apply ended."""
-        if self.apply is None or self.apply.circuits_stood:
+        if self.unfinished_apply is None or self.unfinished_apply.circuits_stood:
             return ()
         return tuple(
-            (intent, frozenset(map(_make_key, list_circuits(job_lab, intent.wiring))))
+            (intent, frozenset(map(_make_switch_circuit, list_circuits(job_lab, intent.wiring))))
             for job_lab, intent in self.replaced_intents
         )
 
     @cached_property
     def replaced_circuits(self) -> frozenset[SwitchCircuit]:
         """Circuits of all replaced epochs."""
-        return frozenset().union(*(circuits for _, circuits in self.replaced_epochs))
+        return frozenset().union(*(circuits for _, circuits in self.replaced_epoch_circuits))
 
     @cached_property
     def missing_circuits(self) -> frozenset[str]:
         """Labels of planned circuits that the apply has not made yet: their ports are free or hold earlier circuits."""
-        if self.apply is None or self.apply.circuits_stood:
+        if self.unfinished_apply is None or self.unfinished_apply.circuits_stood:
             return frozenset()
         circuits_by_input = {circuit[:2]: circuit for circuit in self.current_circuits}
         circuits_by_output = {(circuit[0], circuit[2]): circuit for circuit in self.current_circuits}
@@ -135,7 +135,7 @@ class StoredEffects:
             for circuit in self.plan.circuits
             if circuit.switch in self.evidence.switches and not self._was_never_missing(circuit)
             if {
-                circuits_by_input.get(_make_key(circuit)[:2]),
+                circuits_by_input.get(_make_switch_circuit(circuit)[:2]),
                 circuits_by_output.get((circuit.switch, circuit.output_port)),
             }
             <= {None, *self.replaced_circuits}
@@ -143,12 +143,16 @@ class StoredEffects:
 
     def _was_never_missing(self, circuit: Circuit) -> bool:
         """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
-        host, key = self.lab.hosts[circuit.link.source.node].name, _make_key(circuit)
-        was_present = [key in circuits for intent, circuits in self.replaced_epochs if host in intent.hosts]
-        return key in self.current_circuits or (bool(was_present) and all(was_present))
+        host, switch_circuit = self.lab.hosts[circuit.link.source.node].name, _make_switch_circuit(circuit)
+        was_in_epoch = [
+            switch_circuit in circuits
+            for intent, circuits in self.replaced_epoch_circuits
+            if host in intent.hosts
+        ]
+        return switch_circuit in self.current_circuits or (bool(was_in_epoch) and all(was_in_epoch))
 
     @cached_property
-    def extra(self) -> frozenset[str]:
+    def extra_circuits(self) -> frozenset[str]:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
         lab_ports, old_circuits = (
             list_lab_ports(self.lab),
@@ -160,22 +164,22 @@ class StoredEffects:
             if not lab_ports.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
         )
 
-    def circuits_of_discovery(self, discovery: IncompleteOperation) -> frozenset[str]:
+    def label_discovery_circuits(self, discovery: IncompleteOperation) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
         return self._label_circuits((self.current_circuits & discovery.circuits) - self.planned_circuits)
 
     def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
-        owners = find_port_owners(self.lab)
-        return frozenset(label_pair(owners, circuit[0], circuit[1:]) for circuit in circuits)
+        owner_by_port = find_port_owners(self.lab)
+        return frozenset(label_pair(owner_by_port, circuit[0], circuit[1:]) for circuit in circuits)
 
     @property
-    def explained(self) -> dict[str, frozenset[str]]:
+    def explained_labels(self) -> dict[str, frozenset[str]]:
         """Labels of circuits that these operations explain, by kind of finding."""
-        extra = self.extra.union(*map(self.circuits_of_discovery, self.unfinished))
-        return {"missing_circuit": self.missing_circuits, "extra_circuit": extra}
+        extra_labels = self.extra_circuits.union(*map(self.label_discovery_circuits, self.unfinished))
+        return {"missing_circuit": self.missing_circuits, "extra_circuit": extra_labels}
 
     @cached_property
-    def replaced_parts(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
+    def replaced_forwardings(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Host configurations of each replaced epoch."""
         return tuple(
             (intent, plan_forwarding(job_lab, intent.wiring, routes, self.macs, further_routes))
@@ -184,45 +188,45 @@ class StoredEffects:
         )
 
     def find_interrupted_state(
-        self, host: LabHost, part: HostForwarding, state: KernelState
+        self, host: LabHost, forwarding: HostForwarding, state: KernelState
     ) -> InterruptedState | None:
         """Return the most likely state in which the apply has left a host.
 
         This is the state with the fewest deviations from the kernel. Return None if no state has fewer than the plan,
         or if the kernel holds nothing of any plan and no state fits exactly.
         """
-        if self.apply is None:
+        if self.unfinished_apply is None:
             return None
-        planned = plan_state(part)
-        min_deviations, best_match = count_deviations(self.lab, host, planned, state), None
-        for candidate in self._list_states(host, part) if min_deviations else ():
+        planned_state = plan_state(forwarding)
+        min_deviations, best_match = count_deviations(self.lab, host, planned_state, state), None
+        for candidate in self._list_states(host, forwarding) if min_deviations else ():
             deviation_count = count_deviations(self.lab, host, candidate.state, state)
             if deviation_count < min_deviations:
                 min_deviations, best_match = deviation_count, candidate
             if not min_deviations:
                 break
-        return None if min_deviations and is_bare(self.lab, host, planned, state) else best_match
+        return None if min_deviations and is_bare(self.lab, host, planned_state, state) else best_match
 
-    def _list_states(self, host: LabHost, part: HostForwarding) -> Iterator[InterruptedState]:
+    def _list_states(self, host: LabHost, forwarding: HostForwarding) -> Iterator[InterruptedState]:
         """Yield the states before the apply and during its installation. The last state, the plan, is left out."""
         earlier_states = [
-            (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
-            for intent, parts in self.replaced_parts
-            if host.name in parts
+            (plan_state(forwarding_by_host[host.name]), f"as epoch {intent.epoch} left them")
+            for intent, forwarding_by_host in self.replaced_forwardings
+            if host.name in forwarding_by_host
         ]
         for state, description in earlier_states or [(EMPTY_STATE, "not configured")]:
-            first_state, *partial_states, _ = list_installation_states(state, part)
+            first_state, *partial_states, _ = list_installation_states(state, forwarding)
             yield InterruptedState(first_state, description)
             yield from (
                 InterruptedState(partial_state, "partly configured") for partial_state in partial_states
             )
 
-    def findings(self, interrupted_states: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
+    def report_findings(self, interrupted_states: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
         """Yield a finding for each operation with what it explains. `interrupted_states` are states by host."""
         for unfinished in self.unfinished:
-            is_apply = unfinished is self.apply
+            is_apply = unfinished is self.unfinished_apply
             effects = [*self._describe_circuits(), *_describe_hosts(interrupted_states)] if is_apply else []
-            existing_circuits = self.circuits_of_discovery(unfinished)
+            existing_circuits = self.label_discovery_circuits(unfinished)
             effects += (
                 [
                     f"{len(existing_circuits)} of its circuits still exist: {list_some(sorted(existing_circuits))}"
@@ -231,15 +235,18 @@ class StoredEffects:
                 else []
             )
             detail = f"{unfinished.detail}: {'; '.join(effects)}" if effects else unfinished.detail
-            circuits = existing_circuits | (self.missing_circuits | self.extra if is_apply else frozenset())
+            circuits = existing_circuits | (
+                self.missing_circuits | self.extra_circuits if is_apply else frozenset()
+            )
             yield UNFINISHED.report(unfinished.operation, detail, unfinished.hint, tuple(sorted(circuits)))
 
     def _describe_circuits(self) -> Iterator[str]:
         if self.missing_circuits:
             labels = list_some(sorted(self.missing_circuits))
             yield f"{len(self.missing_circuits)} planned circuits are missing ({labels})"
-        if self.extra:
-            yield f"{len(self.extra)} circuits of the earlier topology remain ({list_some(sorted(self.extra))})"
+        if self.extra_circuits:
+            labels = list_some(sorted(self.extra_circuits))
+            yield f"{len(self.extra_circuits)} circuits of the earlier topology remain ({labels})"
 
 
 def _load_routes(intent: Intent) -> tuple[Routes, ...]:
@@ -251,11 +258,13 @@ def _load_routes(intent: Intent) -> tuple[Routes, ...]:
     return (design.routes, *design.further_routes)
 
 
-def _make_key(circuit: Circuit) -> SwitchCircuit:
+def _make_switch_circuit(circuit: Circuit) -> SwitchCircuit:
     return circuit.switch, circuit.input_port, circuit.output_port
 
 
 def _describe_hosts(interrupted_states: Mapping[str, InterruptedState]) -> Iterator[str]:
-    for description in dict.fromkeys(host_state.words for host_state in interrupted_states.values()):
-        hosts = [host for host, host_state in interrupted_states.items() if host_state.words == description]
+    for description in dict.fromkeys(host_state.description for host_state in interrupted_states.values()):
+        hosts = [
+            host for host, host_state in interrupted_states.items() if host_state.description == description
+        ]
         yield f"{len(hosts)} hosts are {description} ({', '.join(hosts)})"

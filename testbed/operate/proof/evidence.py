@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 MAX_ATTEMPTS = 3
-LINKS, KERNELS, RECEIVERS, PINGS = "link probe", "kernel state", "receivers", "pings"
+LINKS_PART, KERNELS_PART, RECEIVERS_PART, PINGS_PART = "link probe", "kernel state", "receivers", "pings"
 """Parts of a proof that run on hosts."""
-WINDOW_S = 0.25
+LISTEN_WINDOW_S = 0.25
 """Time for which hosts listen after the last probe frame. Frames need microseconds, but busy hosts need more."""
 
 
@@ -56,10 +56,10 @@ class Evidence:
     @property
     def unprobed(self) -> frozenset[str]:
         """Hosts that answer but could not run the link probe."""
-        return frozenset(host for host, parts in self.failures.items() if LINKS in parts)
+        return frozenset(host for host, parts in self.failures.items() if LINKS_PART in parts)
 
 
-def gather(
+def gather_evidence(
     lab: Lab,
     plan: LabPlan,
     switches: Mapping[str, OpticalSwitch],
@@ -97,9 +97,9 @@ def _read_switches(
     silent_switches: dict[str, str] = {}
     for name, switch in switches.items():
         circuit_ports = list_used_ports(circuit for circuit in circuits if circuit.switch == name)
-        boards = {(name, port) for port in list_board_ports(lab, name)}
+        board_ports = {(name, port) for port in list_board_ports(lab, name)}
         try:
-            readings |= read_ports(circuit_ports | boards, {name: switch})
+            readings |= read_ports(circuit_ports | board_ports, {name: switch})
         except TransportError as error:
             silent_switches[name] = str(error)
     return readings, silent_switches
@@ -126,48 +126,59 @@ def _gather_from_hosts(
     epoch: int,
     pings: Mapping[RoundTrip, int] | None,
 ) -> Evidence:
-    names = [host.name for host in lab.hosts]
-    connected_hosts = set(names[: plan.wiring.nodes])
+    host_names = [host.name for host in lab.hosts]
+    connected_hosts = set(host_names[: plan.wiring.nodes])
 
-    def ping(part: Fleet) -> tuple[Reachability, ...]:
-        hosts = [host for host in part.hosts if host.name in connected_hosts]
-        sets: list[dict[tuple[str, str], int]] = []
-        for host_pair, count in sorted((pings or {}).items()):
-            sets += [{} for _ in range(host_pair.set + 1 - len(sets))]
-            sets[host_pair.set][names[host_pair.source], names[host_pair.target]] = count
-        return ping_sets(part, sets, hosts=hosts, mtu=lab.link.mtu)
+    def ping(hosts_of_part: Fleet) -> tuple[Reachability, ...]:
+        hosts = [host for host in hosts_of_part.hosts if host.name in connected_hosts]
+        counts_by_set: list[dict[tuple[str, str], int]] = []
+        for round_trip, ping_count in sorted((pings or {}).items()):
+            counts_by_set += [{} for _ in range(round_trip.set_number + 1 - len(counts_by_set))]
+            counts_by_set[round_trip.set_number][
+                host_names[round_trip.source], host_names[round_trip.target]
+            ] = ping_count
+        return ping_sets(hosts_of_part, counts_by_set, hosts=hosts, mtu=lab.link.mtu)
 
-    parts: dict[str, Callable[[Fleet], Any]] = {
-        LINKS: lambda part: probe_links(part, lab, epoch, window_s=WINDOW_S)
+    task_by_part: dict[str, Callable[[Fleet], Any]] = {
+        LINKS_PART: lambda hosts_of_part: probe_links(hosts_of_part, lab, epoch, window_s=LISTEN_WINDOW_S)
     }
     if pings is not None:
-        parts |= {
-            KERNELS: lambda part: read_kernels(part, lab),
-            RECEIVERS: lambda part: read_receivers(part, lab),
-            PINGS: ping,
+        task_by_part |= {
+            KERNELS_PART: lambda hosts_of_part: read_kernels(hosts_of_part, lab),
+            RECEIVERS_PART: lambda hosts_of_part: read_receivers(hosts_of_part, lab),
+            PINGS_PART: ping,
         }
     # The probe mostly waits, and no part disturbs another.
-    links = find_board_links(lab, {name: reading.snapshot.connections for name, reading in readings.items()})
-    with ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
-        futures = {name: pool.submit(run_where_possible, run, fleet) for name, run in parts.items()}
-        boards = pool.submit(run_where_possible, lambda part: ping_boards(part, links), fleet)
-        answers = {name: future.result()[0] for name, future in futures.items()}
-    failures: dict[str, dict[str, str]] = {}
-    for name, future in futures.items():
+    board_links = find_board_links(
+        lab, {name: reading.snapshot.connections for name, reading in readings.items()}
+    )
+    with ThreadPoolExecutor(max_workers=len(task_by_part) + 1) as pool:
+        future_by_part = {
+            name: pool.submit(run_where_possible, task, fleet) for name, task in task_by_part.items()
+        }
+        boards_future = pool.submit(
+            run_where_possible, lambda hosts_of_part: ping_boards(hosts_of_part, board_links), fleet
+        )
+        result_by_part = {name: future.result()[0] for name, future in future_by_part.items()}
+    failures_by_host: dict[str, dict[str, str]] = {}
+    for name, future in future_by_part.items():
         for host, reason in future.result()[1].items():
-            failures.setdefault(host, {})[name] = reason
-    off_hosts = {}
-    for host, reasons in failures.items():
-        own_parts = parts.keys() - (set() if host in connected_hosts else {PINGS})
-        if len(own_parts) > 1 and reasons.keys() >= own_parts:
-            off_hosts[host] = reasons[LINKS]
+            failures_by_host.setdefault(host, {})[name] = reason
+    reason_by_off_host = {}
+    for host, reason_by_part in failures_by_host.items():
+        host_parts = task_by_part.keys() - (set() if host in connected_hosts else {PINGS_PART})
+        if len(host_parts) > 1 and reason_by_part.keys() >= host_parts:
+            reason_by_off_host[host] = reason_by_part[LINKS_PART]
     return Evidence(
         readings,
-        {**unreachable, **off_hosts},
-        answers[LINKS],
-        answers.get(KERNELS, {}),
-        answers.get(RECEIVERS, {}),
-        answers.get(PINGS, ()),
-        failures={host: failures[host] for host in sorted(failures.keys() - off_hosts.keys())},
-        boards=boards.result()[0],
+        {**unreachable, **reason_by_off_host},
+        result_by_part[LINKS_PART],
+        result_by_part.get(KERNELS_PART, {}),
+        result_by_part.get(RECEIVERS_PART, {}),
+        result_by_part.get(PINGS_PART, ()),
+        failures={
+            host: failures_by_host[host]
+            for host in sorted(failures_by_host.keys() - reason_by_off_host.keys())
+        },
+        boards=boards_future.result()[0],
     )

@@ -137,7 +137,7 @@ class _Comparison:
         interface = self.state.interfaces.get(device)
         return interface is not None and interface.is_up and not interface.master
 
-    def carries(self, device: str) -> bool:
+    def is_carrying(self, device: str) -> bool:
         """Return whether an interface can hold routes. The kernel drops them all when the last address is removed."""
         return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
 
@@ -157,7 +157,7 @@ class _Comparison:
         return {
             target: route
             for target, route in self.planned.routes.items()
-            if self.carries(route.device) and route.source not in missing_addresses
+            if self.is_carrying(route.device) and route.source not in missing_addresses
         }
 
     @cached_property
@@ -168,16 +168,22 @@ class _Comparison:
     @cached_property
     def missing_routes(self) -> tuple[Route, ...]:
         """Planned routes that the kernel does not have."""
-        return tuple(r for target, r in self.judged_routes.items() if target not in self.kernel_routes)
+        return tuple(
+            route for target, route in self.judged_routes.items() if target not in self.kernel_routes
+        )
 
     @cached_property
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Pairs of a planned route and the different route that the kernel has instead, of any origin."""
-        pairs = [(r, self.kernel_routes[t]) for t, r in self.judged_routes.items() if t in self.kernel_routes]
+        pairs = [
+            (route, self.kernel_routes[target])
+            for target, route in self.judged_routes.items()
+            if target in self.kernel_routes
+        ]
         pairs += [
-            (r, kernel_route)
+            (route, kernel_route)
             for kernel_route, target in self._inner_routes.items()
-            for r in self._find_judged(target)
+            for route in self._find_judged(target)
         ]
         return tuple(
             (route, kernel_route)
@@ -210,8 +216,8 @@ class _Comparison:
     def extra_routes(self) -> tuple[Route, ...]:
         """Routes with lightbed's protocol number that are not planned and do not lead to boards of the lab."""
         own_routes = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
-        boards = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
-        expected_targets = self.planned.routes.keys() | boards
+        board_targets = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
+        expected_targets = self.planned.routes.keys() | board_targets
         return tuple(
             route
             for route in own_routes
@@ -224,7 +230,7 @@ class _Comparison:
         descriptions = (
             (device, address, _describe_error(self.state.neighbours.get((device, address)), mac))
             for (device, address), mac in self.planned.neighbours.items()
-            if self.carries(device)
+            if self.is_carrying(device)
         )
         return tuple(description for description in descriptions if description[2])
 
@@ -240,7 +246,7 @@ class _Comparison:
     def is_of_another_topology(self) -> bool:
         """True if at least half of the routes and half of the neighbours belong to another plan."""
         routes = len(self.missing_routes) + len(self.wrong_routes)
-        neighbours = sum(self.carries(device) for device, _ in self.planned.neighbours)
+        neighbours = sum(self.is_carrying(device) for device, _ in self.planned.neighbours)
         return bool(
             self.state.routes
             and len(self.judged_routes) > 1
@@ -293,13 +299,13 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
         if interface and interface.queues:
             detail = f"{name} of {host} has {interface.queues}"
             yield WRONG_QUEUE.report(f"{host}/{name}", detail)
-    filters = [
+    filters_text = [
         packet_filter.words
         for packet_filter in comparison.state.filters
         if packet_filter.concerns(nics, comparison.networks)
     ]
-    if filters:
-        yield _list_facts(PACKET_FILTER, host, filters)
+    if filters_text:
+        yield _list_facts(PACKET_FILTER, host, filters_text)
     rules = list(_find_earlier_rules(comparison))
     if rules:
         yield _list_facts(WRONG_RULE, host, rules)
@@ -331,9 +337,9 @@ def _find_earlier_rules(comparison: _Comparison) -> Iterator[str]:
 
 
 def _judge_rate(lab: Lab, subject: str, interface: Interface) -> Iterator[LinkFinding]:
-    planned_mbps, rate = lab.link.rate_mbps, interface.rate_mbps
-    if rate is not None and abs(rate - planned_mbps) > RATE_TOLERANCE * planned_mbps:
-        yield WRONG_RATE.report(subject, f"the NIC sends at {rate:g} Mbit/s, not {planned_mbps:g}")
+    planned_mbps, rate_text = lab.link.rate_mbps, interface.rate_mbps
+    if rate_text is not None and abs(rate_text - planned_mbps) > RATE_TOLERANCE * planned_mbps:
+        yield WRONG_RATE.report(subject, f"the NIC sends at {rate_text:g} Mbit/s, not {planned_mbps:g}")
 
 
 def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
@@ -354,7 +360,7 @@ def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about addresses of other hosts on lo and other interfaces, which an apply does not remove."""
-    owners = {
+    host_by_address = {
         f"{address}/32": other_host.name
         for other_host in (*comparison.lab.hosts, *comparison.lab.other_hosts)
         if other_host.name != comparison.host.name
@@ -363,9 +369,11 @@ def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
     for device, interface in comparison.state.interfaces.items():
         if device in {nic.name for nic in comparison.host.nics}:
             continue  # reported as not planned
-        for address in sorted(interface.addresses & owners.keys()):
+        for address in sorted(interface.addresses & host_by_address.keys()):
             subject = f"{comparison.host.name}/{device}"
-            detail = f"{device} has {address}, an address of {owners[address]}: packets for it end here"
+            detail = (
+                f"{device} has {address}, an address of {host_by_address[address]}: packets for it end here"
+            )
             yield WRONG_ADDRESS.report(
                 subject, detail, f"`ip address del {address} dev {device}` on the host"
             )
@@ -407,17 +415,17 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield one finding of each kind about routes and neighbours, or none if the host holds another topology."""
     if comparison.is_of_another_topology:
         return
-    host, total = comparison.host.name, len(comparison.planned.routes)
+    host, route_count = comparison.host.name, len(comparison.planned.routes)
     missing_routes, wrong_routes = comparison.missing_routes, comparison.wrong_routes
     neighbours = comparison.wrong_neighbours
     if neighbours:
         descriptions = [f"{address} on {device} is {error}" for device, address, error in neighbours]
         yield _list_facts(WRONG_NEIGHBOUR, host, descriptions, "neighbour ")
     if missing_routes:
-        count = "none" if len(missing_routes) == total else f"{total - len(missing_routes)}"
+        count = "none" if len(missing_routes) == route_count else f"{route_count - len(missing_routes)}"
         descriptions = [_describe_route(route) for route in missing_routes]
         yield _list_facts(
-            MISSING_ROUTE, host, descriptions, f"{count} of {total} planned routes is there; missing: "
+            MISSING_ROUTE, host, descriptions, f"{count} of {route_count} planned routes is there; missing: "
         )
     if wrong_routes:
         descriptions = [
@@ -432,11 +440,11 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
 def _judge_topology(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield one finding if the host holds another topology."""
     if comparison.is_of_another_topology:
-        host, total = comparison.host.name, len(comparison.planned.routes)
+        host, route_count = comparison.host.name, len(comparison.planned.routes)
         missing_routes, wrong_routes = comparison.missing_routes, comparison.wrong_routes
         neighbours = comparison.wrong_neighbours
         detail = (
-            f"on {host} {len(missing_routes) + len(wrong_routes)} of {total} routes and {len(neighbours)} of "
+            f"on {host} {len(missing_routes) + len(wrong_routes)} of {route_count} routes and {len(neighbours)} of "
             f"{len(comparison.planned.neighbours)} neighbours are not those of this plan"
         )
         yield OTHER_TOPOLOGY.report(host, detail)

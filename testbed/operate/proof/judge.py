@@ -18,7 +18,7 @@ from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, Ve
 from testbed.operate.probe_findings import compare, count_received_links, find_silent_links
 from testbed.operate.proof.board_findings import judge_boards
 from testbed.operate.proof.effects import InterruptedState, StoredEffects
-from testbed.operate.proof.evidence import Evidence, gather
+from testbed.operate.proof.evidence import Evidence, gather_evidence
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
 from testbed.operate.proof.reach_findings import (
     BlamedParts,
@@ -85,9 +85,11 @@ def verify_lab(
     and hosts that do not answer to the reason; each is a finding. Each unfinished operation (`unfinished`) is a finding
     with all that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
-    sets = (routes, *further_routes) if routes else ()
-    pings = count_pings(sets) if sets else None
-    evidence = gather(lab, plan, switches, fleet, epoch=epoch, unreachable=unreachable or {}, pings=pings)
+    route_sets = (routes, *further_routes) if routes else ()
+    pings = count_pings(route_sets) if route_sets else None
+    evidence = gather_evidence(
+        lab, plan, switches, fleet, epoch=epoch, unreachable=unreachable or {}, pings=pings
+    )
     findings = judge(lab, plan, routes, evidence, unfinished, further_routes)
     held_pairs = {
         name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
@@ -96,17 +98,17 @@ def verify_lab(
     report = VerifyReport(len(plan.circuits), received_count, findings, held=held_pairs)
     if not evidence.reached:
         return report
-    pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
-    unanswered = {pair for reachability in evidence.reached for pair in reachability.missing}
-    nodes = {host.name: node for node, host in enumerate(lab.hosts)}
+    pair_count = plan.wiring.nodes * (plan.wiring.nodes - 1)
+    unanswered_pairs = {pair for reachability in evidence.reached for pair in reachability.missing}
+    node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
     ping_counts = {
-        RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(evidence.reached)
-        for (a, b), (_, count) in reachability.lost.items()
+        RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
+        for set_number, reachability in enumerate(evidence.reached)
+        for (source, target), (_, count) in reachability.lost.items()
     }
-    loss_floor = find_loss_floor(sets, ping_counts)
-    answered_count = len(evidence.reached[0].answered - unanswered)
-    return replace(report, pairs=pairs, pairs_reached=answered_count, loss_floor=loss_floor)
+    loss_floor = find_loss_floor(route_sets, ping_counts)
+    answered_count = len(evidence.reached[0].answered - unanswered_pairs)
+    return replace(report, pairs=pair_count, pairs_reached=answered_count, loss_floor=loss_floor)
 
 
 def judge(
@@ -122,22 +124,28 @@ def judge(
     Unfinished operations (`unfinished`) come first, each with what it explains. `further_routes` holds the other sets
     of routes.
     """
-    macs = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
+    macs_by_host = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.other_hosts)}  # fmt: skip
-    case = _Judgement(lab, plan, evidence, StoredEffects(lab, plan, evidence, macs, unfinished))
+    judgement = _Judgement(lab, plan, evidence, StoredEffects(lab, plan, evidence, macs_by_host, unfinished))
     if evidence.changing:
-        return (*case.effects.findings({}), *_judge_devices(case))
-    findings_of_hosts, interrupted_states = _judge_hosts(case, routes, further_routes) if routes else ({}, {})
-    findings = [*case.effects.findings(interrupted_states), *_judge_devices(case), *_judge_light(case)]
-    sets = (routes, *further_routes) if routes else ()
+        return (*judgement.effects.report_findings({}), *_judge_devices(judgement))
+    findings_by_host, interrupted_states = (
+        _judge_hosts(judgement, routes, further_routes) if routes else ({}, {})
+    )
+    findings = [
+        *judgement.effects.report_findings(interrupted_states),
+        *_judge_devices(judgement),
+        *_judge_light(judgement),
+    ]
+    route_sets = (routes, *further_routes) if routes else ()
     blamed_parts = BlamedParts(
-        case.silent_links, case.find_failed_nodes(findings_of_hosts, interrupted_states)
+        judgement.silent_links, judgement.find_failed_nodes(findings_by_host, interrupted_states)
     )
-    findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
-    packets = judge_reachability(
-        lab, sets, evidence.reached, blamed_parts, case.select_nodes(WRONG_MTU, findings_of_hosts)
+    findings += judge_boards(judgement.board_links, evidence.switches, evidence.boards)
+    packet_findings = judge_reachability(
+        lab, route_sets, evidence.reached, blamed_parts, judgement.select_nodes(WRONG_MTU, findings_by_host)
     )
-    return (*findings, *_merge_host_findings(findings_of_hosts), *packets)
+    return (*findings, *_merge_host_findings(findings_by_host), *packet_findings)
 
 
 @dataclass(frozen=True)
@@ -213,18 +221,18 @@ class _Judgement:
     @cached_property
     def excused_links(self) -> frozenset[Link]:
         """Links to ignore in the link probe, because another finding explains why no frame arrives."""
-        planned_links, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
+        incoming_link_by_nic, planned_links = self.plan.wiring.link_into, set(self.plan.wiring.links)
         return frozenset(
             circuit.link
             for circuit in self.current_circuits
             if circuit.link in self.dark_links
-            or circuit.link not in links  # reported as an extra circuit
+            or circuit.link not in planned_links  # reported as an extra circuit
             or circuit.switch in self.evidence.unreachable
             or not self.silent_nics.isdisjoint(circuit.link)
             or circuit.link.target in self.filtered_nics
             or self._is_unprobed(circuit.link)
             or (
-                circuit.link.source in planned_links
+                circuit.link.source in incoming_link_by_nic
                 and not self.has_carrier(circuit.link.source)
                 and self.has_carrier(circuit.link.target)
             )
@@ -238,73 +246,75 @@ class _Judgement:
     def silent_links(self) -> frozenset[Link]:
         """Planned links on which no probe frame arrived. The reason has its own finding."""
         probe = self.evidence.probe
-        silent = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
-        return frozenset(link for link in silent if not self._is_unprobed(link))
+        silent_links = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
+        return frozenset(link for link in silent_links if not self._is_unprobed(link))
 
     def select_nodes(
-        self, kind: FindingKind, findings_of_hosts: Mapping[str, Iterable[LinkFinding]]
+        self, kind: FindingKind, findings_by_host: Mapping[str, Iterable[LinkFinding]]
     ) -> frozenset[int]:
         """Return the nodes that have a finding of this kind."""
         return frozenset(
             node
             for node, host in enumerate(self.lab.hosts)
-            if any(finding.kind == kind.name for finding in findings_of_hosts.get(host.name, ()))
+            if any(finding.kind == kind.name for finding in findings_by_host.get(host.name, ()))
         )
 
     def find_failed_nodes(
-        self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
+        self, findings_by_host: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
         failing_hosts = {*self.evidence.unreachable, *interrupted_hosts} | {
             host
-            for host, findings in findings_of_hosts.items()
+            for host, findings in findings_by_host.items()
             if any(finding.stops_packets for finding in findings)
         }
         return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing_hosts)
 
 
-def _judge_devices(case: _Judgement) -> Iterator[LinkFinding]:
+def _judge_devices(judgement: _Judgement) -> Iterator[LinkFinding]:
     """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
-    switches = {switch.name for switch in case.lab.switches}
-    for name, reason in case.evidence.unreachable.items():
+    switches = {switch.name for switch in judgement.lab.switches}
+    for name, reason in judgement.evidence.unreachable.items():
         yield (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
-    for host, parts in case.evidence.failures.items():
-        detail = "; ".join(f"{part}: {reason}" for part, reason in parts.items())
+    for host, reason_by_part in judgement.evidence.failures.items():
+        detail = "; ".join(f"{part}: {reason}" for part, reason in reason_by_part.items())
         yield NOT_PROBED.report(host, detail)
-    for name in case.evidence.changing:
+    for name in judgement.evidence.changing:
         yield UNDER_CHANGE.report(name, f"the circuits of {name} changed during every reading")
 
 
-def _judge_light(case: _Judgement) -> Iterator[LinkFinding]:
+def _judge_light(judgement: _Judgement) -> Iterator[LinkFinding]:
     """Yield findings about circuits, light and fibres."""
-    lab, plan, evidence = case.lab, case.plan, case.evidence
-    explained_labels = case.effects.explained
-    findings = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained_labels)
+    lab, plan, evidence = judgement.lab, judgement.plan, judgement.evidence
+    explained_labels = judgement.effects.explained_labels
+    findings = judge_circuits(lab, plan.circuits, evidence.switches, judgement.silent_nics, explained_labels)
     if evidence.probe:
-        wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.current_circuits))
-        findings += compare(lab, wiring, evidence.probe, case.excused_links)
+        wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in judgement.current_circuits))
+        findings += compare(lab, wiring, evidence.probe, judgement.excused_links)
     yield from merge_cable_findings(lab, plan.circuits, evidence.switches, findings)
-    dark_links = case.dark_links | case.silent_links
+    dark_links = judgement.dark_links | judgement.silent_links
     yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark_links)
 
 
 def _judge_hosts(
-    case: _Judgement, routes: Routes, further_routes: tuple[Routes, ...]
+    judgement: _Judgement, routes: Routes, further_routes: tuple[Routes, ...]
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, InterruptedState]]:
     """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
-    lab, kernels = case.lab, case.evidence.kernels
-    forwarding = plan_forwarding(lab, case.plan.wiring, routes, case.effects.macs, further_routes)
-    findings, interrupted_states = {}, {}
+    lab, kernel_by_host = judgement.lab, judgement.evidence.kernels
+    forwarding_by_host = plan_forwarding(
+        lab, judgement.plan.wiring, routes, judgement.effects.macs, further_routes
+    )
+    findings_by_host, interrupted_state_by_host = {}, {}
     for host in lab.hosts:
-        if host.name in kernels and host.name in forwarding:
-            part, state = forwarding[host.name], kernels[host.name]
-            planned_state = plan_state(part)
-            interrupted_state = case.effects.find_interrupted_state(host, part, state)
+        if host.name in kernel_by_host and host.name in forwarding_by_host:
+            host_forwarding, kernel_state = forwarding_by_host[host.name], kernel_by_host[host.name]
+            planned_state = plan_state(host_forwarding)
+            interrupted_state = judgement.effects.find_interrupted_state(host, host_forwarding, kernel_state)
             if interrupted_state:
-                interrupted_states[host.name] = interrupted_state
+                interrupted_state_by_host[host.name] = interrupted_state
                 planned_state = interrupted_state.state
-            findings[host.name] = judge_host(lab, host, planned_state, state)
-    return findings, interrupted_states
+            findings_by_host[host.name] = judge_host(lab, host, planned_state, kernel_state)
+    return findings_by_host, interrupted_state_by_host
 
 
 def _find_mac(evidence: Evidence, host: str, nic: str) -> str:
@@ -313,16 +323,16 @@ def _find_mac(evidence: Evidence, host: str, nic: str) -> str:
     return interface.mac if interface and interface.mac else UNKNOWN_MAC
 
 
-def _merge_host_findings(findings_of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
+def _merge_host_findings(findings_by_host: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
     """Yield the findings of all hosts. Hosts without configuration are one finding, hosts of another topology too."""
     for name, kind in _MERGED_KINDS.items():
         merged_findings = [
-            finding for findings in findings_of_hosts.values() for finding in findings if finding.kind == name
+            finding for findings in findings_by_host.values() for finding in findings if finding.kind == name
         ]
         if merged_findings:
-            names = tuple(finding.subject for finding in merged_findings)
+            subjects = tuple(finding.subject for finding in merged_findings)
             detail = "; ".join(finding.detail for finding in merged_findings[:2])
             detail += f"; the same on {len(merged_findings) - 2} more" if len(merged_findings) > 2 else ""
-            yield kind.report(", ".join(names), detail, parts=names)
-    for findings in findings_of_hosts.values():
+            yield kind.report(", ".join(subjects), detail, parts=subjects)
+    for findings in findings_by_host.values():
         yield from (finding for finding in findings if finding.kind not in _MERGED_KINDS)

@@ -56,7 +56,7 @@ MIN_LOST_PINGS = 3
 MIN_LOSS_RATE = 0.01
 """Smallest share of the pings over a link that must be lost, if there are many."""
 CONFIDENCE = 0.99
-DETECTABLE_LOSS = 0.04
+DETECTABLE_LOSS_RATE = 0.04
 MIN_PINGS, MAX_PINGS = 25, 106
 """Fewest pings of each pair over all sets, and most pings of each way: a ping takes 5 ms and loads the hosts."""
 
@@ -64,21 +64,21 @@ MIN_PINGS, MAX_PINGS = 25, 106
 class RoundTrip(NamedTuple):
     """The path from one node to another and back, in one set of routes."""
 
-    set: int
+    set_number: int
     source: int
     target: int
 
 
-def trace_round_trips(sets: Sequence[Routes]) -> dict[RoundTrip, LinkPath]:
+def trace_round_trips(route_sets: Sequence[Routes]) -> dict[RoundTrip, LinkPath]:
     """Return the links that a packet and its answer pass, for every way of these sets of routes.
 
     A pair with a path in only one direction is left out. A set has such a path if a longer path contains it.
     """
     return {
-        RoundTrip(number, a, b): routes.path(a, b) + routes.path(b, a)
-        for number, routes in enumerate(sets)
-        for a, b in routes.first_link
-        if (b, a) in routes.first_link
+        RoundTrip(set_number, source, target): routes.path(source, target) + routes.path(target, source)
+        for set_number, routes in enumerate(route_sets)
+        for source, target in routes.first_link
+        if (target, source) in routes.first_link
     }
 
 
@@ -96,67 +96,71 @@ class BlamedParts:
 
 def judge_reachability(
     lab: Lab,
-    sets: Sequence[Routes],
+    route_sets: Sequence[Routes],
     reachabilities: Sequence[Reachability],
-    blame: BlamedParts,
-    narrow: frozenset[int] = frozenset(),
+    blamed_parts: BlamedParts,
+    wrong_mtu_nodes: frozenset[int] = frozenset(),
 ) -> Iterator[LinkFinding]:
-    """Yield findings from pings and TCP exchanges that `blame` does not explain.
+    """Yield findings from pings and TCP exchanges that `blamed_parts` does not explain.
 
-    Pairs that have a host in common are one finding. `reachabilities` holds the results for each of `sets`.
-    `narrow` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not pass.
+    Pairs that have a host in common are one finding. `reachabilities` holds the results for each of `route_sets`.
+    `wrong_mtu_nodes` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not
+    pass.
     """
-    traces = trace_round_trips(sets)
-    nodes = {host.name: node for node, host in enumerate(lab.hosts)}
+    links_by_trip = trace_round_trips(route_sets)
+    node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def find_unexplained(pairs_by_set: Iterable[Iterable[tuple[str, str]]]) -> dict[RoundTrip, LinkPath]:
         round_trips = [
-            RoundTrip(number, nodes[a], nodes[b])
-            for number, pairs in enumerate(pairs_by_set)
-            for a, b in pairs
-            if a in nodes and b in nodes
+            RoundTrip(set_number, node_by_host[source], node_by_host[target])
+            for set_number, pairs in enumerate(pairs_by_set)
+            for source, target in pairs
+            if source in node_by_host and target in node_by_host
         ]
         return {
-            round_trip: traces[round_trip]
+            round_trip: links_by_trip[round_trip]
             for round_trip in round_trips
-            if round_trip in traces and not blame.explains(traces[round_trip])
+            if round_trip in links_by_trip and not blamed_parts.explains(links_by_trip[round_trip])
         }
 
-    yield from _report_stopped(
+    yield from _report_stopped_trips(
         lab, find_unexplained(reachability.missing for reachability in reachabilities), UNREACHABLE
     )
-    counts = {
-        RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(reachabilities)
-        for (a, b), count in reachability.lost.items()
+    counts_by_trip = {
+        RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
+        for set_number, reachability in enumerate(reachabilities)
+        for (source, target), count in reachability.lost.items()
     }
-    traces_with_counts = find_unexplained(reachability.lost for reachability in reachabilities)
-    lossy = _find_lossy(
-        traces_with_counts, {round_trip: counts[round_trip] for round_trip in traces_with_counts}
+    links_by_counted_trip = find_unexplained(reachability.lost for reachability in reachabilities)
+    lossy_paths = _find_lossy_paths(
+        links_by_counted_trip,
+        {round_trip: counts_by_trip[round_trip] for round_trip in links_by_counted_trip},
     )
-    yield from _report_lossy(lab, lossy)
-    blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
-    yield from _report_stopped(
+    yield from _report_lossy_paths(lab, lossy_paths)
+    blamed_parts = replace(
+        blamed_parts, links=blamed_parts.links.union(*lossy_paths), nodes=blamed_parts.nodes | wrong_mtu_nodes
+    )
+    yield from _report_stopped_trips(
         lab,
         find_unexplained(sorted(reachability.small_only) for reachability in reachabilities),
         NO_LARGE_PACKETS,
     )
-    without_tcp = [
+    pairs_without_tcp = [
         reachability.without_tcp - reachability.small_only for reachability in reachabilities
     ]  # TCP segments are full-size packets
-    yield from _report_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
-    hops = {
-        RoundTrip(number, nodes[a], nodes[b]): count
-        for number, reachability in enumerate(reachabilities)
-        for (a, b), count in reachability.hops.items()
-        if a in nodes and b in nodes
+    yield from _report_stopped_trips(lab, find_unexplained(map(sorted, pairs_without_tcp)), NO_TCP)
+    hops_by_trip = {
+        RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
+        for set_number, reachability in enumerate(reachabilities)
+        for (source, target), count in reachability.hops.items()
+        if source in node_by_host and target in node_by_host
     }
-    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reachabilities)
+    unexplained_trips = find_unexplained(sorted(reachability.hops) for reachability in reachabilities)
     planned_hops = {
-        round_trip: sets[round_trip.set].hops(round_trip.source, round_trip.target)
-        for round_trip in unexplained
+        round_trip: route_sets[round_trip.set_number].hops(round_trip.source, round_trip.target)
+        for round_trip in unexplained_trips
     }
-    yield from _report_detours(lab, planned_hops, hops)
+    yield from _report_detours(lab, planned_hops, hops_by_trip)
 
 
 def _find_nodes_on(links: LinkPath) -> frozenset[int]:
@@ -165,28 +169,31 @@ def _find_nodes_on(links: LinkPath) -> frozenset[int]:
 
 def _label_round_trip(lab: Lab, round_trip: RoundTrip) -> str:
     label = f"{lab.hosts[round_trip.source].name} -> {lab.hosts[round_trip.target].name}"
-    return f"{label} (set {round_trip.set} of routes)" if round_trip.set else label
+    return f"{label} (set {round_trip.set_number} of routes)" if round_trip.set_number else label
 
 
-def _report_stopped(
-    lab: Lab, traces: Mapping[RoundTrip, LinkPath], kind: FindingKind
+def _report_stopped_trips(
+    lab: Lab, links_by_trip: Mapping[RoundTrip, LinkPath], kind: FindingKind
 ) -> Iterator[LinkFinding]:
     """Yield a finding for each of a few hosts that together lie on all these ways. A single pair is named as a pair.
 
     Greedy: the host on most of the remaining ways comes first, and its ways are removed.
     """
-    nodes_by_trip = {round_trip: _find_nodes_on(links) for round_trip, links in traces.items()}
+    nodes_by_trip = {round_trip: _find_nodes_on(links) for round_trip, links in links_by_trip.items()}
     while nodes_by_trip:
-        counts = Counter(node for nodes in nodes_by_trip.values() for node in nodes)
-        endpoint_counts = Counter(
+        count_by_node = Counter(node for nodes in nodes_by_trip.values() for node in nodes)
+        endpoint_count_by_node = Counter(
             node for round_trip in nodes_by_trip for node in (round_trip.source, round_trip.target)
         )
-        node = max(counts, key=lambda candidate: (counts[candidate], endpoint_counts[candidate], -candidate))
-        host_ways = [round_trip for round_trip, nodes in nodes_by_trip.items() if node in nodes]
+        node = max(
+            count_by_node,
+            key=lambda candidate: (count_by_node[candidate], endpoint_count_by_node[candidate], -candidate),
+        )
+        host_round_trips = [round_trip for round_trip, nodes in nodes_by_trip.items() if node in nodes]
         nodes_by_trip = {
             round_trip: nodes for round_trip, nodes in nodes_by_trip.items() if node not in nodes
         }
-        yield _report_common(lab, node, host_ways, kind)
+        yield _report_common(lab, node, host_round_trips, kind)
 
 
 _FINDING_WORDS = {
@@ -201,43 +208,45 @@ _FINDING_WORDS = {
 
 
 def _report_common(lab: Lab, node: int, round_trips: list[RoundTrip], kind: FindingKind) -> LinkFinding:
-    names = tuple(_label_round_trip(lab, round_trip) for round_trip in round_trips)
+    labels = tuple(_label_round_trip(lab, round_trip) for round_trip in round_trips)
     single_text, plural_text = _FINDING_WORDS[kind]
-    if len({(round_trip.set, *sorted(round_trip[1:])) for round_trip in round_trips}) == 1:
-        a, b = (lab.hosts[node].name for node in round_trips[0][1:])
-        return kind.report(names[0], single_text.format(a=a, b=b))
+    if len({(round_trip.set_number, *sorted(round_trip[1:])) for round_trip in round_trips}) == 1:
+        source_name, target_name = (lab.hosts[node].name for node in round_trips[0][1:])
+        return kind.report(labels[0], single_text.format(a=source_name, b=target_name))
     host = lab.hosts[node].name
-    detail = f"{len(round_trips)} pairs {plural_text}, all through {host} or with it: {list_some(names)}"
-    return kind.report(host, detail, parts=names)
+    detail = f"{len(round_trips)} pairs {plural_text}, all through {host} or with it: {list_some(labels)}"
+    return kind.report(host, detail, parts=labels)
 
 
-def count_pings(sets: Sequence[Routes]) -> dict[RoundTrip, int]:
+def count_pings(route_sets: Sequence[Routes]) -> dict[RoundTrip, int]:
     """Return the number of pings of each way that detect a loss of 4 % on any link that routes use.
 
     Ways over links that few ways cross get more. Limits are `MIN_PINGS` of a pair and `MAX_PINGS` of a way.
     """
-    traces = trace_round_trips(sets)
-    crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
-    pings_by_link = {
-        link: math.ceil(find_mean(MIN_LOST_PINGS) / DETECTABLE_LOSS / count)
-        for link, count in crossings.items()
+    links_by_trip = trace_round_trips(route_sets)
+    ping_count_by_link = _count_pings_by_link(links_by_trip, dict.fromkeys(links_by_trip, 1))
+    needed_pings_by_link = {
+        link: math.ceil(compute_poisson_mean(MIN_LOST_PINGS) / DETECTABLE_LOSS_RATE / count)
+        for link, count in ping_count_by_link.items()
     }
-    min_pings = math.ceil(MIN_PINGS / max(len(sets), 1))
+    min_pings = math.ceil(MIN_PINGS / max(len(route_sets), 1))
     return {
-        round_trip: min(MAX_PINGS, max(min_pings, *(pings_by_link[link] for link in links)))
-        for round_trip, links in traces.items()
+        round_trip: min(MAX_PINGS, max(min_pings, *(needed_pings_by_link[link] for link in links)))
+        for round_trip, links in links_by_trip.items()
     }
 
 
-def find_loss_floor(sets: Sequence[Routes], pings: Mapping[RoundTrip, int]) -> float | None:
+def find_loss_floor(route_sets: Sequence[Routes], pings: Mapping[RoundTrip, int]) -> float | None:
     """Return the smallest loss rate that these pings detect on every link, with 99 % confidence.
 
     Return None if routes use a link that too few pings cross.
     """
-    traces = trace_round_trips(sets)
-    crossings = _count_crossings(traces, pings)
-    counts = {crossings[link] for links in traces.values() for link in links}
-    floor = max((find_mean(_compute_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
+    links_by_trip = trace_round_trips(route_sets)
+    ping_count_by_link = _count_pings_by_link(links_by_trip, pings)
+    ping_counts = {ping_count_by_link[link] for links in links_by_trip.values() for link in links}
+    floor = max(
+        (compute_poisson_mean(_compute_min_lost(count)) / max(count, 1) for count in ping_counts), default=1.0
+    )
     return floor if floor < 1 else None
 
 
@@ -247,46 +256,49 @@ def _compute_min_lost(count: int) -> int:
 
 
 @cache
-def find_mean(min_events: int) -> float:
+def compute_poisson_mean(min_events: int) -> float:
     """Return the mean of the Poisson distribution that yields `min_events` or more with a probability of 99 %.
 
-    >>> round(find_mean(3), 2)
+    >>> round(compute_poisson_mean(3), 2)
     8.41
     """
-    lower, upper = 0.0, 10.0 + 4.0 * min_events
-    while upper - lower > 1e-6:
-        mean = (lower + upper) / 2
+    lower_mean, upper_mean = 0.0, 10.0 + 4.0 * min_events
+    while upper_mean - lower_mean > 1e-6:
+        mean = (lower_mean + upper_mean) / 2
         probability = sum(
-            math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(min_events)
+            math.exp(event_count * math.log(mean) - mean - math.lgamma(event_count + 1))
+            for event_count in range(min_events)
         )
-        lower, upper = (mean, upper) if probability > 1 - CONFIDENCE else (lower, mean)
-    return upper
+        lower_mean, upper_mean = (mean, upper_mean) if probability > 1 - CONFIDENCE else (lower_mean, mean)
+    return upper_mean
 
 
-def _count_crossings(traces: Mapping[RoundTrip, LinkPath], pings: Mapping[RoundTrip, int]) -> Counter[Link]:
+def _count_pings_by_link(
+    links_by_trip: Mapping[RoundTrip, LinkPath], pings: Mapping[RoundTrip, int]
+) -> Counter[Link]:
     """Count the pings that cross each link, there or back."""
-    crossings: Counter[Link] = Counter()
+    ping_count_by_link: Counter[Link] = Counter()
     for round_trip, count in pings.items():
-        for link in traces[round_trip]:
-            crossings[link] += count
-    return crossings
+        for link in links_by_trip[round_trip]:
+            ping_count_by_link[link] += count
+    return ping_count_by_link
 
 
-def _find_lossy(
-    traces: Mapping[RoundTrip, LinkPath], counts: Mapping[RoundTrip, tuple[int, int]]
+def _find_lossy_paths(
+    links_by_trip: Mapping[RoundTrip, LinkPath], counts: Mapping[RoundTrip, tuple[int, int]]
 ) -> dict[LinkPath, tuple[int, int]]:
     """Return a few links that explain the lost pings, each with the number of pings lost and sent over it.
 
     `counts` holds the lost and sent pings of each way. Greedy: the link with most losses comes first, and its ways are
     removed. Links that the same pings cross cannot be distinguished, and form one key.
     """
-    remaining_counts, lossy = dict(counts), dict[LinkPath, tuple[int, int]]()
+    remaining_counts, counts_by_lossy_path = dict(counts), dict[LinkPath, tuple[int, int]]()
     while True:
-        lost_counts = _count_crossings(
-            traces, {round_trip: count for round_trip, (count, _) in remaining_counts.items()}
+        lost_counts = _count_pings_by_link(
+            links_by_trip, {round_trip: count for round_trip, (count, _) in remaining_counts.items()}
         )
-        sent_counts = _count_crossings(
-            traces, {round_trip: count for round_trip, (_, count) in remaining_counts.items()}
+        sent_counts = _count_pings_by_link(
+            links_by_trip, {round_trip: count for round_trip, (_, count) in remaining_counts.items()}
         )
         lossy_links = [
             link for link, count in sent_counts.items() if lost_counts[link] >= _compute_min_lost(count)
@@ -297,44 +309,63 @@ def _find_lossy(
             default=None,
         )
         if worst_link is None:
-            return lossy
-        affected = {round_trip for round_trip in remaining_counts if worst_link in traces[round_trip]}
+            return counts_by_lossy_path
+        affected_trips = {
+            round_trip for round_trip in remaining_counts if worst_link in links_by_trip[round_trip]
+        }
         common_links = [
             link
             for link in sent_counts
-            if {round_trip for round_trip in remaining_counts if link in traces[round_trip]} == affected
+            if {round_trip for round_trip in remaining_counts if link in links_by_trip[round_trip]}
+            == affected_trips
         ]
-        lossy[tuple(sorted(common_links))] = (lost_counts[worst_link], sent_counts[worst_link])
+        counts_by_lossy_path[tuple(sorted(common_links))] = (lost_counts[worst_link], sent_counts[worst_link])
         remaining_counts = {
-            round_trip: count for round_trip, count in remaining_counts.items() if round_trip not in affected
+            round_trip: count
+            for round_trip, count in remaining_counts.items()
+            if round_trip not in affected_trips
         }
 
 
-def _report_lossy(lab: Lab, lossy: Mapping[LinkPath, tuple[int, int]]) -> Iterator[LinkFinding]:
+def _report_lossy_paths(
+    lab: Lab, counts_by_lossy_path: Mapping[LinkPath, tuple[int, int]]
+) -> Iterator[LinkFinding]:
     """Yield findings about lossy links, or one finding about a host that all of them have in common."""
-    labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
-    descriptions = {
-        links: f"{lost_counts} of {sent_counts} over {labels[links]}"
-        for links, (lost_counts, sent_counts) in lossy.items()
+    label_by_path = {links: " or ".join(map(lab.link_label, links)) for links in counts_by_lossy_path}
+    description_by_path = {
+        links: f"{lost_count} of {sent_count} over {label_by_path[links]}"
+        for links, (lost_count, sent_count) in counts_by_lossy_path.items()
     }
-    shared_nodes = frozenset.intersection(*map(_find_nodes_on, lossy)) if lossy else frozenset()
-    if len(lossy) > 1 and shared_nodes:
-        detail = f"pings were lost: {list_some(descriptions.values(), '; ')}"
-        yield LOSSY_PATH.report(lab.hosts[min(shared_nodes)].name, detail, parts=tuple(descriptions.values()))
+    shared_nodes = (
+        frozenset.intersection(*map(_find_nodes_on, counts_by_lossy_path))
+        if counts_by_lossy_path
+        else frozenset()
+    )
+    if len(counts_by_lossy_path) > 1 and shared_nodes:
+        detail = f"pings were lost: {list_some(description_by_path.values(), '; ')}"
+        yield LOSSY_PATH.report(
+            lab.hosts[min(shared_nodes)].name, detail, parts=tuple(description_by_path.values())
+        )
         return
-    for links, text in descriptions.items():
-        yield LOSSY_PATH.report(labels[links], f"pings were lost: {text}")
+    for links, text in description_by_path.items():
+        yield LOSSY_PATH.report(label_by_path[links], f"pings were lost: {text}")
 
 
 def _report_detours(
-    lab: Lab, planned: Mapping[RoundTrip, int], hops: Mapping[RoundTrip, int]
+    lab: Lab, planned_hops_by_trip: Mapping[RoundTrip, int], hops_by_trip: Mapping[RoundTrip, int]
 ) -> Iterator[LinkFinding]:
     """Yield one finding about all pairs whose packets take another number of hops than planned."""
-    round_trips = [round_trip for round_trip, number in planned.items() if hops[round_trip] != number]
+    round_trips = [
+        round_trip
+        for round_trip, planned_hops in planned_hops_by_trip.items()
+        if hops_by_trip[round_trip] != planned_hops
+    ]
     if round_trips:
-        labels = {round_trip: _label_round_trip(lab, round_trip) for round_trip in round_trips}
+        label_by_trip = {round_trip: _label_round_trip(lab, round_trip) for round_trip in round_trips}
         descriptions = tuple(
-            f"{labels[round_trip]} takes {hops[round_trip]} hops, not {planned[round_trip]}"
+            f"{label_by_trip[round_trip]} takes {hops_by_trip[round_trip]} hops, not {planned_hops_by_trip[round_trip]}"
             for round_trip in round_trips
         )
-        yield WRONG_PATH.report(labels[round_trips[0]], list_some(descriptions, "; "), parts=descriptions)
+        yield WRONG_PATH.report(
+            label_by_trip[round_trips[0]], list_some(descriptions, "; "), parts=descriptions
+        )

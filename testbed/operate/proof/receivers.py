@@ -72,21 +72,21 @@ def judge_receivers(
 def _judge_receiver(
     lab: Lab, circuit: Circuit, reading: SwitchReading, receiver_reading: ReceiverReading, power_dbm: float
 ) -> Iterator[LinkFinding]:
-    subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
+    subject, nic_label = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
     budget = compute_budget(lab, circuit)
-    known_db, section = _find_known_loss(circuit, reading, budget)
-    expected_dbm = budget.receiver_dbm - known_db
+    known_loss_db, section_label = _find_known_loss(circuit, reading, budget)
+    expected_dbm = budget.receiver_dbm - known_loss_db
     bad_lane = describe_bad_lane(receiver_reading)
     if expected_dbm - power_dbm >= TOLERANCE_DB - RESOLUTION_DB and not (
         bad_lane and receiver_reading.has_dark_lane
     ):
         detail = (
-            f"{section} to {receiver} loses {expected_dbm - power_dbm:.1f} dB more than planned "
+            f"{section_label} to {nic_label} loses {expected_dbm - power_dbm:.1f} dB more than planned "
             f"({power_dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {bad_lane}' if bad_lane else ''}"
         )
         yield EXCESS_LOSS.report(subject, detail)
     elif bad_lane:
-        yield POWER_OUT_OF_WINDOW.report(subject, f"{receiver}: {bad_lane}")
+        yield POWER_OUT_OF_WINDOW.report(subject, f"{nic_label}: {bad_lane}")
 
 
 def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: PowerBudget) -> tuple[float, str]:
@@ -95,11 +95,11 @@ def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: PowerBudg
         _drop_if_dark(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
     )
     if output_power is not None:
-        section = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
-        return budget.output_dbm - output_power.dbm, section
+        section_label = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
+        return budget.output_dbm - output_power.dbm, section_label
     if input_power is not None:
-        pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
-        return budget.input_dbm - input_power.dbm, f"the cross-connect {pair} or the receive fibre"
+        pair_label = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
+        return budget.input_dbm - input_power.dbm, f"the cross-connect {pair_label} or the receive fibre"
     return 0.0, f"the path through {circuit.switch}"
 
 
@@ -146,13 +146,13 @@ def _find_dark_nics(
     circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[NicGroup, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
-    incoming_without_carrier = {link.target: link for link in no_carrier}
-    dark_links = {
+    incoming_link_by_nic = {link.target: link for link in no_carrier}
+    dark_link_by_nic = {
         link.source: link for link, circuit in circuits_by_link.items() if _is_input_dark(circuit, readings)
     }
     return {
-        (nic,): (dark_links[nic], incoming_without_carrier[nic])
-        for nic in sorted(dark_links.keys() & incoming_without_carrier.keys())
+        (nic,): (dark_link_by_nic[nic], incoming_link_by_nic[nic])
+        for nic in sorted(dark_link_by_nic.keys() & incoming_link_by_nic.keys())
     }
 
 
@@ -192,12 +192,14 @@ def _report_cables(
     used_nics = {nic for link in planned_links for nic in link}
     dark_nics = {cable_ends[0] for cable_ends in cables if len(cable_ends) == 1}
     for node in sorted({nic.node for nic in dark_nics}):
-        nics = sorted(nic for nic in used_nics if nic.node == node)
-        if len(nics) > 1 and dark_nics.issuperset(nics):
+        nics_of_host = sorted(nic for nic in used_nics if nic.node == node)
+        if len(nics_of_host) > 1 and dark_nics.issuperset(nics_of_host):
             host = lab.hosts[node].name
-            detail = f"no light comes from any of the {len(nics)} NICs of {host}, and none arrives there"
+            detail = (
+                f"no light comes from any of the {len(nics_of_host)} NICs of {host}, and none arrives there"
+            )
             yield DARK_CABLE.report(host, detail)
-            dark_nics -= set(nics)
+            dark_nics -= set(nics_of_host)
     for cable_ends in cables:
         labels = " and ".join(lab.nic_label(nic) for nic in cable_ends)
         if len(cable_ends) == 2:

@@ -15,7 +15,7 @@ from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
 _DONE_STATES = (StepState.OBSERVED, StepState.VERIFIED, StepState.COMPENSATED)
-_STEPS = (
+_STEPS_QUERY = (
     "select s.* from steps s join operations o on o.id = s.operation where o.lab = ? "
     "order by s.operation, s.switch, s.ordinal"
 )
@@ -125,7 +125,7 @@ class OperationRecord:
 def load_operations(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]:
     """Return all operations of a lab, oldest first. Raises `JournalError`."""
     rows = read_journal(runs_dir, "select * from operations where lab = ? order by started, id", lab)
-    steps = read_journal(runs_dir, _STEPS, lab)
+    steps = read_journal(runs_dir, _STEPS_QUERY, lab)
     steps_by_operation: dict[str, list[StepRecord]] = {}
     for row in steps:
         steps_by_operation.setdefault(row["operation"], []).append(StepRecord(row))

@@ -117,9 +117,9 @@ def resume(
     snapshots = {name: _wait_for_moves(session.switches[name], add_note) for name in devices}
     doubts = [doubt for name in devices for doubt in find_doubts(record, name, snapshots[name])]
     doubts += [
-        f"{name} is still executing {format_count(len(s.pending), 'move')}"
-        for name, s in snapshots.items()
-        if s.pending
+        f"{name} is still executing {format_count(len(snapshot.pending), 'move')}"
+        for name, snapshot in snapshots.items()
+        if snapshot.pending
     ]
     _settle(session, record, snapshots, is_in_doubt=bool(doubts))
     if doubts:
@@ -193,14 +193,14 @@ def _settle(
 
 def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPlan:
     """Return a plan from the current circuits of the switches to the goal of the operation, within its scope."""
-    parts = []
+    switch_plans = []
     for name, goal in record.goal.items():
         switch = session.switches[name]
         snapshot = switch.read()
         steps = order_steps(switch.plan(goal.target, snapshot, goal.scope))
-        parts.append(SwitchPlan(name, goal.target, goal.scope, snapshot, steps))
+        switch_plans.append(SwitchPlan(name, goal.target, goal.scope, snapshot, steps))
     circuits = list_circuits(session.lab, wiring) if wiring is not _NO_WIRING else ()
-    return LabPlan(wiring, circuits, tuple(parts))
+    return LabPlan(wiring, circuits, tuple(switch_plans))
 
 
 def _reach_goal(

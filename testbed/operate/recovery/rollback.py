@@ -66,8 +66,8 @@ def roll_back(
 def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> None:
     journal = session.writable_journal
     for intent in load_intents(journal.directory, session.lab.name):
-        is_between = report.epoch is not None and target.epoch < intent.epoch < report.epoch
-        if is_between and set(intent.hosts) <= set(target.hosts):
+        is_replaced = report.epoch is not None and target.epoch < intent.epoch < report.epoch
+        if is_replaced and set(intent.hosts) <= set(target.hosts):
             journal.steps.apply_event(intent.operation, StepEvent.COMPENSATE, _REPLACED_STATES)
 
 

@@ -27,27 +27,27 @@ labels = st.from_regex(r"[a-z][a-z0-9-]{0,30}", fullmatch=True)
 
 @given(labels, labels, st.integers(0, 2**63))
 def test_a_frame_names_its_sender(host, nic, epoch):
-    frame = probe.encode(MAC, host, nic, epoch)
+    frame = probe.encode_frame(MAC, host, nic, epoch)
     assert len(frame) >= 60
     assert frame[:14] == b"\xff" * 6 + MAC + b"\x88\xb5"
-    assert probe.decode(frame) == (host, nic, epoch)
-    assert probe.decode(frame + b"\0" * 40) == (host, nic, epoch), "padding on the way"
+    assert probe.decode_frame(frame) == (host, nic, epoch)
+    assert probe.decode_frame(frame + b"\0" * 40) == (host, nic, epoch), "padding on the way"
 
 
 @given(st.binary(max_size=200))
 def test_other_frames_are_nobodys(payload):
-    assert probe.decode(b"\0" * 14 + payload) is None
+    assert probe.decode_frame(b"\0" * 14 + payload) is None
 
 
 @given(st.one_of(st.none(), st.integers(), st.text(), st.lists(st.integers(), max_size=4)))
 def test_our_magic_before_something_else_is_nobodys(payload):
-    assert probe.decode(b"\0" * 14 + probe.MAGIC + json.dumps(payload).encode()) is None
+    assert probe.decode_frame(b"\0" * 14 + probe.MAGIC + json.dumps(payload).encode()) is None
 
 
 def test_an_echo_request_has_a_right_checksum():
     request = ping.make_echo_request(17, 4)
     assert request[:2] == b"\x08\x00"
-    assert ping.checksum(request) == 0
+    assert ping.compute_checksum(request) == 0
     assert struct.unpack_from("!HH", request, 4) == (17, 4)
 
 

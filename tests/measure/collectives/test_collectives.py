@@ -26,8 +26,13 @@ from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives import ranks as ranks_module
 from testbed.measure.collectives.rank_reports import RankReports
-from testbed.measure.collectives.rows import find_misplaced, yield_nic_bytes
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all, list_doubling_sizes
+from testbed.measure.collectives.rows import find_misplaced_traffic, yield_nic_bytes
+from testbed.measure.collectives.spec import (
+    CollectiveSpec,
+    Configuration,
+    list_doubling_sizes,
+    make_all_to_all,
+)
 
 TOPOLOGY = find_topology(12, 4)
 WIRING = wire(TOPOLOGY)
@@ -244,7 +249,7 @@ def test_rows_become_timings_and_bytes(run):
         assert timing.processor_s == 0.25
     assert result.processor_s == pytest.approx(12 * (1.5 + 0.5))
     assert result.versions == {**VERSIONS, "collective_backend": "gloo"}
-    assert find_misplaced(result.nic_bytes) == ()
+    assert find_misplaced_traffic(result.nic_bytes) == ()
 
 
 def test_a_ring_is_expected_on_its_twelve_links_and_nowhere_else(run):
@@ -560,7 +565,7 @@ def test_nccl_without_a_gpu_somewhere_names_the_hosts(run):
 
 
 # -------------------------------------------------------------------------------------------- exchanges
-EXCHANGES = replace(SPEC, configurations=(all_to_all("all", 12, (11 * MIB,)),))
+EXCHANGES = replace(SPEC, configurations=(make_all_to_all("all", 12, (11 * MIB,)),))
 
 
 def exchange_row():
@@ -589,7 +594,7 @@ def test_an_all_to_all_is_measured_and_proven_by_the_bytes_of_its_routes(run):
     assert (timing.collective, timing.ranks, timing.rings) == ("all_to_all", 12, 0)
     assert timing.busbw_mbps == timing.algbw_mbps == pytest.approx(11 * MIB * 8 / 1.5e6)
     assert timing.limit_mbps == compute_exchange_limit_mbps(ROUTES, EXCHANGES.configurations[0].pairs, 100)
-    assert find_misplaced(result.nic_bytes) == ()
+    assert find_misplaced_traffic(result.nic_bytes) == ()
     hops = sum(ROUTES.hops(s, t) for s in range(12) for t in range(12) if s != t)
     assert sum(entry.expected_bytes for entry in result.nic_bytes) == pytest.approx(hops * MIB * 4)
     assert json.loads(run.fleet.launch.sent[0])["backend"] == "gloo", "although all have GPUs"
@@ -617,7 +622,7 @@ def test_sorted_ranks_would_be_found(run):
         )
         for entry in entries
     ]
-    assert len(find_misplaced(wrong)) == 48
+    assert len(find_misplaced_traffic(wrong)) == 48
 
 
 @pytest.mark.slow
@@ -638,7 +643,7 @@ def test_bytes_on_another_nic_are_found(data):
         replace(e, sent_bytes=e.sent_bytes + (moved if e is idle else -moved if e is busy else 0))
         for e in entries
     ]
-    assert {(e.host, e.nic) for e in find_misplaced(changed)} == {(host, busy.nic), (host, idle.nic)}
+    assert {(e.host, e.nic) for e in find_misplaced_traffic(changed)} == {(host, busy.nic), (host, idle.nic)}
 
 
 @pytest.mark.parametrize(
@@ -650,7 +655,7 @@ def test_what_tcp_sends_again_is_no_proof_of_another_way(run, share, again, foun
     busy = max(entries, key=lambda entry: entry.expected_bytes)
     sent, resent = int(busy.expected_bytes * share), int(busy.expected_bytes * again)
     changed = [replace(e, sent_bytes=sent, retransmitted_bytes=resent) if e is busy else e for e in entries]
-    assert len(find_misplaced(changed)) == found
+    assert len(find_misplaced_traffic(changed)) == found
 
 
 def test_bytes_sent_again_count_on_each_link_of_their_way():
@@ -666,7 +671,7 @@ def test_bytes_sent_again_count_on_each_link_of_their_way():
 
 def test_small_sizes_prove_nothing_and_are_not_judged(run):
     small = [replace(entry, size_bytes=1024, sent_bytes=10**9) for entry in nic_bytes(run)]
-    assert find_misplaced(small) == ()
+    assert find_misplaced_traffic(small) == ()
 
 
 # ------------------------------------------------------------------------------------------------- sizes

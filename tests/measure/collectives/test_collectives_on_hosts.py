@@ -27,8 +27,8 @@ from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run_collectives
-from testbed.measure.collectives.rows import find_misplaced
-from testbed.measure.collectives.spec import all_to_all
+from testbed.measure.collectives.rows import find_misplaced_traffic
+from testbed.measure.collectives.spec import make_all_to_all
 from testbed.measure.stall import run_tcp_stream
 from testbed.operate.design import build_design, replace_routes
 from testbed.operate.journal import Journal
@@ -188,7 +188,7 @@ def measured(proof):
         proof.rings("one ring", 4096, MIB, count=1),
         proof.rings("all rings", 4096, MIB),
         Configuration("sorted", tuple(in_order), (MIB,)),
-        all_to_all("all-to-all", hosts, (MIB,)),
+        make_all_to_all("all-to-all", hosts, (MIB,)),
         Configuration("hops", (), (MIB,), ((0, 3 if hosts == 12 else 2),)),
     )
 
@@ -231,7 +231,7 @@ def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
     parts = (small.lab, design.wiring, design.routes, spec)
     result = run_collectives(small.fleet, *parts, deadline_s=240.0)
     small.session.install_routes(small.design)
-    assert find_misplaced(result.nic_bytes) == ()
+    assert find_misplaced_traffic(result.nic_bytes) == ()
     (timing,) = result.timings
     assert timing.limit_mbps == pytest.approx(2 * small.lab.link.rate_mbps)
     assert sum(entry.sent_bytes > MIB for entry in result.nic_bytes) == 8
@@ -239,7 +239,10 @@ def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
 
 def test_the_check_that_ships_agrees(measured):
     others = {"sorted", "all-to-all"}
-    assert find_misplaced([entry for entry in measured.nic_bytes if entry.configuration not in others]) == ()
+    assert (
+        find_misplaced_traffic([entry for entry in measured.nic_bytes if entry.configuration not in others])
+        == ()
+    )
 
 
 def test_an_exchange_sends_what_was_planned_and_lost_packets_again(proof, measured):
@@ -259,7 +262,7 @@ def test_sorted_ranks_put_all_rings_on_the_same_links_and_the_check_says_so(proo
         place: replace(entry, expected_bytes=planned[place].expected_bytes * scale)
         for place, entry in sent_by(measured, "sorted").items()
     }
-    assert len(find_misplaced(list(as_planned.values()))) == len(proof.design.wiring.links)
+    assert len(find_misplaced_traffic(list(as_planned.values()))) == len(proof.design.wiring.links)
     heavy = {place: e.sent_bytes / e.expected_bytes for place, e in as_planned.items() if e.sent_bytes > MIB}
     assert heavy.keys() == proof.links_of(rings[0])
     assert list(heavy.values()) == [pytest.approx(len(rings), rel=0.05)] * len(proof.lab.hosts)
@@ -319,7 +322,7 @@ def test_one_way_links_are_patched_proven_and_routed(thirteen):
 @pytest.mark.long
 def test_a_ring_on_one_way_links_runs_in_their_direction(thirteen):
     result = thirteen.run(thirteen.rings("one ring", MIB, count=1))
-    assert find_misplaced(result.nic_bytes) == ()
+    assert find_misplaced_traffic(result.nic_bytes) == ()
     busy = {(entry.host, entry.nic) for entry in result.nic_bytes if entry.sent_bytes > MIB}
     assert busy == thirteen.links_of(list_rings(thirteen.design.topology)[0])
     assert len(busy) == 13
@@ -377,7 +380,7 @@ def test_corruption_on_the_way_is_seen(small):
 def test_after_splices_and_repairs_the_same_lab_measures_again(small):
     result = small.run(small.rings("two rings", MIB))
     assert [timing.wrong for timing in result.timings] == [0]
-    assert find_misplaced(result.nic_bytes) == ()
+    assert find_misplaced_traffic(result.nic_bytes) == ()
 
 
 def with_python(small, host, python):

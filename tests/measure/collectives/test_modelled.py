@@ -15,7 +15,7 @@ skip_without("pydantic")
 from testbed.design.topology.strides import list_rings
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives.ranks import model_collectives
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, make_all_to_all
 from testbed.measure.nccl.json_output import make_nccl_document, parse_json
 from testbed.operate.design import build_design
 
@@ -68,7 +68,7 @@ def test_four_rings_reach_nearly_four_times_one_ring_and_never_the_limit(modelle
 
 def test_an_exchange_is_modelled_by_the_simulator(lab):
     design = build_design(lab)
-    to_all = all_to_all("all", 12, (11 << 20,))
+    to_all = make_all_to_all("all", 12, (11 << 20,))
     one = Configuration("one", (), (8 << 20,), ((0, 3),))
     spec = CollectiveSpec("run", "t", (to_all, one), hosts="model")
     all_pairs, single = model_collectives(lab, design.wiring, design.routes, spec, lambda *_: None).timings

@@ -9,8 +9,8 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_demand, make_matrix_demand
-from testbed.measure.collectives.rows import compute_weights, link_shares
-from testbed.measure.collectives.spec import Configuration, all_to_all
+from testbed.measure.collectives.rows import compute_weights, sum_link_shares
+from testbed.measure.collectives.spec import Configuration, make_all_to_all
 
 balancing = library("testbed.design.routing.balancing")
 
@@ -22,7 +22,7 @@ def test_a_pair_takes_its_weights_and_both_ways_round_carry_half():
     exchange = Configuration("across", (), (1 << 20,), ((0, 2), (2, 0)))
     weights = compute_weights(exchange, sets)
     assert [sorted(of_pair)[-2:] for of_pair in weights] == [[0.5, 0.5]] * 2
-    shares = link_shares(wire(RING), sets, exchange, weights)
+    shares = sum_link_shares(wire(RING), sets, exchange, weights)
     assert len(shares) == 8
     assert list(shares.values()) == pytest.approx([0.5] * 8)
 
@@ -31,8 +31,8 @@ def test_shares_of_an_all_to_all_are_what_the_routes_say():
     random = np.random.default_rng(3)
     topology = find_topology(8, 4)
     sets = balancing.route(topology, make_matrix_demand(random.random((8, 8)) * (1 - np.eye(8))))
-    exchange = all_to_all("all", 8, (1024,))
-    shares = link_shares(wire(topology), sets, exchange, compute_weights(exchange, sets))
+    exchange = make_all_to_all("all", 8, (1024,))
+    shares = sum_link_shares(wire(topology), sets, exchange, compute_weights(exchange, sets))
     each = (1 - np.eye(8)) / 7
     assert sorted(shares.values()) == pytest.approx(sorted(sets.link_bytes(each)))
 
@@ -42,6 +42,6 @@ def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
     over = Configuration("ring", (RingOrder(1, (0, 1, 2, 3)),), (1024,))
     assert compute_weights(over, sets) == ((1.0, *[0.0] * (sets.sets - 1)),)
     alone = balancing.route(RING, make_demand(4), max_paths=1)
-    shares = link_shares(wire(RING), alone, over, compute_weights(over, alone))
+    shares = sum_link_shares(wire(RING), alone, over, compute_weights(over, alone))
     assert list(shares.values()) == pytest.approx([2 * 3 / 4] * 4)
     assert shares == over.collective.link_shares(wire(RING), find_routes(wire(RING)), over)

@@ -141,7 +141,7 @@ def run(tmp_path):
 def test_every_rank_knows_its_number_and_its_output_is_kept(run, tmp_path):
     ranks, outputs = run('echo "$SHARED $RANK/$WORLD_SIZE on $TESTBED_HOST"; echo oops >&2')
 
-    assert ranks.failure is None
+    assert ranks.failed_result is None
     assert [each.exit_code for each in ranks.results] == [0, 0, 0, 0]
     assert [each.stdout for each in ranks.results] == [f"yes {n}/4 on {'abcd'[n]}\n" for n in range(4)]
     assert (tmp_path / "ranks" / "2-c.out").read_text() == "yes 2/4 on c\n"
@@ -153,7 +153,7 @@ def test_the_first_failure_stops_the_others(run):
     begin = time.monotonic()
     ranks, _ = run('trap "" TERM HUP; test $RANK = 2 && sleep 0.5 && exit 9; sleep 60')
 
-    assert (ranks.failure.rank, ranks.failure.exit_code) == (2, 9)
+    assert (ranks.failed_result.rank, ranks.failed_result.exit_code) == (2, 9)
     assert [each.exit_code for each in ranks.results] == [None, None, 9, None]
     # Those that were stopped report what they carried, too.
     assert all(set(each.counters) == {"nic1", "nic2", "nic3", "nic4"} for each in ranks.results)
@@ -164,31 +164,31 @@ def test_the_first_failure_stops_the_others(run):
 def test_a_lost_host_counts_as_failed(run):
     ranks, _ = run("sleep 60", lost={"b": 0.5})
 
-    assert (ranks.failure.rank, ranks.failure.exit_code) == (1, LOST_EXIT_CODE)
-    assert ranks.failure.problem == "the connection to host b was lost"
+    assert (ranks.failed_result.rank, ranks.failed_result.exit_code) == (1, LOST_EXIT_CODE)
+    assert ranks.failed_result.problem == "the connection to host b was lost"
 
 
 def test_a_rank_that_does_not_start_says_why(run):
     ranks, _ = run("sleep 60", python={"c": "/nowhere/python"})
 
-    assert (ranks.failure.rank, ranks.failure.exit_code) == (2, LOST_EXIT_CODE)
-    assert "the rank did not start" in ranks.failure.problem
-    assert "/nowhere/python" in ranks.failure.problem
+    assert (ranks.failed_result.rank, ranks.failed_result.exit_code) == (2, LOST_EXIT_CODE)
+    assert "the rank did not start" in ranks.failed_result.problem
+    assert "/nowhere/python" in ranks.failed_result.problem
 
 
 def test_a_folder_that_is_named_and_missing_fails_the_rank(run, tmp_path):
     ranks, _ = run("pwd", folder=str(tmp_path / "missing"), needs_folder=True)
 
-    assert ranks.failure.exit_code == 126
-    assert "no folder" in ranks.failure.stderr
-    assert ranks.failure.stdout == ""
+    assert ranks.failed_result.exit_code == 126
+    assert "no folder" in ranks.failed_result.stderr
+    assert ranks.failed_result.stdout == ""
 
 
 def test_much_output_delays_neither_heartbeats_nor_the_end(run, monkeypatch):
     monkeypatch.setattr(ranks_module, "DEADLINE_S", 2.0)
     ranks, outputs = run("i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done")
 
-    assert ranks.failure is None
+    assert ranks.failed_result is None
     assert len(outputs) == 4 * 20_000
     assert all(each.stdout.endswith("\n19999\n") for each in ranks.results)
 

@@ -53,8 +53,8 @@ def placed(*jobs: SharedJob):
 def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
     x, y = placed(a_job("x", "ab"), a_job("y", "ba"))
 
-    assert (x.hosts, x.out) == (y.hosts, y.out)
-    assert (x.steps, len(x.links), x.out[1]) == (1, 1, None)
+    assert (x.hosts, x.outgoing_links) == (y.hosts, y.outgoing_links)
+    assert (x.steps, len(x.links), x.outgoing_links[1]) == (1, 1, None)
     assert group_jobs_by_nic([x, y]) == {x.links[0].source: ["x", "y"]}
 
 
@@ -87,10 +87,10 @@ def test_policies_have_queues_starts_and_slots():
     shifted = Schedule({"x": 0.0, "y": 150.0}, {"x": 300.0, "y": 300.0})
     conditions = Conditions(weights={"y": 3.0})
 
-    assert conditions.shares("fair", ["x", "y"]) == [0.5, 0.5]
-    assert conditions.shares("weights", ["x", "y"]) == [0.25, 0.75]
-    assert Conditions().shares("weights", ["x", "y"]) == [0.75, 0.25]
-    assert conditions.shares("mltcp", ["x", "y"]) == []
+    assert conditions.compute_shares("fair", ["x", "y"]) == [0.5, 0.5]
+    assert conditions.compute_shares("weights", ["x", "y"]) == [0.25, 0.75]
+    assert Conditions().compute_shares("weights", ["x", "y"]) == [0.75, 0.25]
+    assert conditions.compute_shares("mltcp", ["x", "y"]) == []
     assert [conditions.choose_queue_length(policy) for policy in ("fair", "mltcp")] == [50, 16]
     assert [conditions.choose_transport(policy) for policy in ("fair", "mltcp")] == ["tcp", "udp"]
     held = make_schedule("shifts", [x, y], shifted, conditions)

@@ -14,8 +14,8 @@ from testbed.measure.trends.change_points import (
     MAX_SERIES_LENGTH,
     MIN_SERIES_LENGTH,
     MIN_SIDE_LENGTH,
-    change_points,
     find_best_segment,
+    find_change_points,
 )
 
 DRAWS = {
@@ -31,7 +31,7 @@ DRAWS = {
 def test_series_without_a_change_are_false_alarms_at_the_stated_rate(kind):
     random, rate, series = np.random.default_rng(7), 0.1, 200
     alarms = sum(
-        bool(change_points(DRAWS[kind](random, int(random.integers(8, 40))), rate=rate, seed=seed))
+        bool(find_change_points(DRAWS[kind](random, int(random.integers(8, 40))), rate=rate, seed=seed))
         for seed in range(series)
     )
 
@@ -47,7 +47,7 @@ def test_a_step_is_found_where_it_is(sigmas, least_found, least_near):
     for seed in range(100):
         values = random.normal(size=24)
         values[12:] -= sigmas
-        points = change_points(values, seed=seed)
+        points = find_change_points(values, seed=seed)
         found += bool(points)
         near += any(abs(point.index - 12) <= 1 and point.after < point.before for point in points)
 
@@ -57,7 +57,7 @@ def test_a_step_is_found_where_it_is(sigmas, least_found, least_near):
 
 def test_two_steps_are_told_apart_with_their_levels():
     values = [10.0, 10.2, 9.9, 10.1, 10.0, 9.8, 5.1, 5.0, 4.9, 5.2, 5.0, 4.8, 8.0, 8.1, 7.9, 8.2, 8.0, 8.1]
-    points = change_points(values)
+    points = find_change_points(values)
 
     assert [point.index for point in points] == [6, 12]
     assert [round(level, 1) for point in points for level in (point.before, point.after)] == [
@@ -76,14 +76,14 @@ def test_the_confidence_is_that_of_all_orders():
         find_best_segment(np.array(order))[0] >= gain * (1 - 1e-9) for order in permutations(values)
     )
 
-    (point,) = change_points(values, rate=0.2)
+    (point,) = find_change_points(values, rate=0.2)
     assert as_good == 72  # of 720: the three large ones before or after the three small ones, in any order
     assert point.confidence == pytest.approx(1 - as_good / 720, abs=0.05)
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [5.0] * 30, [0.1 + 0.2] * 10, [1.0, 9.0, 1.0, 9.0, 1.0]])
 def test_constant_and_short_series_have_no_change(values):
-    assert change_points(values) == ()
+    assert find_change_points(values) == ()
 
 
 @pytest.mark.long
@@ -99,8 +99,8 @@ def test_units_and_offsets_change_nothing():
     )
     def check(values, is_sorted, scale, offset):
         values = sorted(values) if is_sorted else values
-        points = change_points(values)
-        moved = change_points([value * scale + offset for value in values])
+        points = find_change_points(values)
+        moved = find_change_points([value * scale + offset for value in values])
 
         changes.append(len(points))
         assert [point.index for point in moved] == [point.index for point in points]
@@ -137,7 +137,7 @@ def test_the_best_segment_is_the_best_of_all(values):
 
 def test_a_loss_that_was_repaired_is_two_changes():
     values = [-1.0] * 6 + [-2.5] * 6 + [-1.0] * 6
-    points = change_points(values, rate=0.02)
+    points = find_change_points(values, rate=0.02)
 
     assert [(point.index, point.before, point.after) for point in points] == [
         (6, -1.0, -2.5),
@@ -147,6 +147,6 @@ def test_a_loss_that_was_repaired_is_two_changes():
 
 def test_of_a_long_series_the_newest_values_are_judged():
     old = [90.0] * 100
-    assert change_points([*old, *([50.0] * MAX_SERIES_LENGTH)]) == ()
-    (point,) = change_points([*old, *([50.0] * (MAX_SERIES_LENGTH - 10))])
+    assert find_change_points([*old, *([50.0] * MAX_SERIES_LENGTH)]) == ()
+    (point,) = find_change_points([*old, *([50.0] * (MAX_SERIES_LENGTH - 10))])
     assert (point.index, point.before, point.after) == (100, 90.0, 50.0)

@@ -16,8 +16,8 @@ from ocs_drivers.model import Capabilities, CrossConnects
 from testbed.errors import PlanFileError, PlanStale
 from testbed.operate.change_file import (
     ObservedState,
-    change_document,
     check_expected,
+    make_change_document,
     observe_plan,
     parse_observed_state,
     read_change,
@@ -52,7 +52,7 @@ def planned(testbed12, switch, simplex):
 def change_file(testbed12, simplex, planned, tmp_path):
     path = tmp_path / "change.json"
     observed = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
-    document = change_document(testbed12, simplex, STATED, planned, observed)
+    document = make_change_document(testbed12, simplex, STATED, planned, observed)
     write_change(path, document | describe_effects(planned, (), Durations()))
     return path
 
@@ -115,7 +115,7 @@ def test_other_steps_than_those_that_were_read_are_refused(change_file, testbed1
 
 def test_a_message_names_the_first_fields_and_counts_the_rest(planned):
     (many,) = ({"ocs1": {port: 48 + port for port in range(1, 21)}},)
-    differences = ObservedState({}).differences(ObservedState(many))
+    differences = ObservedState({}).find_differences(ObservedState(many))
     assert len(differences) == 20
     assert "; and 15 more; nothing was sent" in str(PlanStale("stale", differences=differences))
 

@@ -100,7 +100,7 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
                 journal.record(operation, "ocs1", ordinal, outcome)
         with journal.operation("lab") as operation:
             journal.intend(operation, "ocs1", 0, "memory://ocs1", step())
-        (left,) = journal.find_unfinished()
+        (left,) = journal.find_open_steps()
         assert left.operation == operation
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
     assert learn_durations(tmp_path, "lab").step("ocs1", step()).samples == 3

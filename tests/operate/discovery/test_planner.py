@@ -8,7 +8,7 @@ import pytest
 from random_labs import RandomLab
 
 from testbed.operate.discovery.model import Problem
-from testbed.operate.discovery.planner import compute_code_length, max_rounds, plan_rounds
+from testbed.operate.discovery.planner import compute_code_length, compute_max_rounds, plan_rounds
 
 SEEDS = 4
 # name: the labs, and the most rounds that they may take
@@ -29,7 +29,7 @@ DAILY = {"power monitors, cables of three switches", "no power monitors, light o
 
 def discover(lab):
     """Run the planner on a lab in memory; return the results and what every round was for."""
-    rounds = plan_rounds(lab.problem, limit=max_rounds(lab.problem))
+    rounds = plan_rounds(lab.problem, max_rounds=compute_max_rounds(lab.problem))
     purposes = []
     try:
         round_ = next(rounds)
@@ -65,7 +65,7 @@ def check_all_found(draws, most):
         results, purposes = discover(lab)
         assert wrong(lab, results) == []
         assert [nic for nic in uncertain(results) if not may_be_uncertain(lab, nic)] == []
-        assert len(purposes) <= min(most, max_rounds(lab.problem))
+        assert len(purposes) <= min(most, compute_max_rounds(lab.problem))
         found.update(fibre.verdict for nic in results for fibre in (nic.transmit, nic.receive))
         found["named"] += "names" in purposes
     return found
@@ -92,7 +92,7 @@ def test_power_monitors_take_eight_rounds_for_twelve_hosts():
 def test_the_code_of_lasers_leaves_the_circuits_as_they_are():
     lab = RandomLab(1)
     seen = []
-    rounds = plan_rounds(lab.problem, limit=40)
+    rounds = plan_rounds(lab.problem, max_rounds=40)
     round_ = next(rounds)
     with pytest.raises(StopIteration):
         while True:
@@ -123,12 +123,12 @@ def test_many_more_ports_than_fibres_are_tried_within_the_bound():
     lab = RandomLab(3, hosts=4, degree=2, spare=40)
     results, purposes = discover(lab)
     assert (wrong(lab, results), uncertain(results)) == ([], [])
-    assert len(purposes) <= max_rounds(lab.problem)
+    assert len(purposes) <= compute_max_rounds(lab.problem)
 
 
 def test_a_limit_ends_it_and_what_is_open_is_uncertain():
     lab = RandomLab(2)
-    rounds = plan_rounds(lab.problem, limit=2)
+    rounds = plan_rounds(lab.problem, max_rounds=2)
     round_ = next(rounds)
     round_ = rounds.send(lab.show(round_))
     with pytest.raises(StopIteration) as end:
@@ -139,13 +139,13 @@ def test_a_limit_ends_it_and_what_is_open_is_uncertain():
 
 
 def test_nothing_sought_takes_no_round():
-    rounds = plan_rounds(Problem((), (("ocs1", 1),), (("ocs1", 2),)), limit=10)
+    rounds = plan_rounds(Problem((), (("ocs1", 1),), (("ocs1", 2),)), max_rounds=10)
     with pytest.raises(StopIteration):
         next(rounds)
 
 
 def test_no_free_port_takes_no_round_and_says_nothing_is_known():
-    rounds = plan_rounds(Problem((("a", "nic1"),), (), ()), limit=10)
+    rounds = plan_rounds(Problem((("a", "nic1"),), (), ()), max_rounds=10)
     with pytest.raises(StopIteration):
         next(rounds)
 

@@ -225,10 +225,10 @@ def test_circuits_are_compared_with_the_plan_and_only_those_that_are_there_have_
 def test_readings_of_labs_and_runs_stand_in_one_file_with_the_journal(bench, tmp_path):
     bench.read()
     with open_journal(tmp_path) as journal, open_history(tmp_path) as again:
-        assert journal.find_unfinished() == ()
-        assert len(again.series("testbed12", 0.0)) == 3 * 48
-        assert again.series("another", 0.0) == {}
-        assert again.series("testbed12", bench.now_s + 1) == {}
+        assert journal.find_open_steps() == ()
+        assert len(again.read_series("testbed12", 0.0)) == 3 * 48
+        assert again.read_series("another", 0.0) == {}
+        assert again.read_series("testbed12", bench.now_s + 1) == {}
 
 
 def test_a_reading_that_cannot_be_kept_is_judged_all_the_same_and_says_what_to_do(bench, tmp_path):

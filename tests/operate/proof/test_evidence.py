@@ -37,7 +37,7 @@ def proof(worlds, memory_switch, monkeypatch):
 
         monkeypatch.setattr(evidence, "probe_links", probe)
         hosts = Hosts(world.lab) if fleet else None
-        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, unreachable={})
+        return evidence.gather_evidence(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, unreachable={})
 
     gather.world, gather.switch, gather.plan = world, switch, plan
     return gather
@@ -114,7 +114,7 @@ class TestHostsThatCannotDoTheirPart:
             monkeypatch.setattr(evidence, "read_kernels", part("kernel", kernels))
             monkeypatch.setattr(evidence, "read_receivers", part("receivers", world._received_powers))
             monkeypatch.setattr(evidence, "ping_sets", part("pings", world._pings))
-            found = evidence.gather(
+            found = evidence.gather_evidence(
                 world.lab,
                 plan,
                 {"ocs1": switch},
