@@ -115,10 +115,10 @@ def make_program(model: CompiledModel) -> Program:
         )
 
     require("lark", "to read the library of count-action modules")
-    from fpga.photonic_mac.control import library_datapath
+    from fpga.photonic_mac.control import load_library_datapath
 
     width = _WRAPPING_BITS if model.wrap else _WIDE_BITS
-    datapath = library_datapath(DATAPATH, {"width": width})
+    datapath = load_library_datapath(DATAPATH, {"width": width})
     entries = tuple(list_entries(model))
     passes = len({(entry.layer.name, entry.pass_number) for entry in entries})
     try:

@@ -297,7 +297,7 @@ EMITTER_FAULTS = (
         _always_valid,
         "unit",
     ),
-    EmitterFault("an increment is a bit too narrow", (counts,), "increment_width", _narrow, "lint"),
+    EmitterFault("an increment is a bit too narrow", (counts,), "compute_increment_width", _narrow, "lint"),
     EmitterFault(
         "all counts of a module have its first target",
         (counts,),
