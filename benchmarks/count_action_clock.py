@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from fpga.count_action import load
-from fpga.registers.build import top_sources
+from fpga.registers.build import list_top_sources
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
 
@@ -49,7 +49,7 @@ def measure(file: Path, kind: str, folder: Path) -> dict[str, object]:
     """Measure a top or a register file: the median clock in MHz, the clock of each seed, and its cells."""
     whole = Top(load(file).datapath, STREAMS[kind])
     top, names = (f"{whole.name}_registers" if kind == "registers" else whole.name), []
-    for name, text in top_sources(whole):
+    for name, text in list_top_sources(whole):
         if kind != "registers" or Path(name).stem == top:
             (folder / name).write_text(text, encoding="utf-8")
             names.append(name)

@@ -25,7 +25,7 @@ from typing import Any
 
 from count_action_clock import PLACE, SYNTHESISE, TOOL
 
-from fpga.smartnic.build import nic_design
+from fpga.smartnic.build import make_nic_design
 
 PARTS = (
     "burst_reader", "float_product", "float_steps", "perfect_factor", "scaled_activation", "frame_queue",
@@ -60,7 +60,7 @@ def measure(part: str, family: str, seeds: int, router: str) -> dict[str, object
     """Return the cells of a part, of UltraScale+ its longest path, of an ECP5 (with seeds) its clock."""
     with tempfile.TemporaryDirectory(prefix="smartnic-") as name:
         folder = Path(name)
-        files = " ".join(path.name for path in nic_design(part).write(folder))
+        files = " ".join(path.name for path in make_nic_design(part).write(folder))
         passes = (
             f"read_verilog -sv {files}",
             SYNTHESES[family].format(top=part),

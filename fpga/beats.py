@@ -68,8 +68,8 @@ def unpack(bits: int, count: int, width: int, *, signed: bool) -> list[int]:
 def data_mask(mask: int, signal: Signal) -> int:
     """Return the mask of the data bits of the streams whose bit in `mask` is 1."""
     bits = signal.lanes * signal.width
-    ones = (1 << bits) - 1
-    return sum(ones << bits * index for index in range(signal.size) if mask >> index & 1)
+    all_ones = (1 << bits) - 1
+    return sum(all_ones << bits * index for index in range(signal.size) if mask >> index & 1)
 
 
 def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:

@@ -214,8 +214,8 @@ class Datapath:
         register = self._table["MEMORY", module, memory, "LOAD"]
         for value in values:
             for word in range(register.words):
-                part = value >> WORD_BITS * word & (1 << WORD_BITS) - 1
-                self.bus.write32(register.get_offset(word), part)
+                word_value = value >> WORD_BITS * word & (1 << WORD_BITS) - 1
+                self.bus.write32(register.get_offset(word), word_value)
 
     def read_memory(self, module: str, memory: str, start: int = 0, words: int | None = None) -> list[int]:
         """Return words of a memory from `start` on, by default all.
@@ -296,9 +296,9 @@ class Datapath:
 
         Raise DatapathError if the upper word keeps changing.
         """
-        low = self.bus.read32(self._table[key].offset)
+        low_word = self.bus.read32(self._table[key].offset)
         if (*key, HIGH) not in self._table:
-            return low
+            return low_word
         upper = self._table[*key, HIGH].offset
         high, previous_high, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
         while high != previous_high:
@@ -307,8 +307,8 @@ class Datapath:
                     f"{'_'.join(key)} changes faster than it can be read. Stop its inputs while you read it."
                 )
             previous_high, attempts = high, attempts - 1
-            low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
-        return high << WORD_BITS | low
+            low_word, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
+        return high << WORD_BITS | low_word
 
 
 def _find_memory(program: Program, module: str, memory: str) -> Action:

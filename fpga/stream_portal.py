@@ -128,9 +128,10 @@ class Portal:
             value = data >> WORD_BITS * word & _WORD_MASK
             if value != source.data >> WORD_BITS * word & _WORD_MASK:
                 writes.append((register.get_offset(word), value))
-        push = self._table["IN", name, "PUSH"]
+        push_register = self._table["IN", name, "PUSH"]
         writes += [
-            (push.get_offset(word), mask >> WORD_BITS * word & _WORD_MASK) for word in range(push.words)
+            (push_register.get_offset(word), mask >> WORD_BITS * word & _WORD_MASK)
+            for word in range(push_register.words)
         ]
         self._transfer(writes)
         source.data = data
@@ -140,14 +141,14 @@ class Portal:
         """Pop all beats of a FIFO; return whether there were any."""
         stream = ("OUT", sink.module, sink.name)
         level = self._read(*stream, "LEVEL")
-        data, pop = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
+        data_register, pop_register = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
         pop_accesses: list[Access] = [
-            *((data.get_offset(word), None) for word in range(data.words)),
-            (pop.offset, 1),
+            *((data_register.get_offset(word), None) for word in range(data_register.words)),
+            (pop_register.offset, 1),
         ]
         words = self._transfer(pop_accesses * level)
-        for offset in range(0, len(words), data.words):
-            bits = _join_words(words[offset : offset + data.words])
+        for offset in range(0, len(words), data_register.words):
+            bits = _join_words(words[offset : offset + data_register.words])
             sink.beats.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))
         return bool(level)
 

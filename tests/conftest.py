@@ -237,7 +237,7 @@ class World:
         from sim.twins.wire.control import answer
 
         line = json.dumps({"do": verb, **fields}).encode()
-        reply = self.run(answer(self.twin.verbs(), line))
+        reply = self.run(answer(self.twin.make_verbs(), line))
         assert reply["ok"], reply
         self.settle()
         return reply

@@ -264,7 +264,7 @@ def twins():
 
 def test_the_control_socket_page_has_every_verb(twins):
     text = (REFERENCE / "control-socket.md").read_text(encoding="utf-8")
-    verbs = {*make_plant_verbs(Plant({})), *(verb for twin in twins for verb in twin.verbs())}
+    verbs = {*make_plant_verbs(Plant({})), *(verb for twin in twins for verb in twin.make_verbs())}
     assert len(verbs) > 15
     assert [verb for verb in sorted(verbs) if f'{{"do": "{verb}"' not in text] == []
 

@@ -95,11 +95,11 @@ def make_verilated_bus(datapath: Datapath) -> RegisterBus:
     from fpga.bus.axi_pins import AxiPinsBus
     from fpga.hdl.tools import ToolMissing
     from fpga.hdl.verilator import build
-    from fpga.registers.build import axi_design
+    from fpga.registers.build import make_axi_design
 
     try:
         # Driver and registers spend their time in Python, so more optimisation would only make the build longer.
-        return AxiPinsBus(build(axi_design(datapath), optimise="-O1"))
+        return AxiPinsBus(build(make_axi_design(datapath), optimise="-O1"))
     except ToolMissing as error:
         raise BusUnavailable(str(error)) from error
 

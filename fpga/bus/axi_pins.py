@@ -78,16 +78,16 @@ class AxiPinsBus:
 
     def _find_response(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
         """Return the outputs of the cycle with the response. Raise BusFault if it is missing or an error."""
-        request, response = channels
-        is_accepted = slot[0][self._output_columns[f"{request}ready"]] and (
-            request != "aw" or slot[0][self._output_columns["wready"]]
+        request_channel, response_channel = channels
+        is_accepted = slot[0][self._output_columns[f"{request_channel}ready"]] and (
+            request_channel != "aw" or slot[0][self._output_columns["wready"]]
         )
-        valid_cycles = [cycle for cycle in slot if cycle[self._output_columns[f"{response}valid"]]]
+        valid_cycles = [cycle for cycle in slot if cycle[self._output_columns[f"{response_channel}valid"]]]
         if not is_accepted or len(valid_cycles) != 1:
             raise BusFault(
                 f"the register file did not answer a burst within {self._slot_cycles} cycles per access"
             )
-        if valid_cycles[0][self._output_columns[f"{response}resp"]]:
+        if valid_cycles[0][self._output_columns[f"{response_channel}resp"]]:
             raise BusFault("the register file answered with an error")
         return valid_cycles[0]
 

@@ -95,9 +95,9 @@ class _Pins:
 
     def set_bits(self, bits: PortBits, value: int) -> None:
         """Set the bits of a part of an input."""
-        low = bits.low or 0
-        mask = (1 << bits.width) - 1 << low
-        self.set(bits.port, self._inputs[bits.port] & ~mask | value << low & mask)
+        low_bit = bits.low or 0
+        mask = (1 << bits.width) - 1 << low_bit
+        self.set(bits.port, self._inputs[bits.port] & ~mask | value << low_bit & mask)
 
     def get(self, port: str) -> int:
         """Return the value of an output in the last cycle."""
@@ -161,7 +161,7 @@ class SimulatedBus:
         self._in_hold = False
         self._pins.reset()
         self._blocks: dict[tuple[str, str], RegisterBlock] = {
-            (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.blocks()
+            (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.find_blocks()
         }
         self._stored = {
             offset: register.reset

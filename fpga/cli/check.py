@@ -38,8 +38,8 @@ def check(
         for diagnostic in document["inferences"]:
             print(f"note: {Diagnostic(**diagnostic)}", file=sys.stderr)
         if document["ok"]:
-            modules = _format_number(document["modules"], "module")
-            print(f"{file}: no errors in {modules} ({', '.join(document['modules'])})")
+            modules_text = _format_number(document["modules"], "module")
+            print(f"{file}: no errors in {modules_text} ({', '.join(document['modules'])})")
         else:
             print(f"{file}: {_format_number(document['errors'], 'error')}", file=sys.stderr)
     return 1 if not document["ok"] or (strict and document["warnings"]) else 0

@@ -91,7 +91,7 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
 
     inputs = generate_inputs(datapath, cycles, seed)
     if simulator == "icarus":
-        actual = icarus.run(datapath, inputs, episode=EPISODE_CYCLES)
+        actual = icarus.run(datapath, inputs, episode_cycles=EPISODE_CYCLES)
     else:
         actual = _run_in_episodes(verilator_runner.build(datapath, optimise="-O1"), inputs)
     return compare(datapath, simulator, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual)
@@ -127,16 +127,14 @@ def _make_document(comparison: Comparison) -> dict[str, Any]:
 
 def _format_lines(comparison: Comparison) -> list[str]:
     coverage = comparison.coverage
-    unequal = comparison.mismatch.cycles if comparison.mismatch else 0
+    mismatch_text = f"{comparison.mismatch.cycles if comparison.mismatch else 0} cycles with mismatches"
     cases = {
         "backpressured beats after a fire": coverage.stalls_at_fire,
         "commits while counting": coverage.commits_while_counting,
         "overshoots": coverage.overshoots,
         "saturations": coverage.saturations,
     }
-    lines = [
-        f"{comparison.simulator}: {coverage.cycles} cycles, {coverage.fires} fires, {unequal} cycles with mismatches"
-    ]
+    lines = [f"{comparison.simulator}: {coverage.cycles} cycles, {coverage.fires} fires, {mismatch_text}"]
     lines.append("  " + "; ".join(f"{name}: {count}" for name, count in cases.items()))
     if coverage.silent:
         lines.append(

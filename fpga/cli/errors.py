@@ -42,10 +42,10 @@ def print_errors(errors: Iterable[Diagnostic], *, as_json: bool) -> int:
 
 def print_message(message: str, *, as_json: bool) -> int:
     """Print an error without a source location, and return the exit code."""
-    return print_errors([_make_unlocated(message)], as_json=as_json)
+    return print_errors([_make_unlocated_error(message)], as_json=as_json)
 
 
-def _make_unlocated(message: str, hint: str = "") -> Diagnostic:
+def _make_unlocated_error(message: str, hint: str = "") -> Diagnostic:
     """Return an error without a source location."""
     from fpga.count_action.diagnostics import Diagnostic
 
@@ -55,10 +55,10 @@ def _make_unlocated(message: str, hint: str = "") -> Diagnostic:
 def diagnose_os_error(error: OSError) -> Diagnostic:
     """Return the diagnostic of an error of the operating system, with reason and hint."""
     if error.filename is None:
-        return _make_unlocated(error.strerror or str(error))
+        return _make_unlocated_error(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
     reason, hint = _explain(error, path)
-    return _make_unlocated(f"cannot use {str(path)!r}: {reason}", hint)
+    return _make_unlocated_error(f"cannot use {str(path)!r}: {reason}", hint)
 
 
 def _explain(error: OSError, path: Path) -> tuple[str, str]:

@@ -98,15 +98,15 @@ def _format_lines(proof: Proof) -> list[str]:
     from fpga.formal.properties import PROPERTIES, STATED_PROPERTY
     from fpga.formal.sby import COVER_CYCLES
 
-    statements = {fact.name: fact.statement for fact in PROPERTIES}
-    claim = f"{{part}}: {statements[STATED_PROPERTY]}"
+    statements = {fact_text.name: fact_text.statement for fact_text in PROPERTIES}
+    claim_format = f"{{part}}: {statements[STATED_PROPERTY]}"
     lines = []
     for module in dict.fromkeys(result.module for result in proof.results):
         lines.append(f"{module}")
         for result in proof.results:
             if result.module == module:
-                fact = (
-                    claim.format(part=result.part)
+                fact_text = (
+                    claim_format.format(part=result.part)
                     if result.property == STATED_PROPERTY
                     else statements[result.property]
                 )
@@ -114,7 +114,9 @@ def _format_lines(proof: Proof) -> list[str]:
                     f" at {result.part} in cycle {result.cycle}" if result.verdict is Verdict.FAILED else ""
                 )
                 location_text = f" at {result.part}" if result.verdict is Verdict.VACUOUS else location_text
-                lines.append(f"  {result.verdict.value + location_text:<14}  {result.property:<7} {fact}")
+                lines.append(
+                    f"  {result.verdict.value + location_text:<14}  {result.property:<7} {fact_text}"
+                )
                 if result.element:
                     lines.append(f"    {result.element}: expected {result.expected}, seen {result.actual}")
     reached_covers = [cover for cover in proof.covered if cover.is_reached]

@@ -35,18 +35,18 @@ def regs(
     if as_json + markdown + rdl > 1:
         raise typer.BadParameter("--json, --markdown and --rdl exclude each other: choose one")
     table = register_map(load(file, parse_parameters(parameters)).datapath)
-    formatter = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _format_table
-    typer.echo(formatter(table), nl=False)
+    format_map = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _format_table
+    typer.echo(format_map(table), nl=False)
     return 0
 
 
 def _format_table(table: RegisterMap) -> str:
-    widest = max(len(register.name) for register in table)
+    max_name_width = max(len(register.name) for register in table)
     lines = [f"{table.name}, hash {table.digest:08x}, {table.size_bytes} bytes"]
     for register in table:
-        words = f"x{register.words}" if register.words > 1 else ""
+        words_text = f"x{register.words}" if register.words > 1 else ""
         lines.append(
-            f"0x{register.offset:03X} {register.name:<{widest}} {register.width:>2} {words:<4}"
+            f"0x{register.offset:03X} {register.name:<{max_name_width}} {register.width:>2} {words_text:<4}"
             f" {register.access.value:<17} {register.description}"
         )
     return "\n".join(lines) + "\n"

@@ -88,8 +88,8 @@ def sim(
     if as_json:
         print(json.dumps(_make_document(run, paths) | ({"explanation": lines} if explain else {})))
     else:
-        fires = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
-        lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
+        fires_text = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
+        lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires_text}"]
         if run.stimulus.expectations:
             met_count = len(run.stimulus.expectations) - len(run.failed)
             lines.append(f"{met_count} of {len(run.stimulus.expectations)} expectations met")
@@ -99,10 +99,10 @@ def sim(
 
 
 def _write_example(datapath: Datapath, path: Path, *, as_json: bool) -> int:
-    from fpga.count_action.simulate.stimuli.files import example_stimulus
+    from fpga.count_action.simulate.stimuli.files import make_example_stimulus
 
     with path.open("x", encoding="utf-8") as file:  # never replace a stimulus that a user has written
-        file.write(example_stimulus(datapath))
+        file.write(make_example_stimulus(datapath))
     if as_json:
         print(json.dumps({"ok": True, "written": [str(path)]}))
     else:
@@ -120,11 +120,11 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
 
     if cycles is not None:
         stimulus = _extend(datapath, stimulus, cycles)
-    counts = sum(1 for _ in datapath.counts())
-    is_short = len(stimulus.rows) * counts <= MAX_EXPLAINED_VALUES
+    number_of_counts = sum(1 for _ in datapath.counts())
+    is_short = len(stimulus.rows) * number_of_counts <= MAX_EXPLAINED_VALUES
     outputs = (Reference(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
-    claims = any(module.claims for module in datapath.modules)
-    broken_properties = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
+    has_claims = any(module.claims for module in datapath.modules)
+    broken_properties = tuple(Reference(datapath).find_violations(stimulus.rows)) if has_claims else ()
     return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), broken_properties)
 
 
@@ -134,16 +134,16 @@ def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
 
     from fpga.count_action.simulate.stimuli.collector import Stimulus, make_idle_rows
 
-    idle = make_idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
-    return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
+    idle_rows = make_idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
+    return Stimulus(np.concatenate([stimulus.rows, idle_rows]), stimulus.expectations)
 
 
 def _write_waveforms(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
     """Write the requested waveforms, and return the paths."""
     if vcd is not None:
-        from fpga.count_action.simulate.waveforms.vcd import vcd_text
+        from fpga.count_action.simulate.waveforms.vcd import format_vcd
 
-        write_output(vcd, vcd_text(run.datapath, run.stimulus.rows, run.outputs))
+        write_output(vcd, format_vcd(run.datapath, run.stimulus.rows, run.outputs))
     if png is not None:
         from fpga.count_action.simulate.waveforms.plot import draw
 

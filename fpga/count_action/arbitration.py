@@ -45,22 +45,22 @@ def picks(count: Count, module: str) -> list[Operand]:
     return [Operation("==", (selection, index)) for index in range(len(count.terms))]
 
 
-def next_numbers(count: Count, module: str) -> dict[str, Operand]:
+def make_next_numbers(count: Count, module: str) -> dict[str, Operand]:
     """Return the formula for the next value of each stored number, by the suffix of its name."""
     stream_count = len(count.terms)
-    lasts = [get_last_flag(term) for term in count.terms]
-    following: list[Operand] = [(index + 1) % stream_count for index in range(stream_count)]
+    last_flags = [get_last_flag(term) for term in count.terms]
+    next_streams: list[Operand] = [(index + 1) % stream_count for index in range(stream_count)]
     numbers: dict[str, Operand] = {}
     if count.order == "turns" or count.whole:
-        next_turns: list[Operand] = following if count.order == "turns" else list(range(stream_count))
+        next_turns: list[Operand] = next_streams if count.order == "turns" else list(range(stream_count))
         if count.order == "turns" and count.whole:
             next_turns = [
                 Operation("if", (is_last, next_index, index))
-                for index, (is_last, next_index) in enumerate(zip(lasts, following, strict=True))
+                for index, (is_last, next_index) in enumerate(zip(last_flags, next_streams, strict=True))
             ]
         numbers["turn"] = select(count, module, next_turns)
     if count.whole:
-        numbers["open"] = select(count, module, [Operation("not", (is_last,)) for is_last in lasts])
+        numbers["open"] = select(count, module, [Operation("not", (is_last,)) for is_last in last_flags])
     return numbers
 
 

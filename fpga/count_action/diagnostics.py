@@ -137,9 +137,9 @@ def quote(token: str) -> str:
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return `Did you mean ...?`, or the first 12 known words if none is similar; empty if there are no words."""
     names = list(dict.fromkeys(words))[:1000]
-    close = find_similar(word, names)
-    if close:
-        return f"Did you mean {quote(close)}?"
+    similar_name = find_similar(word, names)
+    if similar_name:
+        return f"Did you mean {quote(similar_name)}?"
     return f"There are: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
 
 
@@ -147,8 +147,8 @@ def find_similar(word: str, words: Iterable[str]) -> str:
     """Return the known word that is most similar to `word`, apart from `word` itself; empty if none is similar."""
     names = [name for name in dict.fromkeys(words) if name != word]
     folded_names = {name.casefold(): name for name in reversed(names)}
-    close = difflib.get_close_matches(word[:100].casefold(), folded_names, n=1, cutoff=0.66)
-    return folded_names[close[0]] if close else ""
+    close_names = difflib.get_close_matches(word[:100].casefold(), folded_names, n=1, cutoff=0.66)
+    return folded_names[close_names[0]] if close_names else ""
 
 
 def explain_memory_in_formula(name: str) -> tuple[str, str]:

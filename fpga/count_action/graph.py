@@ -79,7 +79,7 @@ class Graph:
         if ref.module is None:
             return self._inputs[ref.name]
         if is_value(ref):
-            width, signed = count_bits(*self.interval(self.formula(ref)))
+            width, signed = count_bits(*self.compute_interval(self.formula(ref)))
             return SignalShape(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
         assert action.kind.drives is not None
@@ -89,7 +89,7 @@ class Graph:
         """Return the formula that a reference names."""
         return self.datapath.module(ref.module or "").value(ref)
 
-    def interval(self, operand: Operand) -> Interval:
+    def compute_interval(self, operand: Operand) -> Interval:
         """Return the interval of a formula, or of a part of one."""
         if isinstance(operand, int):
             return operand, operand
@@ -100,11 +100,11 @@ class Graph:
             return get_bit_interval(self._find_stored_width(operand), signed=False)
         if operand.operator == "valid":
             return 0, 1
-        return combine_intervals(operand.operator, [self.interval(part) for part in operand.operands])
+        return combine_intervals(operand.operator, [self.compute_interval(part) for part in operand.operands])
 
     def merge_intervals(self, action: Action) -> Interval:
         """Return the interval that covers the samples of a merged stream."""
-        intervals = [self.interval(self.formula(ref)) for ref in action.refs]
+        intervals = [self.compute_interval(self.formula(ref)) for ref in action.refs]
         return min(low for low, _ in intervals), max(high for _, high in intervals)
 
     def _find_stored_width(self, operand: Operation) -> int:
@@ -224,9 +224,9 @@ def find_cycle(edges: dict[str, list[str]]) -> list[str]:
     finished_names: set[str] = set()
     for start in edges:
         path: list[str] = []
-        todo: list[tuple[str, bool]] = [(start, False)]
-        while todo:
-            name, is_leaving = todo.pop()
+        pending_visits: list[tuple[str, bool]] = [(start, False)]
+        while pending_visits:
+            name, is_leaving = pending_visits.pop()
             if is_leaving:
                 path.pop()
                 finished_names.add(name)
@@ -234,6 +234,6 @@ def find_cycle(edges: dict[str, list[str]]) -> list[str]:
                 return [*path[path.index(name) :], name]
             elif name not in finished_names:
                 path.append(name)
-                todo.append((name, True))
-                todo.extend((successor, False) for successor in edges.get(name, ()))
+                pending_visits.append((name, True))
+                pending_visits.extend((successor, False) for successor in edges.get(name, ()))
     return []

@@ -166,8 +166,8 @@ class Imports:
         self, statement: Import, folder: Path, chain: tuple[Path, ...], folder_of_text: PurePosixPath
     ) -> None:
         file = _find_import(statement, folder)
-        relative = folder_of_text / statement.path
-        self.files[relative] = file
+        relative_path = folder_of_text / statement.path
+        self.files[relative_path] = file
         resolved_file = file.resolve()
         if resolved_file in chain:
             cycle = " -> ".join(
@@ -191,23 +191,22 @@ class Imports:
                 self.report.error(diagnostic)
             return
         for module in tree.modules():
-            earlier = self.modules.setdefault(module.name, module)
-            if earlier is not module:
-                message = (
-                    f"module {quote(module.name)} is defined at {earlier.location} and at {module.location}"
-                )
+            earlier_module = self.modules.setdefault(module.name, module)
+            if earlier_module is not module:
+                locations_text = f"{earlier_module.location} and at {module.location}"
+                message = f"module {quote(module.name)} is defined at {locations_text}"
                 raise SourceError(statement.location, message, "Rename one of them.")
-        self.follow(tree, file, chain, relative.parent)
+        self.follow(tree, file, chain, relative_path.parent)
 
 
 def _find_import(statement: Import, folder: Path) -> Path:
     if not statement.path:
         raise SourceError(statement.location, "the import has no file name", 'Write import "FILE.ca";')
     try:
-        neighbour = folder / statement.path
+        neighbour_path = folder / statement.path
         return (
-            neighbour
-            if neighbour.is_file() or not (LIBRARY / statement.path).is_file()
+            neighbour_path
+            if neighbour_path.is_file() or not (LIBRARY / statement.path).is_file()
             else LIBRARY / statement.path
         )
     except (OSError, ValueError) as error:

@@ -44,11 +44,11 @@ def find_differences(datapath: Datapath, expected_rows: Rows, actual_rows: Rows)
     first_differences: dict[str, Difference] = {}
     for cycle in np.flatnonzero((expected_rows != actual_rows).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
-        in_cycle = [
+        cycle_differences = [
             replace(difference, cycle=cycle)
             for difference in _compare_cycle(datapath, expected_rows[rows], actual_rows[rows])
         ]
-        for difference in in_cycle if first_differences else _drop_consequences(in_cycle):
+        for difference in cycle_differences if first_differences else _drop_consequences(cycle_differences):
             first_differences.setdefault(difference.element, difference)
     return tuple(first_differences.values())
 
@@ -94,11 +94,11 @@ def _find_property(wire: Wire) -> str:
 def _find_taker(datapath: Datapath, wire: Wire) -> str:
     """Return the first module that takes the stream of a ready bit, or the first module if none does."""
     stream = wire.port.name.removesuffix(_READY_SUFFIX)
-    takers = (module for module in datapath.modules if _takes(module, stream))
+    takers = (module for module in datapath.modules if _takes_stream(module, stream))
     return next(takers, datapath.modules[0]).name
 
 
-def _takes(module: Module, stream: str) -> bool:
+def _takes_stream(module: Module, stream: str) -> bool:
     refs: Iterable[Ref] = (ref for count in module.counts for ref in count.counted)
     return any(ref.module is None and ref.name == stream for ref in refs)
 
@@ -139,10 +139,10 @@ def find_target_differences(
 ) -> Iterator[Difference]:
     """Yield the first difference of each target in force in a counterexample (R8, R12)."""
     shadow, commits, resets = (series.get(name, ()) for name in ("target_shadow_i", "commit_i", "rst_i"))
-    low = 0
+    low_bit = 0
     for module, target in datapath.targets():
         mask, expected = (1 << target.width) - 1, target.reset
-        for cycle, actual in enumerate(value >> low & mask for value in target_values):
+        for cycle, actual in enumerate(value >> low_bit & mask for value in target_values):
             if cycle and actual != expected:
                 name = f"target[{module.name}.{target.name}]"
                 yield Difference(module.name, "commit", name, cycle, expected, actual)
@@ -151,8 +151,8 @@ def find_target_differences(
             if cycle < len(resets) and resets[cycle]:
                 expected = target.reset
             if cycle < len(commits) and commits[cycle]:
-                expected = shadow[cycle] >> low & mask
-        low += target.width
+                expected = shadow[cycle] >> low_bit & mask
+        low_bit += target.width
 
 
 def get_part(element: str) -> str:

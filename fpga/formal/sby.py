@@ -129,8 +129,8 @@ def run(
         log_text, cover_log = _run_task(folder, task, budget_s), ""
         if cover:
             cover_log = _run_task(folder, "cover", budget_s)
-        dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
-        traces_by_name = {path.name: path.read_text() for path in dumps}
+        dump_paths = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
+        traces_by_name = {path.name: path.read_text() for path in dump_paths}
     return _parse_outcome(log_text, cover_log, top, traces_by_name)
 
 
@@ -160,8 +160,8 @@ def _run_task(folder: Path, task: str, budget_s: float) -> str:
         log_text = str(error)
     else:
         log_text = ""
-    log = folder / f"proof_{task}" / "logfile.txt"
-    text = log.read_text() if log.exists() else log_text
+    log_path = folder / f"proof_{task}" / "logfile.txt"
+    text = log_path.read_text() if log_path.exists() else log_text
     if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
         raise ToolFailed(f"sby did not finish:\n{text.strip()[-2000:]}")
     return text
@@ -172,10 +172,10 @@ def _parse_outcome(prove_log: str, cover_log: str, top: str, traces: Mapping[str
     unproven: dict[str, None] = {}
     cycle = 0
     for line in prove_log.splitlines():
-        if step := re.search(r"(?:basecase|engine_0): .*in step (\d+)", line):
-            cycle = int(step[1])
-        if (dump := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
-            text = traces.get(dump[1], "")
+        if step_match := re.search(r"(?:basecase|engine_0): .*in step (\d+)", line):
+            cycle = int(step_match[1])
+        if (dump_match := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
+            text = traces.get(dump_match[1], "")
             failures |= {
                 name: replace(failure, trace=text) for name, failure in failures.items() if not failure.trace
             }

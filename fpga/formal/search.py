@@ -29,7 +29,7 @@ SEARCH_CYCLES = 50
 """Cycles in which counterexamples for undecided assertions are searched for."""
 _MAX_ROUNDS = 8
 _DEEPER_SEARCH_S = 60.0
-_EPISODE, _EPISODES = 400, 4
+_EPISODE_CYCLES, _EPISODE_COUNT = 400, 4
 
 
 @dataclass(frozen=True)
@@ -181,14 +181,18 @@ def simulate_differences(specification: Specification) -> tuple[Difference, ...]
 def run_differences(specification: Specification, design: Design, seed: int = 0) -> tuple[Difference, ...]:
     """Return the differences of a design from the reference simulator, over several runs from reset."""
     datapath = specification.datapath
-    parts = [generate_stimulus(datapath, _EPISODE, seed + episode) for episode in range(_EPISODES)]
-    actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
-    expected_parts = [Reference(datapath).run(part) for part in parts]
+    episode_inputs = [
+        generate_stimulus(datapath, _EPISODE_CYCLES, seed + episode) for episode in range(_EPISODE_COUNT)
+    ]
+    actual = icarus.run(design, np.concatenate(episode_inputs), episode_cycles=_EPISODE_CYCLES)
+    expected_parts = [Reference(datapath).run(part) for part in episode_inputs]
     all_differences = find_differences(datapath, np.concatenate(expected_parts), actual)
     selected_rows = (
         difference for difference in all_differences if specification.only_module in {None, difference.module}
     )
-    return tuple(replace(difference, cycle=difference.cycle % _EPISODE) for difference in selected_rows)
+    return tuple(
+        replace(difference, cycle=difference.cycle % _EPISODE_CYCLES) for difference in selected_rows
+    )
 
 
 _VARIABLE_PATTERN = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")

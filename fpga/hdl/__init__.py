@@ -1,11 +1,11 @@
 """Tools for SystemVerilog: simulators, synthesis, and where to find them.
 
-Boards and the fast simulator need none of them. `why_missing` returns which tools are missing and how to install them;
-`find_tool` raises `ToolMissing` with the same message.
+Boards and the fast simulator need none of them. `explain_missing` returns which tools are missing and how to install
+them; `find_tool` raises `ToolMissing` with the same message.
 """
 
 from fpga.hdl.design import Design, make_design
-from fpga.hdl.tools import HdlError, Tool, ToolFailed, ToolMissing, find_tool, why_missing
+from fpga.hdl.tools import HdlError, Tool, ToolFailed, ToolMissing, explain_missing, find_tool
 
 __all__ = [
     "Design",
@@ -13,7 +13,7 @@ __all__ = [
     "Tool",
     "ToolFailed",
     "ToolMissing",
+    "explain_missing",
     "find_tool",
     "make_design",
-    "why_missing",
 ]

@@ -77,10 +77,10 @@ def tabulate_window(
         for label, rows in (("expected", expected_rows), ("RTL", actual_rows)):
             values = read_values(rows[first_cycle:last_cycle], ports.output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
-    names = max(len(name) for name, _ in table)
-    cells = max(len(cell) for _, row in table for cell in row)
+    name_width = max(len(name) for name, _ in table)
+    cell_width = max(len(cell) for _, row in table for cell in row)
     for name, row in table:
-        yield f"{name:<{names}}  {'  '.join(f'{cell:>{cells}}' for cell in row)}"
+        yield f"{name:<{name_width}}  {'  '.join(f'{cell:>{cell_width}}' for cell in row)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.b
     stalls = 0
     for module in datapath.modules:
         for action in module.streams():
-            valid = unpack_bits(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
+            valid_bits = unpack_bits(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
             count_fires = fires[:, count_indices[module.name, action.on]]
-            stalls += int((count_fires[:-2] & ~count_fires[1:-1] & valid[2:]).sum())
+            stalls += int((count_fires[:-2] & ~count_fires[1:-1] & valid_bits[2:]).sum())
     return stalls
 
 
@@ -164,8 +164,12 @@ def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Row
 
 def _find_changes(committed_targets: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     """Return, for each commit, whether it changes the target; the first is compared with `reset`."""
-    begins = np.array([[reset >> bit & 1 for bit in range(committed_targets.shape[1])]], dtype=np.bool_)
-    is_different: NDArray[np.bool_] = committed_targets != np.concatenate([begins, committed_targets[:-1]])
+    earlier_targets = np.array(
+        [[reset >> bit & 1 for bit in range(committed_targets.shape[1])]], dtype=np.bool_
+    )
+    is_different: NDArray[np.bool_] = committed_targets != np.concatenate(
+        [earlier_targets, committed_targets[:-1]]
+    )
     is_changed: NDArray[np.bool_] = np.logical_or.reduce(is_different, axis=1)
     return is_changed
 

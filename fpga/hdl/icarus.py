@@ -62,8 +62,8 @@ endmodule
 def dump(design: Design, rows: Rows, *, timeout_s: float = 600) -> str:
     """Return the VCD text of a run, with every wire of the design below `bench.dut`. Raise as `run` does."""
     inputs = check_rows(design, rows)
-    with tempfile.TemporaryDirectory(prefix="icarus-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="icarus-") as folder_name:
+        folder = Path(folder_name)
         _simulate(design, inputs, len(inputs) or 1, folder, timeout_s, _DUMP)
         return (folder / "dump.vcd").read_text(encoding="ascii")
 
@@ -71,27 +71,27 @@ def dump(design: Design, rows: Rows, *, timeout_s: float = 600) -> str:
 _DUMP = 'module dump; initial begin $dumpfile("dump.vcd"); $dumpvars(0, bench.dut); end endmodule\n'
 
 
-def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
-    """Return the outputs of every cycle from reset on; with `episode`, reset the design every `episode` cycles.
+def run(design: Datapath | Design, rows: Rows, *, episode_cycles: int = 0, timeout_s: float = 600) -> Rows:
+    """Return the outputs of every cycle from reset on; with `episode_cycles`, reset the design after so many cycles.
 
     Raise ToolMissing, ToolFailed (errors in the sources), BadOutput (an X or Z at an output) or ValueError (rows of
     another width).
     """
-    hardware = make_design(design) if isinstance(design, Datapath) else design
-    inputs = check_rows(hardware, rows)
-    with tempfile.TemporaryDirectory(prefix="icarus-") as name:
-        folder = Path(name)
-        _simulate(hardware, inputs, episode or len(inputs) or 1, folder, timeout_s)
+    simulated_design = make_design(design) if isinstance(design, Datapath) else design
+    inputs = check_rows(simulated_design, rows)
+    with tempfile.TemporaryDirectory(prefix="icarus-") as folder_name:
+        folder = Path(folder_name)
+        _simulate(simulated_design, inputs, episode_cycles or len(inputs) or 1, folder, timeout_s)
         text = (folder / "outputs.hex").read_text(encoding="ascii")
-    return _parse_rows(hardware, text, len(inputs))
+    return _parse_rows(simulated_design, text, len(inputs))
 
 
 def _simulate(
-    design: Design, inputs: Rows, episode: int, folder: Path, timeout_s: float, extra_module: str = ""
+    design: Design, inputs: Rows, episode_cycles: int, folder: Path, timeout_s: float, extra_module: str = ""
 ) -> None:
     """Build the bench and run it; `extra_module` is the text of another module to simulate with it."""
     sources = design.write(folder)
-    (folder / "bench.sv").write_text(_write_bench(design, len(inputs), episode), encoding="ascii")
+    (folder / "bench.sv").write_text(_write_bench(design, len(inputs), episode_cycles), encoding="ascii")
     (folder / "more.sv").write_text(extra_module, encoding="ascii")
     (folder / "stimulus.hex").write_text(_format_rows(design, inputs), encoding="ascii")
     tops = ["-s", "bench", *(["-s", "dump"] if extra_module else [])]
@@ -102,14 +102,14 @@ def _simulate(
     find_tool("vvp").run(["-n", "bench.vvp"], folder=folder, timeout_s=timeout_s)
 
 
-def _write_bench(design: Design, cycles: int, episode: int) -> str:
+def _write_bench(design: Design, cycles: int, episode_cycles: int) -> str:
     # A wire for every port, because Icarus is slow with slices of one wide wire.
     inputs = {f"in_{index}": port for index, port in enumerate(design.ports.inputs)}
     outputs = {f"out_{index}": port for index, port in enumerate(design.ports.outputs)}
     return _BENCH.format(
         top=design.top,
         cycles=cycles,
-        episode=episode,
+        episode=episode_cycles,
         wires="\n".join(
             [f"  logic [{port.width - 1}:0] {name};" for name, port in inputs.items()]
             + [f"  wire [{port.width - 1}:0] {name};" for name, port in outputs.items()]

@@ -76,9 +76,9 @@ def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> N
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
     """Write new random targets for every phase into the shadow bank, from which `commit_i` takes them."""
-    phases = -(-len(rows) // _PHASE_CYCLES)
+    phase_count = -(-len(rows) // _PHASE_CYCLES)
     bits = [
-        _unpack_bits(_draw_targets(random, phases, datapath, module.counts, target), target.width)
+        _unpack_bits(_draw_targets(random, phase_count, datapath, module.counts, target), target.width)
         for module in datapath.modules
         for target in module.targets
     ]
@@ -88,22 +88,26 @@ def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports
 
 
 def _draw_targets(
-    random: np.random.Generator, phases: int, datapath: Datapath, counts: tuple[Count, ...], target: Target
+    random: np.random.Generator,
+    phase_count: int,
+    datapath: Datapath,
+    counts: tuple[Count, ...],
+    target: Target,
 ) -> NDArray[np.uint64]:
     """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
     own_counts = [count for count in counts if count.target == target.name]
     max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
     # The smaller of two draws, because a chain fires only if each of its counts fires often.
-    reachable_targets = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(
-        axis=0
-    )
-    draw = random.random(phases)
-    any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
+    reachable_targets = random.integers(
+        1, min(max_target, largest) + 1, (2, phase_count), dtype=np.uint64
+    ).min(axis=0)
+    draws = random.random(phase_count)
+    any_values = random.integers(0, largest, phase_count, dtype=np.uint64, endpoint=True)
     values = np.where(
-        draw < 0.85, reachable_targets, np.where(draw < 0.95, np.uint64(target.reset), any_value)
+        draws < 0.85, reachable_targets, np.where(draws < 0.95, np.uint64(target.reset), any_values)
     )
-    return np.where(draw > 0.97, np.uint64(0), values).astype(np.uint64)
+    return np.where(draws > 0.97, np.uint64(0), values).astype(np.uint64)
 
 
 def _find_max_reachable_target(datapath: Datapath, count: Count) -> int:

@@ -45,8 +45,8 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
     """
     if find_spec("pyosys") is None:
         raise ToolMissing(f"pyosys is not installed. Hint: {describe_extra('hdl')}.")
-    with tempfile.TemporaryDirectory(prefix="synthesis-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="synthesis-") as folder_name:
+        folder = Path(folder_name)
         tops = []
         script = ["from pyosys import libyosys as ys"]
         for design in designs:

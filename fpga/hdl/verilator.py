@@ -113,11 +113,11 @@ def build(
     The default folder is the user's cache. `optimise` is passed to Verilator and to the C++ compiler. Raise
     ToolMissing (verilator, make, g++) or ToolFailed (errors in the sources).
     """
-    hardware = make_design(design) if isinstance(design, Datapath) else design
+    simulated_design = make_design(design) if isinstance(design, Datapath) else design
     library = build_library(
-        hardware, _write_harness(hardware), folder, optimise=optimise, timeout_s=timeout_s
+        simulated_design, _write_harness(simulated_design), folder, optimise=optimise, timeout_s=timeout_s
     )
-    return Simulator(hardware, library)
+    return Simulator(simulated_design, library)
 
 
 def build_library(
@@ -132,8 +132,8 @@ def build_library(
     ) / f"{design.top}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     with _lock_library(library):
         if not library.exists():
-            with tempfile.TemporaryDirectory(prefix="verilator-") as work:
-                _compile(design, harness, library, Path(work), optimise, timeout_s)
+            with tempfile.TemporaryDirectory(prefix="verilator-") as work_folder:
+                _compile(design, harness, library, Path(work_folder), optimise, timeout_s)
     return library
 
 
@@ -141,8 +141,8 @@ def build_library(
 def _lock_library(library: Path) -> Iterator[None]:
     """Hold the lock of a library, so that one process builds it while the others wait for it."""
     library.parent.mkdir(parents=True, exist_ok=True)
-    with library.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with library.with_suffix(".lock").open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield
 
 
@@ -151,14 +151,14 @@ def _find_cache_folder() -> Path:
 
 
 def _compile(
-    design: Design, harness: str, library: Path, work: Path, optimise: str, timeout_s: float
+    design: Design, harness: str, library: Path, work_folder: Path, optimise: str, timeout_s: float
 ) -> None:
     deadline, tool = time.monotonic() + timeout_s, find_tool("verilator")
     versions = [program.run(["--version"]) for program in (tool, find_tool("g++"))]
     identity = repr((_REVISION, str(tool.path), versions, optimise))
-    runtime = library.parent / f"runtime-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-    sources = design.write(work)
-    (work / "harness.cpp").write_text(harness, encoding="ascii")
+    runtime_folder = library.parent / f"runtime-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    sources = design.write(work_folder)
+    (work_folder / "harness.cpp").write_text(harness, encoding="ascii")
     arguments = [
         *("--cc", "--exe", optimise, "--x-assign", "fast", "--x-initial", "fast"),
         *("-Wno-fatal", "-Wno-lint", "-Wno-style", "--no-timing"),
@@ -166,25 +166,29 @@ def _compile(
         *("-CFLAGS", f"{optimise} -fPIC", "-LDFLAGS", "-shared"),
         *("--Mdir", "build", "-o", "library.so", "harness.cpp", *(path.name for path in sources)),
     ]
-    tool.run(arguments, folder=work, timeout_s=timeout_s)
-    build = work / "build"
+    tool.run(arguments, folder=work_folder, timeout_s=timeout_s)
+    build_folder = work_folder / "build"
     for name in _RUNTIME:
         with suppress(FileNotFoundError):
-            shutil.copyfile(runtime / name, build / name)  # newer than the Makefile, so that make keeps it
-    left_s = max(deadline - time.monotonic(), 0.0)
-    find_tool("make").run(["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build, timeout_s=left_s)
-    _copy_atomically(build / "library.so", library)
-    runtime.mkdir(exist_ok=True)
+            shutil.copyfile(
+                runtime_folder / name, build_folder / name
+            )  # newer than the Makefile, so that make keeps it
+    remaining_s = max(deadline - time.monotonic(), 0.0)
+    find_tool("make").run(
+        ["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build_folder, timeout_s=remaining_s
+    )
+    _copy_atomically(build_folder / "library.so", library)
+    runtime_folder.mkdir(exist_ok=True)
     for name in _RUNTIME:
-        if not (runtime / name).exists():
-            _copy_atomically(build / name, runtime / name)
+        if not (runtime_folder / name).exists():
+            _copy_atomically(build_folder / name, runtime_folder / name)
 
 
 def _copy_atomically(source: Path, target: Path) -> None:
     """Copy a file so that other processes see it complete or not at all."""
-    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
-        shutil.copyfile(source, part.name)
-    Path(part.name).replace(target)
+    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as temporary_file:
+        shutil.copyfile(source, temporary_file.name)
+    Path(temporary_file.name).replace(target)
 
 
 def _write_harness(design: Design) -> str:

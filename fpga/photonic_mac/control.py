@@ -30,7 +30,7 @@ from fpga.photonic_mac.network import count_beats
 _LIBRARY = Path(__file__).resolve().parents[1] / "library"
 
 
-def library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> Datapath:
+def load_library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> Datapath:
     """Return a datapath of the library. Raise CountActionError if there is none of that name."""
     return load(_LIBRARY / f"{name}.ca", dict(parameters or {})).datapath
 
@@ -51,7 +51,7 @@ class _Delay:
         self._bits = deque([False] * cycles)
 
     @property
-    def out(self) -> bool:
+    def output(self) -> bool:
         """The output in this cycle."""
         return self._bits[0]
 
@@ -67,7 +67,7 @@ class _RunningDatapath:
     def __init__(self, name: str) -> None:
         from fpga.count_action.simulate import compile_datapath
 
-        datapath = library_datapath(name)
+        datapath = load_library_datapath(name)
         self._simulator = compile_datapath(datapath)
         self._ports = ports_of(datapath)
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
@@ -101,7 +101,7 @@ class _Loop:
     def step(self) -> tuple[bool, ...]:
         """Run one cycle, and return start, heading, sending, light, open, partial, result, finished (as `Trace`)."""
         is_start = self._layer_ended and bool(self._targets)
-        has_partial_sum, has_light = self._partial.out, self._light.out
+        has_partial_sum, has_light = self._partial.output, self._light.output
         outputs = self._control.step({**self._start_layer(is_start), "partial_valid_i": has_partial_sum})
         is_heading, is_sending = outputs["sequencer_heading_o"], outputs["sequencer_sending_o"]
         is_open = self._detect(is_start)
@@ -122,7 +122,7 @@ class _Loop:
         """Return whether the detector is open. The preamble is at position 0."""
         targets = self._preamble_length << 24 | self._preamble_length << 16 | 1
         inputs = {
-            "match_i": self._match.out,
+            "match_i": self._match.output,
             "restart_i": is_start,
             "commit_i": is_start,
             "target_shadow_i": targets,
@@ -131,9 +131,9 @@ class _Loop:
 
     def _queue_beat(self, is_open: bool, is_start: bool) -> None:
         """Queue sent beats until the detector is open, and then pass on one per cycle."""
-        leaves = is_open and self._waiting > 0
-        self._partial.push(leaves)
-        self._waiting = 0 if is_start else self._waiting + self._sent.out - leaves
+        has_departure = is_open and self._waiting > 0
+        self._partial.push(has_departure)
+        self._waiting = 0 if is_start else self._waiting + self._sent.output - has_departure
 
 
 def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:

@@ -186,7 +186,7 @@ def count_beats(input_count: int) -> int:
     return -(-input_count // LANES)
 
 
-def noisy_results(
+def simulate_noisy_results(
     network: Network, image: ArrayLike, optics: Optics, beats: Sequence[int]
 ) -> Iterator[NDArray[np.int16]]:
     """Yield the results of every layer for one image through imperfect optics.
@@ -204,9 +204,9 @@ def _multiply_with_light(
     weights: Integers, activations: Integers, optics: Optics, first_cycle: int
 ) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
-    spare = count_beats(inputs) * LANES - inputs
-    padded_weights = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)
-    repeated_activations = np.tile(np.pad(activations, (0, spare)).reshape(-1, LANES), (outputs, 1))
+    padding_count = count_beats(inputs) * LANES - inputs
+    padded_weights = np.pad(weights, ((0, 0), (0, padding_count))).reshape(-1, LANES)
+    repeated_activations = np.tile(np.pad(activations, (0, padding_count)).reshape(-1, LANES), (outputs, 1))
     magnitudes = optics.light((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
     if optics.sparsity:
         magnitudes = np.where((padded_weights != 0) & (repeated_activations != 0), magnitudes, 0)

@@ -14,11 +14,11 @@ from fpga.registers.register_blocks import (
     concatenate,
     extend,
     format_bit_range,
-    instance,
     join,
     list_omitted_bits,
     pad,
     truncate,
+    write_instance,
 )
 from fpga.registers.register_list import list_output_streams
 from fpga.registers.text import CORE_RESET, HELD
@@ -27,7 +27,7 @@ OUTPUT_BLOCK = "axis_hold"
 """The hand-written block of every output stream."""
 
 
-def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
+def make_axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
     """Yield the fragments of the external streams."""
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
@@ -107,7 +107,7 @@ def _make_output(
     wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
     wires_by_port |= {f"dp_{marker}_o": (f"held_{marker}", lanes) for marker, lanes in markers}
     wires = [f"wire {format_bit_range(wire_bits)}{name};" for name, wire_bits in wires_by_port.values()]
-    block = instance(
+    block = write_instance(
         OUTPUT_BLOCK,
         f"hold_{stream}",
         {

@@ -33,10 +33,10 @@ def build_files(datapath: Datapath) -> dict[str, str]:
     tops = [Top(datapath, streams) for streams in Streams]
     files: dict[str, str] = {}
     for top in tops:
-        sources = top_sources(top)
+        sources = list_top_sources(top)
         files |= sources
         files[f"{top.name}.f"] = "".join(f"{file}\n" for file, _ in sources)
-    return files | dict(document_files(tops))
+    return files | dict(write_document_texts(tops))
 
 
 def board_files(board: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def write_files(files: dict[str, str], folder: Path) -> None:
         write_output(path, text)
 
 
-def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
+def write_document_texts(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
     """Yield the name and text of every file that is not hardware: registers in several formats, and the bench.
 
     `tops` are the tops of one datapath. The first has all registers.
@@ -74,7 +74,7 @@ def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
     yield f"test_{datapath.name}.py", emit_bench(datapath)
 
 
-def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
+def list_top_sources(top: Top) -> tuple[tuple[str, str], ...]:
     """Return the name and text of every source file of a top, with the top last."""
     return (
         *make_design(top.datapath).sources,
@@ -84,11 +84,11 @@ def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
     )
 
 
-def axi_design(datapath: Datapath) -> Design:
+def make_axi_design(datapath: Datapath) -> Design:
     """Return the AXI4-Lite top as a design for `fpga.hdl`, with the clock `clk_i` and the reset `rst_i`."""
     top = Top(datapath, Streams.REGISTERS)
     name = f"{top.name}_pins"
-    sources = (*top_sources(top), (f"{name}.sv", _write_pins_top(top, name)))
+    sources = (*list_top_sources(top), (f"{name}.sv", _write_pins_top(top, name)))
     return Design(name, sources, _make_ports(top.table.address_bits))
 
 

@@ -36,14 +36,14 @@ def to_ipxact(top: Top) -> str:
     for name in dict.fromkeys(name for name, _, _ in map(_find_bus, pins) if name):
         _add_bus(buses, name, [pin for pin in pins if _find_bus(pin)[0] == name])
     maps = ET.SubElement(component, _tag("memoryMaps"))
-    parent = ET.SubElement(maps, _tag("memoryMap"))
-    _add_texts(parent, {"name": "registers"})
-    block = ET.SubElement(parent, _tag("addressBlock"))
+    memory_map = ET.SubElement(maps, _tag("memoryMap"))
+    _add_texts(memory_map, {"name": "registers"})
+    block = ET.SubElement(memory_map, _tag("addressBlock"))
     size = f"'h{1 << top.table.address_bits:X}"
     _add_texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
     for register in top.table:
         _add_register(block, register)
-    _add_texts(parent, {"addressUnitBits": "8"})
+    _add_texts(memory_map, {"addressUnitBits": "8"})
     ports = ET.SubElement(ET.SubElement(component, _tag("model")), _tag("ports"))
     for direction, width, name in pins:
         port = ET.SubElement(ports, _tag("port"))
@@ -77,9 +77,9 @@ def _find_bus(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
     name = pin[2]
     if name.startswith("s_axi_"):
         return "s_axi", name.removeprefix("s_axi_").upper(), True
-    bus, _, logical = name.rpartition("_")
-    if logical in {"tvalid", "tready", "tdata", "tlast", "tkeep"}:
-        return bus, logical.upper(), bus.startswith("s_")
+    bus, _, logical_name = name.rpartition("_")
+    if logical_name in {"tvalid", "tready", "tdata", "tlast", "tkeep"}:
+        return bus, logical_name.upper(), bus.startswith("s_")
     return "", "", False
 
 

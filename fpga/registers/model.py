@@ -143,7 +143,7 @@ class RegisterMap:
                 registers.setdefault(register.signal.port, []).append(register)
         return registers
 
-    def blocks(self) -> dict[tuple[str, str], dict[str, Register]]:
+    def find_blocks(self) -> dict[tuple[str, str], dict[str, Register]]:
         """Return the registers of each block by pin; blocks are identified by kind and name."""
         blocks: dict[tuple[str, str], dict[str, Register]] = {}
         for register in self:

@@ -67,7 +67,7 @@ def concatenate(wires: Iterable[str]) -> str:
     return f"{{{', '.join(reversed(list(wires)))}}}"
 
 
-def instance(block: str, name: str, ports: Mapping[str, str], **parameters: int) -> Iterator[str]:
+def write_instance(block: str, name: str, ports: Mapping[str, str], **parameters: int) -> Iterator[str]:
     """Yield an instance, with one parameter or port per line."""
     if parameters:
         yield f"{block} #("
@@ -147,7 +147,7 @@ class _PulseCounter:
             "pulse_i": f"dp_{name}_o",
             "pulses_o": f"{registers['pulses'].name}_i",
         }
-        return Fragment(body=tuple(instance(_PulseCounter.module, f"pulses_{name}", ports)))
+        return Fragment(body=tuple(write_instance(_PulseCounter.module, f"pulses_{name}", ports)))
 
 
 class _Source:
@@ -193,7 +193,7 @@ class _Source:
         return Fragment(
             body=(
                 f"assign dp_{name}_data_i = {data.name}_o;",
-                *instance(_Source.module, f"source_{name}", ports, Streams=streams),
+                *write_instance(_Source.module, f"source_{name}", ports, Streams=streams),
             )
         )
 
@@ -246,7 +246,7 @@ class _Sink:
             "level_o": f"{level.name}_i",
         }
         parameters = {"Width": data.signal_bits, "Depth": FIFO_DEPTH, "LevelWidth": level.signal_bits}
-        return Fragment(body=tuple(instance(_Sink.module, f"sink_{name}", ports, **parameters)))
+        return Fragment(body=tuple(write_instance(_Sink.module, f"sink_{name}", ports, **parameters)))
 
 
 class _Memory:
@@ -297,7 +297,7 @@ class _Memory:
             "word_o": f"dp_{name}_word_i",
         }
         parameters = {"AddressWidth": address.signal_bits, "Width": load.signal_bits}
-        return Fragment(body=tuple(instance(_Memory.module, f"memory_{name}", ports, **parameters)))
+        return Fragment(body=tuple(write_instance(_Memory.module, f"memory_{name}", ports, **parameters)))
 
 
 BLOCKS: dict[str, type[RegisterBlock]] = {

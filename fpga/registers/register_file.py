@@ -69,16 +69,16 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
 
 
 def _write_channel(table: RegisterMap) -> Iterator[str]:
-    bits, data = table.address_bits - 2, _count_data_bits(table)
+    bits, data_bits = table.address_bits - 2, _count_data_bits(table)
     acting_bits = max((_count_acting_bits(register) for register in table), default=0)
-    strobes = -(-data // _BYTE_BITS)
+    strobe_count = -(-data_bits // _BYTE_BITS)
     yield from f"""\
   // Writes: an address and its data wait for each other. The write then selects a register, which
   // acts while the bus has the answer.
   logic {_pad("", bits)}address_full_q, data_full_q, answer_q, select;
   logic {_pad(format_bit_range(bits), bits)}write_word_q;
-  logic {_pad(format_bit_range(data), bits)}data_q;
-  logic {_pad(format_bit_range(strobes), bits)}strobe_q;
+  logic {_pad(format_bit_range(data_bits), bits)}data_q;
+  logic {_pad(format_bit_range(strobe_count), bits)}strobe_q;
 
   assign s_axil_awready = !address_full_q;
   assign s_axil_wready  = !data_full_q;
@@ -102,8 +102,8 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
   always_ff @(posedge clk_i) begin
     if (!address_full_q) write_word_q <= s_axil_awaddr[{table.address_bits - 1}:2];
     if (!data_full_q) begin
-      data_q   <= {_slice("s_axil_wdata", 0, data)};
-      strobe_q <= {_slice("s_axil_wstrb", 0, strobes, WORD_BYTES)};
+      data_q   <= {_slice("s_axil_wdata", 0, data_bits)};
+      strobe_q <= {_slice("s_axil_wstrb", 0, strobe_count, WORD_BYTES)};
     end
   end""".splitlines()
     if acting_bits:
@@ -112,10 +112,10 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
         yield f"  logic {format_bit_range(acting_bits)}written;"
         for low in range(0, acting_bits, _BYTE_BITS):
             size = min(_BYTE_BITS, acting_bits - low)
-            strobe = _slice("strobe_q", low // _BYTE_BITS, 1, strobes)
+            strobe = _slice("strobe_q", low // _BYTE_BITS, 1, strobe_count)
             written_bits, source = (
                 _slice("written", low, size, acting_bits),
-                _slice("data_q", low, size, data),
+                _slice("data_q", low, size, data_bits),
             )
             yield f"  assign {written_bits} = {strobe} ? {source} : '0;"
 
@@ -200,7 +200,7 @@ def _write_first_words(register: Register, words: int, table: RegisterMap) -> It
         return
     name, write, width = register.name, f"write_{register.name}_q", register.width
     has_several_words = register.words > 1
-    data = _count_data_bits(table)
+    data_bits = _count_data_bits(table)
     value = f"{width}'h{register.reset:X}"
     first_words = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{words * width - 1}:0]"
     yield "  always_ff @(posedge clk_i) begin"
@@ -214,9 +214,9 @@ def _write_first_words(register: Register, words: int, table: RegisterMap) -> It
     for low in range(0, width, _BYTE_BITS):
         size = min(_BYTE_BITS, width - low)
         bits = _slice_word(name, low, size, width, has_several_words=has_several_words)
-        strobe = _slice("strobe_q", low // _BYTE_BITS, 1, -(-data // _BYTE_BITS))
+        strobe = _slice("strobe_q", low // _BYTE_BITS, 1, -(-data_bits // _BYTE_BITS))
         yield from _write_statement(
-            f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data)};"
+            f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data_bits)};"
         )
     if has_several_words:
         yield "      end"
@@ -233,19 +233,19 @@ def _write_last_word(register: Register, table: RegisterMap) -> Iterator[str]:
         register.words,
         _count_acting_bits(register),
     )
-    idle = f"    if (rst_i || !{_slice(write, words - 1, 1, words)})"
+    idle_line = f"    if (rst_i || !{_slice(write, words - 1, 1, words)})"
     bits = f"{name}_q" if words == 1 else f"{name}_q[{(words - 1) * register.width}+:{size}]"
     acting_bits = max(_count_acting_bits(register) for register in table)
     yield "  always_ff @(posedge clk_i) begin"
-    yield from _write_statement(idle, f"{bits} <= '0;")
+    yield from _write_statement(idle_line, f"{bits} <= '0;")
     yield from _write_statement("    else", f"{bits} <= {_slice('written', 0, size, acting_bits)};")
     if register.access is Access.PUSH:
-        strobes = -(-_count_data_bits(table) // _BYTE_BITS)
-        own_strobes = -(-register.width // _BYTE_BITS)
-        any_byte = _slice("strobe_q", 0, own_strobes, strobes)
-        test = f"{any_byte} != '0" if own_strobes > 1 else any_byte
-        yield from _write_statement(idle, f"push_{name}_q <= 1'b0;")
-        yield from _write_statement("    else", f"push_{name}_q <= {test};")
+        strobe_count = -(-_count_data_bits(table) // _BYTE_BITS)
+        own_strobe_count = -(-register.width // _BYTE_BITS)
+        any_strobe = _slice("strobe_q", 0, own_strobe_count, strobe_count)
+        strobe_condition = f"{any_strobe} != '0" if own_strobe_count > 1 else any_strobe
+        yield from _write_statement(idle_line, f"push_{name}_q <= 1'b0;")
+        yield from _write_statement("    else", f"push_{name}_q <= {strobe_condition};")
     yield "  end"
     yield ""
 
@@ -275,14 +275,14 @@ def _slice(name: str, low: int, size: int, all_bits: int = WORD_BITS) -> str:
 
 
 def _write_read_channel(table: RegisterMap) -> Iterator[str]:
-    stages = count_stages(table.address_bits)
-    last_stage = f"[{stages - 1}]" if stages > 1 else ""
+    stage_count = count_stages(table.address_bits)
+    last_stage = f"[{stage_count - 1}]" if stage_count > 1 else ""
     bits = table.address_bits - 2
-    next_stages = f"{{stage_q[{stages - 2}:0], accept}}" if stages > 2 else "{stage_q[0], accept}"
+    next_stages = f"{{stage_q[{stage_count - 2}:0], accept}}" if stage_count > 2 else "{stage_q[0], accept}"
     yield from f"""\
   // Reads: an address selects among eight words or results per stage, until one is left.
   logic {_pad("", bits)}read_full_q, accept, answered_q;
-  logic {_pad(format_bit_range(stages), bits)}stage_q;
+  logic {_pad(format_bit_range(stage_count), bits)}stage_q;
   logic {_pad(format_bit_range(bits), bits)}read_word_q;
 
   assign s_axil_arready = !read_full_q;
@@ -299,7 +299,7 @@ def _write_read_channel(table: RegisterMap) -> Iterator[str]:
     end else begin
       if (s_axil_arvalid) read_full_q <= 1'b1;
       if (stage_q{last_stage}) answered_q <= 1'b1;
-      stage_q <= {next_stages if stages > 1 else "accept"};
+      stage_q <= {next_stages if stage_count > 1 else "accept"};
     end
   end
 
@@ -311,23 +311,23 @@ def _write_read_channel(table: RegisterMap) -> Iterator[str]:
 
 def _list_unread_pins(table: RegisterMap) -> list[str]:
     """Return the pins of AXI4-Lite that have unread bits."""
-    data = _count_data_bits(table)
+    data_bits = _count_data_bits(table)
     pins = ["s_axil_awaddr", "s_axil_awprot", "s_axil_araddr", "s_axil_arprot"]
-    pins += ["s_axil_wdata"] if data < WORD_BITS else []
-    return pins + (["s_axil_wstrb"] if -(-data // _BYTE_BITS) < WORD_BYTES else [])
+    pins += ["s_axil_wdata"] if data_bits < WORD_BITS else []
+    return pins + (["s_axil_wstrb"] if -(-data_bits // _BYTE_BITS) < WORD_BYTES else [])
 
 
 def _write_stages(table: RegisterMap) -> Iterator[str]:
     """Yield the stages; a group of words that all read 0 has none."""
-    stages, bits = count_stages(table.address_bits), table.address_bits - 2
+    stage_count, bits = count_stages(table.address_bits), table.address_bits - 2
     values = [_read_expression(register, word) for register in table for word in range(register.words)]
-    for stage in range(stages):
+    for stage in range(stage_count):
         low = _STAGE_BITS * stage
         size = min(_STAGE_BITS, bits - low)
         groups = [values[begin : begin + (1 << size)] for begin in range(0, len(values), 1 << size)]
         values = []
         for group_index, group in enumerate(groups):
-            is_last = stage == stages - 1
+            is_last = stage == stage_count - 1
             values.append((f"stage_{stage}_{group_index}_q" if not is_last else "answer_data_q") * any(group))
             if not any(group):
                 continue
@@ -340,7 +340,7 @@ def _write_stages(table: RegisterMap) -> Iterator[str]:
             condition = ""
             if is_last:
                 yield f"    if (rst_i) {values[-1]} <= '0;"
-                condition = f"else if (stage_q{f'[{stage}]' if stages > 1 else ''}) "
+                condition = f"else if (stage_q{f'[{stage}]' if stage_count > 1 else ''}) "
             yield f"    {condition}case ({_slice('read_word_q', low, size, bits)})"
             for number, value in enumerate(group):
                 if value:

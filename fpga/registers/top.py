@@ -17,7 +17,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import ports_of
 from fpga.count_action.verilog.text import fold_line
 from fpga.hdl.design import find_instances
-from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
+from fpga.registers.axi_stream import OUTPUT_BLOCK, make_axi_stream_parts
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_blocks import (
     BLOCKS,
@@ -25,8 +25,8 @@ from fpga.registers.register_blocks import (
     Fragment,
     concatenate,
     format_bit_range,
-    instance,
     join,
+    write_instance,
 )
 from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
 from fpga.registers.register_ports import list_axi_signals, list_vectors
@@ -114,7 +114,9 @@ class Top:
     @cached_property
     def _streams_part(self) -> Fragment:
         uses_registers = self.streams is Streams.REGISTERS
-        return join(_instantiate_portal(self.table) if uses_registers else axi_stream_parts(self.datapath))
+        return join(
+            _instantiate_portal(self.table) if uses_registers else make_axi_stream_parts(self.datapath)
+        )
 
 
 def _check_distinct(top: str, ports: list[str]) -> None:
@@ -146,7 +148,7 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
     # CONTROL.HOLD keeps only the datapath in reset until COMMIT; beats for it wait meanwhile.
     yield f"wire {HELD};"
     yield f"wire {CORE_RESET} = {RESET_SIGNAL} || {HELD};"
-    yield from instance(
+    yield from write_instance(
         HOLD_BLOCK,
         "hold",
         {
@@ -161,7 +163,7 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
 
 def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
     """Yield the connections between registers and the datapath, first of ports that several registers set."""
-    shared_ports, blocks = table.find_shared_ports(), table.blocks()
+    shared_ports, blocks = table.find_shared_ports(), table.find_blocks()
     for port, uses_registers in shared_ports.items():
         if uses_registers[0].access is Access.WRITE:
             value = concatenate(f"{register.name}_o" for register in uses_registers)
@@ -191,7 +193,7 @@ def _connect_port(register: Register, signal: PortBits) -> Fragment:
 
 def _instantiate_portal(table: RegisterMap) -> Iterator[Fragment]:
     """Yield the blocks between registers and streams."""
-    for (block, name), pins in table.blocks().items():
+    for (block, name), pins in table.find_blocks().items():
         if block in STREAM_BLOCKS:
             yield BLOCKS[block].instantiate(name, pins)
 
@@ -219,13 +221,13 @@ def _instantiate_register_file(table: RegisterMap) -> Iterator[str]:
         for axi_signal in list_axi_signals(table.address_bits)
     }
     ports |= {vector.name: vector.name for register in table for vector in list_vectors(register)}
-    return instance(f"{table.name}_registers", "registers", ports)
+    return write_instance(f"{table.name}_registers", "registers", ports)
 
 
 def _instantiate_datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
     ports = ports_of(datapath)
     names = {port.name: _name_wire(port.name, unread) for port in (*ports.inputs, *ports.outputs)}
-    return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
+    return write_instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
 def _sink_unused(bits: Collection[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fpga.registers.build import write_files
 from fpga.registers.text import to_json, to_markdown
 from fpga.smartnic.build import build_files
-from fpga.smartnic.registers import smartnic_registers
+from fpga.smartnic.registers import make_smartnic_registers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     registers = commands.add_parser("registers", help="the registers as Markdown")
     registers.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(arguments)
-    table = smartnic_registers()
+    table = make_smartnic_registers()
     if options.command == "registers":
         sys.stdout.write(to_json(table) if options.json else to_markdown(table))
         return 0

@@ -7,14 +7,14 @@ from fpga.hdl.design import Design, make_block_design
 from fpga.registers.build import board_files
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
-from fpga.smartnic.registers import smartnic_registers
+from fpga.smartnic.registers import make_smartnic_registers
 
 TOP = "smartnic_axi"
 
 
-def nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
+def make_nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
     """Return the design of `smartnic_axi` or of a part of it; `text` is the text of a `top` outside `fpga/rtl`."""
-    table = smartnic_registers()
+    table = make_smartnic_registers()
     texts = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
     return make_block_design(top, ports, texts)
 
@@ -25,8 +25,8 @@ def build_files(board: str = "zcu111") -> dict[str, str]:
     They are the sources of `smartnic_axi` and their ordered list, the registers as SystemRDL, C header, JSON, Markdown
     and Tcl, and the scripts of the board. Raise ValueError for an unknown board.
     """
-    table = smartnic_registers()
-    sources = nic_design().sources
+    table = make_smartnic_registers()
+    sources = make_nic_design().sources
     return {
         **dict(sources),
         f"{TOP}.f": "".join(f"{name}\n" for name, _ in sources),

@@ -1,6 +1,6 @@
 """Calibration of the loss of light by a request: full light for a model of full weights.
 
-    nic.load(NicProgram((calibration_model(),)))        with loss factor 128
+    nic.load(NicProgram((make_calibration_model(),)))        with loss factor 128
     score = ...                                         the answer to CALIBRATION_INPUT
     find_loss_factor(score)                             for the setting `loss_factor`
 
@@ -15,15 +15,15 @@ import numpy as np
 from fpga.photonic_mac.network import FULL_SCALE
 from fpga.smartnic.program import ACTIVATIONS, NicLayer, NicModel
 
-NO_LOSS = 128
+NO_LOSS_FACTOR = 128
 """The factor that changes nothing."""
-MOST = 1023
+MAX_LOSS_FACTOR = 1023
 """The largest factor, for an eighth of the light."""
 CALIBRATION_INPUT = bytes([FULL_SCALE]) * ACTIVATIONS
 _FULL_PRODUCT = FULL_SCALE * FULL_SCALE >> 8
 
 
-def calibration_model() -> NicModel:
+def make_calibration_model() -> NicModel:
     """Return a model whose only score is the sum of the products of its input with full weights."""
     weights = np.full((1, ACTIVATIONS), FULL_SCALE, np.int16)
     return NicModel(
@@ -40,8 +40,8 @@ def find_loss_factor(score: float) -> int:
     (128, 256)
     """
     full_score = _FULL_PRODUCT * ACTIVATIONS
-    if score * MOST < full_score * NO_LOSS:
+    if score * MAX_LOSS_FACTOR < full_score * NO_LOSS_FACTOR:
         raise ValueError(
             f"{score:g} of {full_score} came back, less than an eighth: too little light to make up for"
         )
-    return round(NO_LOSS * full_score / score)
+    return round(NO_LOSS_FACTOR * full_score / score)

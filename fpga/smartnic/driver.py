@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from fpga.bus.protocol import Access, RegisterBus, choose_transfer
 from fpga.datapath import WrongHardware
 from fpga.registers.model import WORD_BITS, Register
-from fpga.smartnic.registers import IDENTITY, OUTCOMES, SETTINGS, TABLES, smartnic_registers
+from fpga.smartnic.registers import IDENTITY, OUTCOMES, SETTINGS, TABLES, make_smartnic_registers
 from fpga.smartnic.simulator import Settings, SmartNicError
 
 if TYPE_CHECKING:
     from fpga.smartnic.program import NicProgram
 
 WriteMemory = Callable[[int, bytes], object]
-REGISTERS = smartnic_registers()
+REGISTERS = make_smartnic_registers()
 BASE_ALIGNMENT = 4096
 """In bytes. Bursts of the reader must not cross a multiple of it."""
 LIMIT = 1_000_000

@@ -30,7 +30,7 @@ Floats = NDArray[np.float32]
 MODELS = 16
 LAYERS = 64
 """Layers of all models of a program."""
-LAYERS_OF_A_MODEL = 15
+MAX_MODEL_LAYERS = 15
 ACTIVATIONS = 1024
 """Largest number of inputs of a layer, and of outputs of every layer but the last."""
 SCORES = 356
@@ -145,8 +145,8 @@ class NicModel:
 
     def _find_faults(self) -> Iterator[str]:
         count = len(self.layers)
-        if not 1 <= count <= LAYERS_OF_A_MODEL:
-            yield f"{count} layers; the NIC takes 1 to {LAYERS_OF_A_MODEL} in a model."
+        if not 1 <= count <= MAX_MODEL_LAYERS:
+            yield f"{count} layers; the NIC takes 1 to {MAX_MODEL_LAYERS} in a model."
             return
         for index, layer in enumerate(self.layers):
             is_last = index + 1 == count
@@ -248,8 +248,8 @@ def pack_memory(program: NicProgram) -> Words:
 
 def pack_weights(layer: NicLayer) -> Words:
     """Return the words of a layer, uint64[words, 4], row by row; unused lanes have weight 0."""
-    spare = layer.beats * LANES - layer.inputs
-    weights = np.pad(layer.weights, ((0, 0), (0, spare))).reshape(-1, LANES)
+    padding_count = layer.beats * LANES - layer.inputs
+    weights = np.pad(layer.weights, ((0, 0), (0, padding_count))).reshape(-1, LANES)
     packed_words = np.zeros((layer.words, 32), np.uint8)
     packed_words[:, :LANES] = np.abs(weights)
     packed_words[:, 16:18] = np.packbits(weights >= 0, axis=1, bitorder="little")

@@ -40,7 +40,7 @@ SETTINGS = (
 """Name, bits, reset value and description of each setting."""
 
 
-def smartnic_registers() -> RegisterMap:
+def make_smartnic_registers() -> RegisterMap:
     """Return the registers of the smartNIC. Registers of more than 32 bits have two words, the low word first."""
     builder = MapBuilder()
     builder.add("ID", access=Access.CONSTANT, reset=IDENTITY, description="smartNIC (0x4E4943), layout 1")

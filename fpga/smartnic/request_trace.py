@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fpga.smartnic.simulator import SmartNic, SmartNicError, Trace
 
-_CHUNK = 4096
-_LIMIT = 50_000_000
+_CHUNK_CYCLES = 4096
+_MAX_CYCLES = 50_000_000
 """Largest number of cycles to wait for an answer."""
 
 
@@ -59,15 +59,15 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
     nic.receive()
     nic.send(frame)
     parts: list[Trace] = []
-    for _ in range(_LIMIT // _CHUNK):
-        parts.append(nic.trace(_CHUNK))
+    for _ in range(_MAX_CYCLES // _CHUNK_CYCLES):
+        parts.append(nic.trace(_CHUNK_CYCLES))
         if answers := nic.receive():
             trace = _join(parts)
             arrivals = trace.signals["rx_valid"]
             departures = trace.signals["tx_valid"] & trace.signals["tx_ready"] & trace.signals["tx_last"]
             first_cycle, end_cycle = int(np.argmax(arrivals)), int(np.argmax(departures)) + 1
             return RequestTrace(_join([trace], slice(first_cycle, end_cycle)), answers[0][1])
-    raise SmartNicError(f"no answer in {_LIMIT} cycles.")
+    raise SmartNicError(f"no answer in {_MAX_CYCLES} cycles.")
 
 
 def _join(parts: Sequence[Trace], span: slice = slice(None)) -> Trace:  # a constant

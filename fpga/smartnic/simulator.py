@@ -228,11 +228,13 @@ class SmartNic:
             raise SmartNicError(f"a frame has 1 to {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
         self._functions.nic_send(self._get_pointer(), bytes(frame), len(frame), int(is_bad), gap)
 
-    def pause(self, receive: float = 0.0, transmit: float = 0.0, seed: int = 1) -> None:
+    def pause(self, receive_share: float = 0.0, transmit_share: float = 0.0, seed: int = 1) -> None:
         """Insert random pauses, with probabilities below 1: before beats to the NIC, and before it may send a beat."""
-        if not (0 <= receive < 1 and 0 <= transmit < 1):
-            raise ValueError(f"shares of pauses are 0 to 1, and not 1, not {receive} and {transmit}")
-        units = (round(share * _PAUSE_UNIT) for share in (receive, transmit))
+        if not (0 <= receive_share < 1 and 0 <= transmit_share < 1):
+            raise ValueError(
+                f"shares of pauses are 0 to 1, and not 1, not {receive_share} and {transmit_share}"
+            )
+        units = (round(share * _PAUSE_UNIT) for share in (receive_share, transmit_share))
         self._functions.nic_pause(self._get_pointer(), *units, seed)
 
     def run(self, cycles: int) -> None:
@@ -283,7 +285,7 @@ class SmartNic:
             frames.append((int(cycle), frame.raw))
         return frames
 
-    def arrivals(self) -> list[int]:
+    def list_arrivals(self) -> list[int]:
         """Return the cycles of the last beats of the frames that the NIC has taken since the last call."""
         pointer, cycles = self._get_pointer(), []
         while (cycle := self._functions.nic_taken(pointer)) >= 0:

@@ -340,11 +340,11 @@ def _add_address(interface: str, address: IPv4Interface) -> None:
         (4, broadcast),
     ):  # IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST
         body += struct.pack("=HH4s", 8, kind, value)
-    new_address, request, acknowledge, create, exclusive = 20, 0x1, 0x4, 0x400, 0x200
-    flags = request | acknowledge | create | exclusive
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
-        kernel.send(struct.pack("=IHHII", 16 + len(body), new_address, flags, 1, 0) + body)
-        code = struct.unpack_from("=i", kernel.recv(4096), 16)[0]
+    new_address, request, acknowledge_flag, create_flag, exclusive_flag = 20, 0x1, 0x4, 0x400, 0x200
+    flags = request | acknowledge_flag | create_flag | exclusive_flag
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink_socket:
+        netlink_socket.send(struct.pack("=IHHII", 16 + len(body), new_address, flags, 1, 0) + body)
+        code = struct.unpack_from("=i", netlink_socket.recv(4096), 16)[0]
     if code:
         raise OSError(-code, os.strerror(-code))
 
@@ -369,4 +369,4 @@ def serve_tap(nic: SmartNic, tap: Tap, stop: Stop) -> None:
         is_idle = nic.run_until_idle(_TURN_CYCLES)
         for _, frame in nic.receive():
             tap.write(frame)
-        nic.arrivals()
+        nic.list_arrivals()

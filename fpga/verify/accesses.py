@@ -50,37 +50,37 @@ class Read:
 
 def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
     rounds = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
     writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
     single_writes = writable_words * rounds
     single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
     # Some writes go to read-only registers: they must have no effect.
-    single_writes += draw.sample(words, min(len(words), 8))
+    single_writes += rng.sample(words, min(len(words), 8))
     addresses = [address for _, address in words] * rounds
     if table.size_bytes < 1 << table.address_bits:
         addresses += [table.size_bytes] * 2
-    draw.shuffle(single_writes)
-    draw.shuffle(addresses)
+    rng.shuffle(single_writes)
+    rng.shuffle(addresses)
     groups: list[tuple[Write, ...]] = [
-        (_draw_write(draw, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
+        (_draw_write(rng, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
     ]
     groups += [
         pair
         for register, address in writable_words
-        for pair in _draw_partial_writes(draw, register, address, seed)
+        for pair in _draw_partial_writes(rng, register, address, seed)
     ]
-    draw.shuffle(groups)
+    rng.shuffle(groups)
     control = table["CONTROL",].offset
-    writes = list(_draw_control_writes(draw, control, [write for group in groups for write in group]))
+    writes = list(_draw_control_writes(rng, control, [write for group in groups for write in group]))
     return _insert_pauses(control, writes), [
-        Read(address, draw.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
+        Read(address, rng.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
     ]
 
 
 def _draw_partial_writes(
-    draw: random.Random, register: Register, address: int, seed: int
+    rng: random.Random, register: Register, address: int, seed: int
 ) -> Iterator[tuple[Write, ...]]:
     """Yield pairs of writes: the complete word, and directly afterwards or a little later, a part of it.
 
@@ -96,16 +96,16 @@ def _draw_partial_writes(
         if register.access in {Access.PULSE, Access.PUSH}:
             complete_word = partial_word = register.mask
         else:
-            complete_word = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
-            partial_word = complete_word ^ draw.choice((register.mask, 0xFFFF_FFFF))
-        must_pause = draw.choice((0, 0, _PAUSE_CYCLES))
+            complete_word = rng.choice((register.mask, 0)) if register.width < 8 else rng.getrandbits(32)
+            partial_word = complete_word ^ rng.choice((register.mask, 0xFFFF_FFFF))
+        must_pause = rng.choice((0, 0, _PAUSE_CYCLES))
         yield (
             Write(address, complete_word, _ALL_BYTES, 0, 0),
             Write(address, partial_word, strobes, must_pause, must_pause),
         )
 
 
-def _draw_control_writes(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
+def _draw_control_writes(rng: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
     """Yield the writes with new data for CONTROL: occasional resets and holds, but never a reset during a hold.
 
     Without its strobe, CONTROL gets any value: it must have no effect.
@@ -116,10 +116,10 @@ def _draw_control_writes(draw: random.Random, control: int, writes: list[Write])
             yield write
             continue
         if not write.strobes & _LOWEST_STROBE:
-            yield replace(write, data=draw.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
+            yield replace(write, data=rng.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
-        free_values = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
-        data = draw.choice((0, 1, 2, 3, COMMIT) if in_hold else free_values)
+        free_values = (0, 1, 2, 3, COMMIT, rng.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
+        data = rng.choice((0, 1, 2, 3, COMMIT) if in_hold else free_values)
         yield replace(write, data=data)
         in_hold = bool(data & HOLD or (in_hold and not data & COMMIT))
 
@@ -144,7 +144,7 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     return delayed_writes
 
 
-def _draw_write(draw: random.Random, register: Register, address: int) -> Write:
-    data = draw.choice((0, register.mask, draw.getrandbits(32), draw.getrandbits(32)))
-    strobes = draw.choice((15, 15, 15, 15, draw.getrandbits(4)))
-    return Write(address, data, strobes, draw.choice((0, 0, 2, 9)), draw.choice((0, 0, 1, 5)))
+def _draw_write(rng: random.Random, register: Register, address: int) -> Write:
+    data = rng.choice((0, register.mask, rng.getrandbits(32), rng.getrandbits(32)))
+    strobes = rng.choice((15, 15, 15, 15, rng.getrandbits(4)))
+    return Write(address, data, strobes, rng.choice((0, 0, 2, 9)), rng.choice((0, 0, 1, 5)))

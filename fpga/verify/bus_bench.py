@@ -124,12 +124,12 @@ def write_bench(
     seed: int = 0,
 ) -> str:
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
-    axi = [
+    axi_pins = [
         Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.driven)
         for axi_signal in list_axi_signals(table.address_bits)
     ]
     stream_list = list(streams)
-    pins = [*axi, *(pin for stream in stream_list for pin in _list_pins(stream))]
+    pins = [*axi_pins, *(pin for stream in stream_list for pin in _list_pins(stream))]
     lines = ["`timescale 1ns / 1ps", "module bench;", "  logic aclk, aresetn;"]
     lines += [
         f"  {'logic' if pin.driven else 'wire'} {format_bit_range(pin.width)}{pin.name};" for pin in pins
@@ -173,8 +173,8 @@ def write_bench(
 
 def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
     """Return the pins in the columns of `top.log`."""
-    axi = [f"s_axi_{axi_signal.name}" for axi_signal in list_axi_signals(table.address_bits)]
-    return ["aresetn", *axi, *(pin.name for stream in streams for pin in _list_pins(stream))]
+    axi_names = [f"s_axi_{axi_signal.name}" for axi_signal in list_axi_signals(table.address_bits)]
+    return ["aresetn", *axi_names, *(pin.name for stream in streams for pin in _list_pins(stream))]
 
 
 def _list_pins(stream: StreamPins) -> list[Pin]:

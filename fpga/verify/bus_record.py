@@ -71,7 +71,7 @@ def find_answered_reads(log: Columns, reads: list[Read]) -> list[tuple[Read, Tra
     ]
 
 
-def find_unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterator[Breach]:
+def find_unstable_pins(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterator[Breach]:
     """Yield the first change of `valid` or of the payload while a beat waits. A bus reset ends a beat."""
     for cycle in range(1, len(log[valid])):
         if not (log[valid][cycle - 1] and not log[ready][cycle - 1] and log["aresetn"][cycle]):
@@ -82,11 +82,11 @@ def find_unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> I
                 return
 
 
-def find_unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach]:
+def find_answer_count_breach(log: Columns, requests: int, answer_channel: str) -> Iterator[Breach]:
     """Yield a breach if the number of answers differs from the number of requests."""
-    answer_count = len(find_handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
+    answer_count = len(find_handshakes(log, f"s_axi_{answer_channel}valid", f"s_axi_{answer_channel}ready"))
     if answer_count != requests:
-        yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, answer_count)
+        yield Breach(f"s_axi_{answer_channel}valid", len(log["aresetn"]) - 1, requests, answer_count)
 
 
 MAX_WAITING_CYCLES = 16
@@ -114,14 +114,15 @@ def find_late_answers(log: Columns) -> Iterator[Breach]:
         "b": [
             max(pair)
             for pair in zip(
-                *(_find_moves(log, request_channel) for request_channel in ("aw", "w")), strict=False
+                *(_find_handshake_cycles(log, request_channel) for request_channel in ("aw", "w")),
+                strict=False,
             )
         ],
-        "r": _find_moves(log, "ar"),
+        "r": _find_handshake_cycles(log, "ar"),
     }
     breaches: list[Breach] = []
     for channel, other_channel in (("b", "r"), ("r", "b")):
-        starts, answer_counts = Counter(requests[channel]), Counter(_find_moves(log, channel))
+        starts, answer_counts = Counter(requests[channel]), Counter(_find_handshake_cycles(log, channel))
         pairs = zip(log[f"s_axi_{other_channel}valid"], log[f"s_axi_{other_channel}ready"], strict=True)
         unanswered_requests, offers = 0, []
         for cycle, (is_valid, is_ready) in enumerate(pairs):
@@ -133,7 +134,7 @@ def find_late_answers(log: Columns) -> Iterator[Breach]:
     yield from sorted(breaches, key=lambda breach: breach.cycle)
 
 
-def _find_moves(log: Columns, channel: str) -> list[int]:
+def _find_handshake_cycles(log: Columns, channel: str) -> list[int]:
     return find_handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready")
 
 

@@ -166,7 +166,7 @@ class SinkModel:
                 beats, possible_states = [], {(acted_pops, 0) for acted_pops, _ in possible_states}
         return cls(name, states, history, ready)
 
-    def levels(self, first_cycle: int, last_cycle: int) -> list[int]:
+    def list_levels(self, first_cycle: int, last_cycle: int) -> list[int]:
         """Return the possible levels in these cycles."""
         return [
             pushed_beats - popped_beats
@@ -174,7 +174,7 @@ class SinkModel:
             for pushed_beats, popped_beats in states
         ]
 
-    def heads(self, first_cycle: int, last_cycle: int) -> list[int]:
+    def list_heads(self, first_cycle: int, last_cycle: int) -> list[int]:
         """Return the possible oldest beats in these cycles; 0 if the FIFO is empty."""
         return [
             self.beats[cycle][popped_beats] if popped_beats < pushed_beats else 0

@@ -190,14 +190,14 @@ class ReadRules:
             return list_waiting_values(core[f"{signal.name}_valid_i"], pushes, first_cycle, last_cycle)
         sink = self._get_sink(signal.name)
         return (
-            sink.levels(first_cycle, last_cycle)
+            sink.list_levels(first_cycle, last_cycle)
             if signal.pin == "level"
-            else sink.heads(first_cycle, last_cycle)
+            else sink.list_heads(first_cycle, last_cycle)
         )
 
     def _get_sink(self, name: str) -> SinkModel:
         if name not in self._sinks:
-            pop = self._record.table.blocks()["sink", name]["pop"]
+            pop = self._record.table.find_blocks()["sink", name]["pop"]
             pops = [pulse for pulse in self._record.words.pulses.get(pop.offset, []) if pulse.value & 1]
             self._sinks[name] = SinkModel.from_stream(
                 self._record.core, name, pops, find_restarts(self._record)
@@ -206,14 +206,14 @@ class ReadRules:
 
     def find_sink_breaches(self) -> Iterator[Breach]:
         """Yield breaches of the ready bits of output streams, which must follow the room in their FIFOs."""
-        for block, name in self._record.table.blocks():
+        for block, name in self._record.table.find_blocks():
             if block == "sink":
                 yield from self._get_sink(name).find_ready_breaches(BEGIN_CYCLE)
 
 
 def find_memory_breaches(record: Record) -> Iterator[Breach]:
     """Yield the first load of each memory that no write requested, or that differs in its address or word (R25)."""
-    for (block, name), pins in record.table.blocks().items():
+    for (block, name), pins in record.table.find_blocks().items():
         if block != "memory":
             continue
         expected = list(_expect_loads(record, pins["address"], pins["load"]))
@@ -260,7 +260,7 @@ def _expect_loads(
 
 def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`only_certain`) do offer."""
-    register = record.table.blocks()["source", name]["push"]
+    register = record.table.find_blocks()["source", name]["push"]
     *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
     changes = []
     for push in record.words.pulses.get(last_offset, []):
@@ -275,7 +275,7 @@ def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> li
 
 def find_push_breaches(record: Record) -> Iterator[Breach]:
     """Yield beats that are offered without a push, that vanish before they are taken, or that are never offered."""
-    for block, name in record.table.blocks():
+    for block, name in record.table.find_blocks():
         if block != "source":
             continue
         pushes = _find_pushes(record, name)

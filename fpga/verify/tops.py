@@ -26,13 +26,13 @@ from fpga.verify.bus_record import (
     Breach,
     Columns,
     Transaction,
+    find_answer_count_breach,
     find_answered_reads,
     find_answered_writes,
     find_errors,
     find_handshakes,
     find_late_answers,
-    find_unanswered,
-    find_unstable,
+    find_unstable_pins,
 )
 from fpga.verify.register_model import Words
 from fpga.verify.register_rules import (
@@ -88,10 +88,10 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     answered_writes = find_answered_writes(top, writes)
     record = Record(table, top, core, Words.from_writes(table, answered_writes))
     breaches: dict[str, Breach] = {}
-    for title, breach in _find_breaches(
+    for property_name, breach in _find_breaches(
         record, ports, len(writes), len(reads), find_answered_reads(top, reads)
     ):
-        breaches.setdefault(title, breach)
+        breaches.setdefault(property_name, breach)
     beats = sum(
         len(find_handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports
     )
@@ -143,22 +143,22 @@ def _find_breaches(
 ) -> Iterator[tuple[str, Breach]]:
     top = record.top
     rules = ReadRules(record)
-    protocol = [
+    protocol_breaches = [
         *find_late_answers(top),
-        *find_unanswered(top, writes, "b"),
-        *find_unanswered(top, reads, "r"),
-        *find_unstable(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
-        *find_unstable(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
+        *find_answer_count_breach(top, writes, "b"),
+        *find_answer_count_breach(top, reads, "r"),
+        *find_unstable_pins(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
+        *find_unstable_pins(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
         *find_errors(top, "b"),
         *find_errors(top, "r"),
     ]
     for stream in ports:
         prefix = stream.pins.prefix
         payload = [pin.name for pin in stream.pins.payload]
-        protocol += find_stream_waits(stream, top, record.core)
-        protocol += find_unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
+        protocol_breaches += find_stream_waits(stream, top, record.core)
+        protocol_breaches += find_unstable_pins(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
         yield from (("streams", breach) for breach in find_stream_breaches(stream, top, record.core))
-    yield from (("protocol", breach) for breach in protocol)
+    yield from (("protocol", breach) for breach in protocol_breaches)
     yield from (
         ("writes", breach) for breach in (*find_level_breaches(record), *find_memory_breaches(record))
     )

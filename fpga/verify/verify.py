@@ -24,7 +24,7 @@ from fpga.hdl import icarus
 from fpga.hdl.design import Design, make_design
 from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
-from fpga.registers.build import document_files, top_sources
+from fpga.registers.build import list_top_sources, write_document_texts
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
 from fpga.verify.bus_record import Breach
@@ -84,8 +84,8 @@ def _prove_core(delivered: DeliveredFolder, depth: int, budget_s: float) -> Iter
     try:
         core = delivered.core
         specification = Specification(datapath, delivered=core)
-        renamed = find_renamed_wires(core, specification)
-        specification = replace(specification, renamed=renamed)
+        renamed_wires = find_renamed_wires(core, specification)
+        specification = replace(specification, renamed=renamed_wires)
         yield from prove_specification(specification, cover=False, depth=depth, budget_s=budget_s).results
     except ToolMissing:
         raise
@@ -128,7 +128,7 @@ def _judge_files(
     """Yield a verdict for every file that is expected or present, sorted by name."""
     digests = delivered.files()
     verdicts = dict.fromkeys(delivered.origin.files, SOURCE_TEXT)
-    documents = dict(document_files([Top(delivered.datapath, streams) for streams in Streams]))
+    documents = dict(write_document_texts([Top(delivered.datapath, streams) for streams in Streams]))
     for name, expected_text in documents.items():
         if name in digests:
             path = delivered.folder / name
@@ -166,14 +166,16 @@ def _judge_hardware(
         if name in digests:
             has_failed = any(top_fails[streams] for streams in tops) if tops else core_fails
             verdicts[name] = FAILED if has_failed else VERIFIED
-    suspects = [name for name, verdict in verdicts.items() if verdict == FAILED]
-    generated_files = _make_hardware(delivered) if suspects else {}
+    suspect_names = [name for name, verdict in verdicts.items() if verdict == FAILED]
+    generated_files = _make_hardware(delivered) if suspect_names else {}
     changed_names = [
-        name for name in suspects if name in generated_files and delivered.text(name) != generated_files[name]
+        name
+        for name in suspect_names
+        if name in generated_files and delivered.text(name) != generated_files[name]
     ]
-    extra_names = [name for name in suspects if name not in generated_files]
+    extra_names = [name for name in suspect_names if name not in generated_files]
     if changed_names:
-        verdicts |= {name: VERIFIED for name in suspects if name not in {*changed_names, *extra_names}}
+        verdicts |= {name: VERIFIED for name in suspect_names if name not in {*changed_names, *extra_names}}
         verdicts |= {name: VERIFIED for name in extra_names if _is_explained(name, changed_names, delivered)}
     return verdicts
 
@@ -181,7 +183,7 @@ def _judge_hardware(
 def _make_hardware(delivered: DeliveredFolder) -> dict[str, str]:
     """Return newly generated files of the hardware, without the `.f` lists."""
     tops = (Top(delivered.datapath, streams) for streams in Streams)
-    return {name: text for top in tops for name, text in top_sources(top)}
+    return {name: text for top in tops for name, text in list_top_sources(top)}
 
 
 def _is_explained(name: str, changed_names: list[str], delivered: DeliveredFolder) -> bool:
@@ -215,13 +217,13 @@ def is_equivalent(name: str, actual_text: str, expected_text: str) -> bool:
 def _make_word_splitter(comment: str) -> Callable[[str], object]:
     """Return a function that splits a text into words without comments; a string is one word."""
 
-    def words(text: str) -> list[str]:
+    def split_words(text: str) -> list[str]:
         text_without_comments = re.sub(
             rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda match: match[1] or " ", text, flags=_REGEX_FLAGS
         )
         return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', text_without_comments)
 
-    return words
+    return split_words
 
 
 _REGEX_FLAGS = re.MULTILINE | re.DOTALL

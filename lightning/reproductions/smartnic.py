@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.photonic_mac.cycles import CLOCK_HZ, MEMORY_CYCLES, calculate_cycles
 from fpga.photonic_mac.network import LENET_SHAPES
 from lightning.reproductions.event_simulator import LIGHTNING, PROCESSORS, draw_arrivals, simulate
@@ -76,7 +76,7 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
     report(TITLE_BY_FIGURE[1])
     rows = [*_count_cycles()]
     if scale.with_rtl:
-        if reason := why_missing("verilator", "make", "g++"):
+        if reason := explain_missing("verilator", "make", "g++"):
             report(f"without the RTL: {reason}")
         else:
             report("cycles of LeNet-300-100 in the RTL of the smartNIC")

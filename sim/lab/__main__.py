@@ -140,7 +140,7 @@ async def _run_until_cancelled(document: Document, ready_event: asyncio.Event) -
     async with AsyncExitStack() as stack:
         lab = await start_lab(document, stack)
         ready_event.set()
-        _print_json(lab.ready_line())
+        _print_json(lab.make_ready_line())
         await asyncio.get_running_loop().create_future()
 
 
@@ -160,8 +160,8 @@ def _install_end_requests(lab_task: asyncio.Task[None], *, is_detached: bool) ->
             is_ending = True
             lab_task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, end)
     if is_detached:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return

@@ -21,7 +21,7 @@ from sim.twins.hosts import netns
 READY_TIMEOUT_S = 600.0
 """Time for a board to get ready: the first build of a simulator takes a minute, on a busy machine several."""
 _STOP_TIMEOUT_S = 5.0
-_LOG_LINES = 20
+_MAX_LOG_LINES = 20
 
 
 def build_boards(boards: Sequence[BoardDocument], get_namespace: Callable[[str], str]) -> None:
@@ -37,7 +37,7 @@ class BoardTwin:
     def __init__(self, label: str, process: Process) -> None:
         self.label = label
         self._process = process
-        self._errors: deque[str] = deque(maxlen=_LOG_LINES)
+        self._errors: deque[str] = deque(maxlen=_MAX_LOG_LINES)
         self._tasks = [asyncio.create_task(self._read_errors())]
 
     @classmethod
@@ -45,10 +45,16 @@ class BoardTwin:
         cls, label: str, command: Sequence[str], namespace: str, tools: Mapping[str, str]
     ) -> BoardTwin:
         """Start the process of a port, `board1/port1`. `await_ready` raises if there is no such program."""
-        enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{namespace}"]
+        command_prefix = [
+            tools["setpriv"],
+            "--pdeathsig",
+            "KILL",
+            tools["nsenter"],
+            f"--net=/run/netns/{namespace}",
+        ]
         words = [word.replace("{namespace}", namespace) for word in command]
         process = await asyncio.create_subprocess_exec(
-            *enter, "--", *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+            *command_prefix, "--", *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         return cls(label, process)
 

@@ -26,8 +26,10 @@ def find_claims_folder() -> Path:
     """Return the folder of claims: /run/lightbed for root, otherwise a folder of the user."""
     if os.geteuid() == 0:
         return Path("/run/lightbed")
-    private = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(private) / "lightbed" if private else Path.home() / ".local/state/lightbed/claims"
+    runtime_folder = os.environ.get("XDG_RUNTIME_DIR")
+    return (
+        Path(runtime_folder) / "lightbed" if runtime_folder else Path.home() / ".local/state/lightbed/claims"
+    )
 
 
 def find_user() -> str:

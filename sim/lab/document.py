@@ -35,7 +35,7 @@ _RESERVED_NICS = ("lo", MANAGEMENT_LINK)
 _CONTROL_PORT = 7000
 _DEFAULT_GBPS = 25.0
 _ETHERNET_HEADER_BYTES = 14
-_LONGEST_PREFIX = 29
+_MAX_PREFIX_LENGTH = 29
 _POLATIS_SWITCH_TIME_S = 0.02
 
 
@@ -111,7 +111,7 @@ def _parse_subnet(text: str) -> IPv4Network:
         subnet = IPv4Network(text)
     except ValueError as error:
         raise _make_document_error(("management",), f"{text!r}: {error}", hint) from error
-    if subnet.prefixlen > _LONGEST_PREFIX:
+    if subnet.prefixlen > _MAX_PREFIX_LENGTH:
         raise _make_document_error(("management",), f"{text} is too small for a lab", hint)
     return subnet
 
@@ -189,23 +189,23 @@ def _find_fabric_names(index: int, entry: Mapping[str, Any]) -> Iterator[tuple[s
     name = f"{entry['name']}.fabric"
     if "address" in entry:
         yield str(_parse_ip(entry["address"], "hosts", index, "address")), name
-    for nic_at, nic in enumerate(entry["nics"]):
+    for nic_index, nic in enumerate(entry["nics"]):
         if "address" in nic:
-            location = ("hosts", index, "nics", nic_at, "address")
+            location = ("hosts", index, "nics", nic_index, "address")
             yield str(_parse_ip(nic["address"], *location)), f"{nic['name']}.{name}"
 
 
 def _check_unique(entries: Iterable[tuple[Place, object]], noun: str) -> None:
     """Raise `LabError` for a second use of a thing; the error names both paths."""
-    earlier_locations: dict[object, Place] = {}
+    location_by_entry: dict[object, Place] = {}
     for location, entry in entries:
-        if entry in earlier_locations:
+        if entry in location_by_entry:
             raise _make_document_error(
                 location,
-                f"{noun} {entry} is already used at {_path(earlier_locations[entry])}",
+                f"{noun} {entry} is already used at {_path(location_by_entry[entry])}",
                 "Use it once",
             )
-        earlier_locations[entry] = location
+        location_by_entry[entry] = location
 
 
 def _check_names(document: Document) -> None:
@@ -218,14 +218,15 @@ def _check_names(document: Document) -> None:
     )
     for index, host in enumerate(document.hosts):
         _check_unique(
-            ((("hosts", index, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC"
+            ((("hosts", index, "nics", nic_index, "name"), nic) for nic_index, nic in enumerate(host.nics)),
+            "NIC",
         )
-        for nic_at, nic in enumerate(host.nics):
-            _check_not_reserved(("hosts", index, "nics", nic_at, "name"), nic, _RESERVED_NICS)
+        for nic_index, nic in enumerate(host.nics):
+            _check_not_reserved(("hosts", index, "nics", nic_index, "name"), nic, _RESERVED_NICS)
     for index, board in enumerate(document.boards):
         ports = [
-            (("boards", index, "ports", port_at, "name"), port.name)
-            for port_at, port in enumerate(board.ports)
+            (("boards", index, "ports", port_index, "name"), port.name)
+            for port_index, port in enumerate(board.ports)
         ]
         _check_unique(ports, "port")
         for port_location, name in ports:
@@ -242,19 +243,19 @@ def _check_not_reserved(location: Place, name: str, reserved_names: Iterable[str
 
 
 def _find_fibres(raw_document: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
-    for host_at, host in enumerate(raw_document["hosts"]):
-        for nic_at, nic in enumerate(host["nics"]):
+    for host_index, host in enumerate(raw_document["hosts"]):
+        for nic_index, nic in enumerate(host["nics"]):
             for direction in ("transmit", "receive"):
-                yield ("hosts", host_at, "nics", nic_at, direction), direction, nic[direction]
-    for board_at, board in enumerate(raw_document.get("boards", ())):
-        for port_at, port in enumerate(board["ports"]):
+                yield ("hosts", host_index, "nics", nic_index, direction), direction, nic[direction]
+    for board_index, board in enumerate(raw_document.get("boards", ())):
+        for port_index, port in enumerate(board["ports"]):
             for direction in ("transmit", "receive"):
-                yield ("boards", board_at, "ports", port_at, direction), direction, port[direction]
+                yield ("boards", board_index, "ports", port_index, direction), direction, port[direction]
 
 
 def _check_fibres(raw_document: Mapping[str, Any]) -> None:
     """Raise `LabError` unless transmit fibres use input ports and receive fibres output ports, one fibre per port."""
-    ports = {
+    ports_by_switch = {
         entry["name"]: {
             "transmit": range(1, entry["inputs"] + 1),
             "receive": range(entry["inputs"] + 1, entry["inputs"] + entry["outputs"] + 1),
@@ -263,11 +264,13 @@ def _check_fibres(raw_document: Mapping[str, Any]) -> None:
     }
     for location, direction, fibre in _find_fibres(raw_document):
         name, port = fibre["switch"], fibre["port"]
-        if name not in ports:
+        if name not in ports_by_switch:
             raise _make_document_error(
-                (*location, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}"
+                (*location, "switch"),
+                f"there is no switch {name}",
+                f"Name one of {', '.join(ports_by_switch)}",
             )
-        valid_ports = ports[name][direction]
+        valid_ports = ports_by_switch[name][direction]
         if port not in valid_ports:
             hint = (
                 f"A {direction} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
@@ -287,18 +290,18 @@ def _check_addresses(document: Document) -> None:
 
     Frontends may share an IP address if their ports differ, but not with a host.
     """
-    listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
+    listener_addresses: list[tuple[Place, Address]] = [(("control",), document.control)]
     for index, switch in enumerate(document.switches):
         entry = document.raw["switches"][index]
-        listeners += [
+        listener_addresses += [
             (location, switch.frontends[scheme])
             for scheme, _, location in _find_frontends(entry, ("switches", index))
         ]
-        listeners.append((("switches", index, "control"), switch.control))
+        listener_addresses.append((("switches", index, "control"), switch.control))
     hosts = [
         (("hosts", index, "management"), host.management.host) for index, host in enumerate(document.hosts)
     ]
-    for place, ip in [*((location, address.host) for location, address in listeners), *hosts]:
+    for place, ip in [*((location, address.host) for location, address in listener_addresses), *hosts]:
         if ip not in document.subnet:
             raise _make_document_error(
                 place, f"{ip} is outside {document.subnet}", "Use an address of `management`"
@@ -308,8 +311,8 @@ def _check_addresses(document: Document) -> None:
             raise _make_document_error(
                 place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
             )
-    _check_unique(listeners, "address")
-    listener_places = {address.host: location for location, address in listeners} | {
+    _check_unique(listener_addresses, "address")
+    location_by_ip = {address.host: location for location, address in listener_addresses} | {
         document.root_address: ("management",)
     }
-    _check_unique([*((location, ip) for ip, location in listener_places.items()), *hosts], "address")
+    _check_unique([*((location, ip) for ip, location in location_by_ip.items()), *hosts], "address")

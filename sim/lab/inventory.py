@@ -100,16 +100,16 @@ def find_labs() -> tuple[LabEntry, ...]:
 
 def _read_entry(lab_id: str) -> LabEntry:
     holder = find_holder(lab_id)
-    count = len(netns.list_namespaces(f"{lab_id}-"))
+    namespace_count = len(netns.list_namespaces(f"{lab_id}-"))
     if holder is None:
-        return LabEntry(lab_id, "", "debris", None, "", count)
+        return LabEntry(lab_id, "", "debris", None, "", namespace_count)
     return LabEntry(
         lab_id,
         holder.lab,
         "live",
         holder.pid or None,
         holder.subnet,
-        count,
+        namespace_count,
         rate_mbps=holder.rate_mbps,
         user=holder.user,
     )
@@ -129,12 +129,12 @@ def dismantle(lab_id: str) -> None:
     netns.delete_namespaces(namespaces)
 
 
-def remove_debris(names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Remove labs whose claim is free, all or those in `names`, and return their ids."""
-    debris = {lab.id for lab in find_labs() if lab.state == "debris"}
-    if names is not None:
-        debris &= set(names)
-    removed_labs = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
+def remove_debris(lab_ids: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Remove labs whose claim is free, all or those in `lab_ids`, and return their ids."""
+    debris_ids = {lab.id for lab in find_labs() if lab.state == "debris"}
+    if lab_ids is not None:
+        debris_ids &= set(lab_ids)
+    removed_labs = tuple(lab_id for lab_id in sorted(debris_ids) if _remove_if_free(lab_id))
     for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
             claim.release()
@@ -160,31 +160,31 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
     unknown id, before any lab ends.
     """
     ids = tuple(lab_ids)
-    labs = {lab.id: lab for lab in find_labs()}
-    if unknown_ids := [lab_id for lab_id in ids if lab_id not in labs]:
+    lab_by_id = {lab.id: lab for lab in find_labs()}
+    if unknown_ids := [lab_id for lab_id in ids if lab_id not in lab_by_id]:
         raise LabError(
             f"no lab {', '.join(unknown_ids)} on this machine",
-            hint=f"Running labs: {', '.join(labs) or 'none'}",
+            hint=f"Running labs: {', '.join(lab_by_id) or 'none'}",
             code="no_such_lab",
         )
-    live_labs = [labs[lab_id] for lab_id in ids if labs[lab_id].state == "live"]
+    live_labs = [lab_by_id[lab_id] for lab_id in ids if lab_by_id[lab_id].state == "live"]
     for lab in live_labs:
         _send_signal(lab, signal.SIGTERM)
     for lab in live_labs:
         if not _wait_until_free(lab.id, _END_TIMEOUT_S):
             _send_signal(lab, signal.SIGKILL)
             _wait_until_free(lab.id, _END_TIMEOUT_S)
-    remove_debris(names=ids)
+    remove_debris(lab_ids=ids)
     return ids
 
 
-def _send_signal(lab: LabEntry, number: signal.Signals) -> None:
+def _send_signal(lab: LabEntry, signal_number: signal.Signals) -> None:
     """Send a signal to the supervisor, if it is alive."""
     # Read now: while the process holds the claim, no other process can have its pid.
     holder = find_holder(lab.id)
     if holder is not None and holder.pid:
         with suppress(ProcessLookupError):
-            os.kill(holder.pid, number)
+            os.kill(holder.pid, signal_number)
 
 
 def _wait_until_free(lab_id: str, timeout_s: float) -> bool:

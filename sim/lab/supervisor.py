@@ -55,7 +55,7 @@ _IPV6_OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default"
 
 @dataclass(frozen=True, slots=True)
 class RunningLab:
-    """A running lab. `shared_root` is the reason why hosts share the root file system of the machine, or empty.
+    """A running lab. `shared_root_reason` is the reason why hosts share the root file system of the machine, or empty.
 
     `boards` maps each board to its ports that have a process, each with the document of its NIC.
     """
@@ -63,23 +63,23 @@ class RunningLab:
     document: Document
     lab_id: str
     seconds: float
-    shared_root: str = ""
+    shared_root_reason: str = ""
     boards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def ready_line(self) -> dict[str, Any]:
+    def make_ready_line(self) -> dict[str, Any]:
         """Return the content of the line that the supervisor prints when the lab is ready."""
         document = self.document
-        control = {switch.name: str(switch.control) for switch in document.switches}
+        control_address_by_switch = {switch.name: str(switch.control) for switch in document.switches}
         return {
             "ready": True,
             "simulated": True,
             "lab": document.lab,
             "lab_id": self.lab_id,
             "hosts": document.hosts_mode,
-            "shared_root": self.shared_root,
+            "shared_root": self.shared_root_reason,
             "pid": os.getpid(),
             "subnet": str(document.subnet),
-            "control": {**control, "plant": str(document.control)},
+            "control": {**control_address_by_switch, "plant": str(document.control)},
             "boards": self.boards,
             "seconds": round(self.seconds, 3),
         }
@@ -97,22 +97,24 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     lab_id = _claim_lab(document, stack)
     names = LabNames(lab_id)
     renderers: list[Renderer] = []
-    shared_root = ""
+    shared_root_reason = ""
     specs: list[HostSpec] = []
-    twins: dict[str, BoardTwin] = {}
+    twin_by_label: dict[str, BoardTwin] = {}
     if has_kernel_hosts:
         # Before anything is created, so that a failure half way is cleaned up, too.
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)
-        twins = await _start_boards(document, names, tools, stack)  # they get ready while the hosts boot
-        shared_root = await _start_hosts(specs, document, tools, stack)
+        twin_by_label = await _start_boards(
+            document, names, tools, stack
+        )  # they get ready while the hosts boot
+        shared_root_reason = await _start_hosts(specs, document, tools, stack)
     plant = await _start_devices(document, names.management if has_kernel_hosts else None, renderers, stack)
     for spec in specs:
-        watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.interfaces_changed)
-        stack.callback(watch.close)
-    boards = await _light_boards(document, twins, plant, stack)
-    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root, boards)
+        interface_watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.update_interfaces)
+        stack.callback(interface_watch.close)
+    boards = await _light_boards(document, twin_by_label, plant, stack)
+    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root_reason, boards)
 
 
 def _check_kernel_hosts(document: Document) -> dict[str, str]:
@@ -142,13 +144,13 @@ def _claim_lab(document: Document, stack: AsyncExitStack) -> str:
     for name in (lab_id, make_subnet_claim_name(document.subnet)):
         claim = Claim.take(name)
         if claim is None:
-            raise subnet_taken(document.subnet, "another lab uses it")
+            raise make_subnet_taken_error(document.subnet, "another lab uses it")
         stack.callback(claim.release)
         claim.write(holder)
     if document.hosts_mode == "kernel":
         check_free(document.subnet)
-    if rival := find_overlapping_claim(document.subnet):
-        raise subnet_taken(document.subnet, f"another lab uses {rival}")
+    if overlapping_subnet := find_overlapping_claim(document.subnet):
+        raise make_subnet_taken_error(document.subnet, f"another lab uses {overlapping_subnet}")
     return lab_id
 
 
@@ -165,15 +167,15 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
         )
         for host in document.hosts
     ]
-    boards = {
+    board_ports = {
         board.name: (names.host(board.name), [port.name for port in board.ports]) for board in document.boards
     }
-    namespaces = [*(spec.namespace for spec in specs), *(namespace for namespace, _ in boards.values())]
+    namespaces = [*(spec.namespace for spec in specs), *(namespace for namespace, _ in board_ports.values())]
     netns.add_namespaces([names.management, names.fabric, *namespaces])
-    build_management(document, names)
-    for namespace, _ in boards.values():  # before their ports exist, as in the fabric
+    build_management_network(document, names)
+    for namespace, _ in board_ports.values():  # before their ports exist, as in the fabric
         netns.set_sysctls(namespace, _IPV6_OFF)
-    nics = {spec.name: (spec.namespace, spec.nics) for spec in specs} | boards
+    nics = {spec.name: (spec.namespace, spec.nics) for spec in specs} | board_ports
     fabric = Fabric(names.fabric, make_far_ends(nics))
     fabric.build(document.link)
     build_boards(document.boards, names.host)
@@ -186,41 +188,45 @@ async def _start_boards(
     document: Document, names: LabNames, tools: Mapping[str, str], stack: AsyncExitStack
 ) -> dict[str, BoardTwin]:
     """Start the processes of all ports that have one, and return them by label, `board1/port1`."""
-    twins: dict[str, BoardTwin] = {}
+    twin_by_label: dict[str, BoardTwin] = {}
 
     async def stop() -> None:
-        await asyncio.gather(*(twin.stop() for twin in twins.values()))
+        await asyncio.gather(*(twin.stop() for twin in twin_by_label.values()))
 
     stack.push_async_callback(stop)
     for board in document.boards:
         for port in board.ports:
             if port.command:
                 label = f"{board.name}/{port.name}"
-                twins[label] = await BoardTwin.start(label, port.command, names.host(board.name), tools)
-    return twins
+                twin_by_label[label] = await BoardTwin.start(
+                    label, port.command, names.host(board.name), tools
+                )
+    return twin_by_label
 
 
 async def _light_boards(
-    document: Document, twins: Mapping[str, BoardTwin], plant: Plant, stack: AsyncExitStack
+    document: Document, twin_by_label: Mapping[str, BoardTwin], plant: Plant, stack: AsyncExitStack
 ) -> dict[str, dict[str, Any]]:
     """Return the documents of the NICs by board and port, once all are ready; ports without a process are dark."""
-    labels = {
+    has_process_by_label = {
         f"{board.name}/{port.name}": bool(port.command) for board in document.boards for port in board.ports
     }
-    if labels:
-        plant.interfaces_changed(labels)
-    documents = await asyncio.gather(*(twin.await_ready() for twin in twins.values()))
+    if has_process_by_label:
+        plant.update_interfaces(has_process_by_label)
+    documents = await asyncio.gather(*(twin.await_ready() for twin in twin_by_label.values()))
 
     async def watch(label: str, twin: BoardTwin) -> None:
         await twin.await_end()
-        plant.interfaces_changed({label: False})
+        plant.update_interfaces({label: False})
 
-    for label, twin in twins.items():
+    for label, twin in twin_by_label.items():
         stack.callback(asyncio.create_task(watch(label, twin)).cancel)
-    nics = dict(zip(twins, documents, strict=True))
+    nic_by_label = dict(zip(twin_by_label, documents, strict=True))
     return {
         board.name: {
-            port.name: nics[label] for port in board.ports if (label := f"{board.name}/{port.name}") in nics
+            port.name: nic_by_label[label]
+            for port in board.ports
+            if (label := f"{board.name}/{port.name}") in nic_by_label
         }
         for board in document.boards
     }
@@ -233,21 +239,23 @@ async def _start_hosts(
 
     Return the reason why they share the root file system of the machine, or "" if each has its own.
     """
-    passwd = Path("/etc/passwd").read_text("utf-8")
-    shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
+    passwd_text = Path("/etc/passwd").read_text("utf-8")
+    shell_path = shutil.which("bash") or pwd.getpwuid(0).pw_shell
     keys = make_keys([spec.name for spec in specs], tools)
     mounts = parse_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
     check_device_nodes()
     refusal = probe_own_root(mounts, tools)
-    own_root = () if refusal else make_root_script(mounts)
+    own_root_script = () if refusal else make_root_script(mounts)
 
     control = document.control
 
     async def boot(spec: HostSpec) -> None:
-        etc = make_etc_files(spec, specs, passwd, shell)
-        ssh = make_ssh_files(spec, specs, keys, document.authorized_key)
-        ethtool = make_ethtool_script(spec.name, spec.nics, str(control.host), control.port)
-        script = make_boot_script(spec, etc, ssh, tools, own_root, {"ethtool": ethtool})
+        etc_files = make_etc_files(spec, specs, passwd_text, shell_path)
+        ssh_files = make_ssh_files(spec, specs, keys, document.authorized_key)
+        ethtool_script = make_ethtool_script(spec.name, spec.nics, str(control.host), control.port)
+        script = make_boot_script(
+            spec, etc_files, ssh_files, tools, own_root_script, {"ethtool": ethtool_script}
+        )
         host = await HostTwin.start(spec, script, tools)
         stack.push_async_callback(host.stop)
 
@@ -269,7 +277,7 @@ async def _start_devices(
     await control.serve(_listen(document, namespace, document.control))
     stack.push_async_callback(control.close)
     for switch in document.switches:
-        twin = switch_twin(switch, plant)
+        twin = make_switch_twin(switch, plant)
         addresses = {"control": switch.control, **list_addresses(twin, switch)}
         await twin.serve({name: _listen(document, namespace, address) for name, address in addresses.items()})
         stack.push_async_callback(twin.close)
@@ -286,11 +294,11 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
         return netns.bind_in_namespace(listener_namespace, str(address.host), address.port)
     except netns.KernelFault as error:
         if document.hosts_mode == "model" and error.code == "address_in_use":
-            raise subnet_taken(document.subnet, error.what) from error
+            raise make_subnet_taken_error(document.subnet, error.what) from error
         raise
 
 
-def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
+def make_switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
     """Return the twin of an entry, which does not serve yet. Raise `LabError` for settings that do not fit it."""
     settings = TwinSettings(
         switch.name,
@@ -312,11 +320,11 @@ def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
 
 def list_addresses(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
     """Return the addresses by name of the frontend. Raise `LabError` for a scheme that the twin does not serve."""
-    names = {twin.frontends[name].scheme: name for name in twin.needs_socket}
+    name_by_scheme = {twin.frontends[name].scheme: name for name in twin.needs_socket}
     for scheme in switch.frontends:
-        if scheme not in names:
-            raise _make_twin_error(switch, f"it does not support {scheme}, only {', '.join(names)}")
-    return {names[scheme]: address for scheme, address in switch.frontends.items()}
+        if scheme not in name_by_scheme:
+            raise _make_twin_error(switch, f"it does not support {scheme}, only {', '.join(name_by_scheme)}")
+    return {name_by_scheme[scheme]: address for scheme, address in switch.frontends.items()}
 
 
 def _make_twin_error(switch: SwitchDocument, problem: str) -> LabError:
@@ -325,7 +333,7 @@ def _make_twin_error(switch: SwitchDocument, problem: str) -> LabError:
     )
 
 
-def build_management(document: Document, names: LabNames) -> None:
+def build_management_network(document: Document, names: LabNames) -> None:
     """Create the bridge with the addresses of the twins, a port for each host, and the link to this machine."""
     netns.set_sysctls(names.management, _IPV6_OFF)
     netns.batch("ip", _write_bridge_commands(document, names), names.management)
@@ -342,8 +350,8 @@ def build_management(document: Document, names: LabNames) -> None:
 
 def _write_bridge_commands(document: Document, names: LabNames) -> list[str]:
     lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
-    length = document.subnet.prefixlen
-    lines += [f"addr add {address}/{length} dev {_BRIDGE}" for address in document.twin_addresses]
+    prefix_length = document.subnet.prefixlen
+    lines += [f"addr add {address}/{prefix_length} dev {_BRIDGE}" for address in document.twin_addresses]
     for index, host in enumerate(document.hosts):
         lines.append(f"link add m{index} type veth peer name {MANAGEMENT_LINK} netns {names.host(host.name)}")
         lines.append(f"link set m{index} master {_BRIDGE} up")
@@ -354,10 +362,10 @@ def check_free(subnet: IPv4Network) -> None:
     """Raise `LabError` with code `subnet_taken` if an address or route of this machine overlaps the subnet."""
     for interface, prefix in _find_addresses_in_use():
         if prefix.overlaps(subnet):
-            raise subnet_taken(subnet, f"{interface} uses {prefix}")
+            raise make_subnet_taken_error(subnet, f"{interface} uses {prefix}")
 
 
-def subnet_taken(subnet: IPv4Network, reason: str) -> LabError:
+def make_subnet_taken_error(subnet: IPv4Network, reason: str) -> LabError:
     """Return the error of a subnet that is in use; `reason` names its user."""
     return LabError(
         f"the subnet {subnet} is taken: {reason}",

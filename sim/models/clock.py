@@ -15,7 +15,7 @@ from typing import Protocol
 
 # A task that wakes may wake another task, which may then sleep in turn, before the next deadline is read. Each such
 # step takes one pass of the event loop, and no simulated device chains more than a few.
-_PASSES_TO_SETTLE = 16
+_SETTLE_PASS_COUNT = 16
 
 
 class Clock(Protocol):
@@ -75,7 +75,7 @@ class VirtualClock:
         return self._now
 
     @property
-    def sleepers(self) -> int:
+    def sleeper_count(self) -> int:
         """Number of sleeping tasks."""
         return sum(not wake_up.done() for _, _, wake_up in self._sleepers)
 
@@ -121,5 +121,5 @@ class VirtualClock:
         return True
 
     async def _settle(self) -> None:
-        for _ in range(_PASSES_TO_SETTLE):
+        for _ in range(_SETTLE_PASS_COUNT):
             await asyncio.sleep(0)

@@ -149,7 +149,7 @@ async def run(options: argparse.Namespace) -> None:
         ) in options.fault:  # only now, because `serve` accepts clients, which would undo the fault `refuse`
             await _set_fault(twin, name, value)
         end_event = _watch_for_end()
-        ready_line = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
+        ready_line = {"ready": True, "simulated": True, "family": options.family, **twin.list_addresses()}
         sys.stdout.write(json.dumps(ready_line) + "\n")
         sys.stdout.flush()
         await end_event.wait()

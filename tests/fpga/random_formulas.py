@@ -67,7 +67,7 @@ def _with_packets(datapath, name, generator):
         actions.append(Action(kind, "c0", output, refs, width, **more))
 
     widths = arbitration.registers(order, takes_whole_frames=True, stream_count=len(streams))
-    for end, operand in arbitration.next_numbers(count, name).items():
+    for end, operand in arbitration.make_next_numbers(count, name).items():
         add(f"c0_{end}", widths[end], [operand], part_of="c0")
     samples = arbitration.select_samples(count, name, lanes)
     add("merged", generator.choice([8, 16, 40]), samples, ActionKind.STREAM, merges=True)
@@ -214,7 +214,7 @@ class _Maker:
         widths = arbitration.registers(
             count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
         )
-        for name, operand in arbitration.next_numbers(count, self.here.name).items():
+        for name, operand in arbitration.make_next_numbers(count, self.here.name).items():
             output = f"{count.name}_{name}"
             refs = (self.kept(operand),)
             yield Action(ActionKind.STORE, count.name, output, refs, widths[name], part_of=count.name)
@@ -331,7 +331,7 @@ class _Maker:
     def slice(self):
         """Return some of the bits of a value, at most 16 (R23)."""
         value = self.number(0) if self.likely(0.5) else Operation("-", (self.leaf(), self.leaf()))
-        width = 4 if isinstance(value, int) else count_bits(*self.graph.interval(value))[0]
+        width = 4 if isinstance(value, int) else count_bits(*self.graph.compute_interval(value))[0]
         low = self.random.randrange(width)
         return Operation("slice", (value, self.random.randint(low, min(width - 1, low + 15)), low))
 

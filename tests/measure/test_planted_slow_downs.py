@@ -113,7 +113,9 @@ class Bench:
                     on_progress=lambda *_: None,
                 )
             else:
-                job = make_host_job(self.graph, self.planned.route_sets, self.lab.link.rate_mbps, target_s=0.5)
+                job = make_host_job(
+                    self.graph, self.planned.route_sets, self.lab.link.rate_mbps, target_s=0.5
+                )
                 done = run_on_hosts(
                     self.fleet,
                     self.lab,

@@ -60,7 +60,7 @@ def namespace():
         f"ip netns add {name}",
         f"ip -n {name} link add nic1 type veth peer name far",
         f"ip -n {name} link set nic1 up",
-        *(f"tc -n {name} {line}" for line in LinkShape(100, 9000).queues("nic1")),
+        *(f"tc -n {name} {line}" for line in LinkShape(100, 9000).make_queue_commands("nic1")),
     ]
     for line in lines:
         subprocess.run(line.split(), check=True)

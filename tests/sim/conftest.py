@@ -125,7 +125,7 @@ class LiveTwin:
         names = (*twin.needs_socket, "control")
         self.run(twin.serve({name: bind_socket("127.0.0.1", 0) for name in names}))
         self.scpi_address, self.tl1_address, self.control_address = (
-            twin.addresses()[name].rpartition("/")[2] for name in ("scpi", "tl1", "control")
+            twin.list_addresses()[name].rpartition("/")[2] for name in ("scpi", "tl1", "control")
         )
 
     def run(self, doing: Any) -> Any:

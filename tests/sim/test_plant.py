@@ -53,10 +53,10 @@ def plant(recorder):
 
 
 def test_the_renderer_gets_complete_maps_once_per_change(plant, recorder):
-    plant.switch_changed("ocs1", {1: 103})
-    plant.switch_changed("ocs1", {1: 103})
-    plant.switch_changed("ocs1", {1: 103, 4: 101})
-    plant.switch_changed("ocs1", {})
+    plant.update_switch("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103, 4: 101})
+    plant.update_switch("ocs1", {})
     first, both = {"b/nic1": "a/nic1"}, {"b/nic1": "a/nic1", "a/nic1": "b/nic2"}
     assert recorder.calls == [({}, first), (first, both), (both, {})]
 
@@ -71,37 +71,37 @@ def test_a_failing_renderer_is_told_the_same_change_again():
     renderer = Fails()
     plant = Plant(wiring(), [renderer])
     with pytest.raises(RuntimeError, match="tc"):
-        plant.switch_changed("ocs1", {1: 103})
-    plant.switch_changed("ocs1", {1: 103})
+        plant.update_switch("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103})
     assert renderer.calls == [({}, {"b/nic1": "a/nic1"})] * 2
 
 
 def test_power_by_hand(plant):
-    plant.switch_changed("ocs1", {1: 103})
-    assert plant.input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
-    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-1.5)
+    plant.update_switch("ocs1", {1: 103})
+    assert plant.read_input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
+    assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-1.5)
     (path,) = plant.paths()
     assert (path.transmitter, path.receiver, path.input, path.output) == ("a/nic1", "b/nic1", 1, 103)
     assert (path.power_dbm, path.loss_db, path.arrives) == (pytest.approx(-1.8), pytest.approx(1.8), True)
 
 
 def test_dark_places_read_the_floor(plant):
-    plant.switch_changed("ocs1", {1: 103})
-    assert plant.input_power_dbm("ocs1", 50) == -60.0
-    assert plant.output_power_dbm("ocs1", 101) == -60.0
-    assert plant.output_power_dbm("ocs2", 101) == -60.0
+    plant.update_switch("ocs1", {1: 103})
+    assert plant.read_input_power_dbm("ocs1", 50) == -60.0
+    assert plant.read_output_power_dbm("ocs1", 101) == -60.0
+    assert plant.read_output_power_dbm("ocs2", 101) == -60.0
 
 
 def test_attenuators_take_light_away(plant):
-    plant.switch_changed("ocs1", {1: 103}, {103: Attenuator(loss_db=2.0)})
-    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-3.5)
-    plant.switch_changed("ocs1", {1: 103}, {103: Attenuator(ceiling_dbm=-10.0)})
-    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-10.0)
+    plant.update_switch("ocs1", {1: 103}, {103: Attenuator(loss_db=2.0)})
+    assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-3.5)
+    plant.update_switch("ocs1", {1: 103}, {103: Attenuator(ceiling_dbm=-10.0)})
+    assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-10.0)
 
 
 def test_too_little_light_is_no_carrier(recorder):
     plant = Plant(wiring(receive_floor_dbm=-10.0), [recorder])
-    plant.switch_changed("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103})
     plant.set_extra_loss("a/nic1:transmit", 8.3)  # -1.8 - 8.3 = -10.1
     assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
     assert not plant.paths()[0].arrives
@@ -132,27 +132,27 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_come_and_go(plant, name):
     fault, clear, power_dbm = FAULTS[name]
-    clean = plant.faults()
-    plant.switch_changed("ocs1", {1: 103})
+    clean = plant.list_faults()
+    plant.update_switch("ocs1", {1: 103})
     fault(plant)
-    assert plant.faults() != clean
+    assert plant.list_faults() != clean
     assert plant.paths()[0].power_dbm == pytest.approx(power_dbm)
     clear(plant)
-    assert plant.faults() == clean
+    assert plant.list_faults() == clean
     assert plant.paths()[0].power_dbm == pytest.approx(-1.8)
 
 
 def test_where_a_fault_shows_on_the_monitors(plant):
-    plant.switch_changed("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103})
     plant.cut("b/nic1:receive")
-    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-1.5)  # behind the monitor
+    assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-1.5)  # behind the monitor
     plant.cut("a/nic1:transmit")
-    assert plant.output_power_dbm("ocs1", 103) == -60.0
-    assert plant.input_power_dbm("ocs1", 1) == -60.0
+    assert plant.read_output_power_dbm("ocs1", 103) == -60.0
+    assert plant.read_input_power_dbm("ocs1", 1) == -60.0
 
 
 def test_swapped_fibres_of_one_host_lead_to_the_other_nic(plant, recorder):
-    plant.switch_changed("ocs1", {1: 103, 2: 104})
+    plant.update_switch("ocs1", {1: 103, 2: 104})
     straight = {"b/nic1": "a/nic1", "b/nic2": "a/nic2"}
     plant.swap("a/nic1:transmit", "a/nic2:transmit")
     crossed = {"b/nic1": "a/nic2", "b/nic2": "a/nic1"}
@@ -189,10 +189,10 @@ def test_two_fibres_do_not_fit_into_one_port():
 
 def test_a_lone_switch_has_light_on_every_input():
     plant = Plant({"hosts": [], "switches": [{"name": "ocs1", "insertion_loss_db": 2.0}]})
-    plant.switch_changed("ocs1", {7: 42})
-    assert plant.input_power_dbm("ocs1", 7) == pytest.approx(-0.3)
-    assert plant.output_power_dbm("ocs1", 42) == pytest.approx(-2.3)
-    assert plant.output_power_dbm("ocs1", 43) == -60.0
+    plant.update_switch("ocs1", {7: 42})
+    assert plant.read_input_power_dbm("ocs1", 7) == pytest.approx(-0.3)
+    assert plant.read_output_power_dbm("ocs1", 42) == pytest.approx(-2.3)
+    assert plant.read_output_power_dbm("ocs1", 43) == -60.0
     assert plant.paths() == ()
 
 
@@ -200,9 +200,9 @@ def test_two_switches_are_apart():
     document = wiring()
     document["hosts"][1]["nics"][0]["receive"] = {"switch": "ocs2", "port": 3}
     plant = Plant(document)
-    plant.switch_changed("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103})
     assert plant.paths() == ()
-    plant.switch_changed("ocs2", {1: 3})
+    plant.update_switch("ocs2", {1: 3})
     assert plant.paths() == ()  # no fibre of a transmitter ends in input 1 of ocs2
 
 
@@ -229,7 +229,7 @@ def test_what_is_rendered_is_what_the_fibres_say():
             plant.cut(f"{nic}:receive")
         for nic in dark:
             plant.set_laser(nic, is_on=False)
-        plant.switch_changed("ocs1", {source + 1: 101 + order[source] for source in range(connected)})
+        plant.update_switch("ocs1", {source + 1: 101 + order[source] for source in range(connected)})
         plugged = list(range(6))
         plugged[swapped[0]], plugged[swapped[1]] = swapped[1], swapped[0]
         expected = {
@@ -252,7 +252,7 @@ def ask(plant, **request):
 
 
 def test_the_plant_is_told_by_its_verbs(plant):
-    plant.switch_changed("ocs1", {1: 103})
+    plant.update_switch("ocs1", {1: 103})
     assert ask(plant, do="cut", fibre="a/nic1:transmit") == {"ok": True}
     assert ask(plant, do="loss", fibre="a/nic2:transmit", loss_db=2.5) == {"ok": True}
     assert ask(plant, do="swap", fibres=["a/nic1:receive", "a/nic2:receive"]) == {"ok": True}
@@ -304,15 +304,15 @@ def test_bad_requests_to_the_plant_are_explained(plant, request_, complaint):
 
 def test_a_nic_that_is_set_down_sends_no_light_until_it_is_up_again(plant, recorder):
     """A laser that is off by a fault stays so when the interface comes up."""
-    plant.switch_changed("ocs1", {1: 103})
-    plant.interfaces_changed({"a/nic1": False, "a/nic2": False})
-    assert plant.input_power_dbm("ocs1", 1) == plant.output_power_dbm("ocs1", 103) == -60.0
+    plant.update_switch("ocs1", {1: 103})
+    plant.update_interfaces({"a/nic1": False, "a/nic2": False})
+    assert plant.read_input_power_dbm("ocs1", 1) == plant.read_output_power_dbm("ocs1", 103) == -60.0
     assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
-    assert plant.faults()["lasers_off"] == []
+    assert plant.list_faults()["lasers_off"] == []
     plant.set_laser("a/nic2", is_on=False)
-    plant.interfaces_changed({"a/nic1": True, "a/nic2": True})
-    assert plant.input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
-    assert plant.input_power_dbm("ocs1", 2) == -60.0
+    plant.update_interfaces({"a/nic1": True, "a/nic2": True})
+    assert plant.read_input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
+    assert plant.read_input_power_dbm("ocs1", 2) == -60.0
 
 
 def test_the_control_socket_tells_where_every_fibre_ends():

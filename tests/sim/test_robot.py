@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self):
         self.clock = VirtualClock()
-        self.device = TwinSettings("panel", SIZE, SIZE, Plant({}), self.clock).patch_panel()
+        self.device = TwinSettings("panel", SIZE, SIZE, Plant({}), self.clock).make_patch_panel()
         self.robot = Robot(self.device, move_s=MOVE_S, homing_s=HOMING_S)
         self.said = []
         self.robot.listen(lambda event, job: self.said.append((event, job.number if job else None)))
@@ -34,7 +34,7 @@ class Bench:
         return self.robot.submit(kind, (source, output), user=user, source="CLI")
 
     def states(self):
-        return [self.robot.job(number).state for number in sorted(self.robot._jobs)]
+        return [self.robot.find_job(number).state for number in sorted(self.robot._jobs)]
 
     @property
     def connections(self):
@@ -61,7 +61,7 @@ def test_a_connection_is_in_the_books_and_lit_when_its_move_is_over():
         await bench.clock.advance(MOVE_S - 0.1)
         assert (bench.states(), bench.connections, bench.robot.running.number) == (["running"], {}, 1)
         await bench.clock.advance(0.1)
-        assert (bench.states(), bench.connections, bench.device.lit) == (["done"], {1: 5}, {1: 5})
+        assert (bench.states(), bench.connections, bench.device.lit_connections) == (["done"], {1: 5}, {1: 5})
         assert (bench.robot.running, bench.robot.queue) == (None, ())
         assert bench.said == [("queued", 1), ("running", 1), ("done", 1)]
         assert bench.device.moves_by_port == {1: 1, 5: 1}
@@ -76,9 +76,9 @@ def test_a_circuit_is_dark_while_the_arm_takes_it_out_and_stands_in_the_books_un
         await bench.clock.advance(2 * MOVE_S)
         bench.ask("disconnect", 1, 5)
         await bench.clock.advance(1.0)
-        assert (bench.connections, bench.device.lit) == ({1: 5, 2: 6}, {2: 6})
+        assert (bench.connections, bench.device.lit_connections) == ({1: 5, 2: 6}, {2: 6})
         await bench.clock.advance(MOVE_S)
-        assert (bench.connections, bench.device.lit) == ({2: 6}, {2: 6})
+        assert (bench.connections, bench.device.lit_connections) == ({2: 6}, {2: 6})
 
     story(tell)
 
@@ -130,8 +130,11 @@ def test_what_the_panel_refuses_has_failed_in_no_time(kind, pair, why):
         bench.device.matrix.locked.add(7)
         job = bench.ask(kind, *pair)
         await bench.clock.advance(0.0)
-        assert (bench.robot.job(job.number).state, bench.robot.job(job.number).why) == ("failed", why)
-        assert bench.device.lit == {1: 5}
+        assert (bench.robot.find_job(job.number).state, bench.robot.find_job(job.number).why) == (
+            "failed",
+            why,
+        )
+        assert bench.device.lit_connections == {1: 5}
 
     story(tell)
 
@@ -142,7 +145,11 @@ def test_a_panel_that_changes_under_the_arm_fails_the_job():
         await bench.clock.advance(MOVE_S / 2)
         bench.device.change({2: 5})
         await bench.clock.advance(MOVE_S)
-        assert (bench.states(), bench.connections, bench.device.lit) == (["failed"], {2: 5}, {2: 5})
+        assert (bench.states(), bench.connections, bench.device.lit_connections) == (
+            ["failed"],
+            {2: 5},
+            {2: 5},
+        )
 
     story(tell)
 
@@ -155,7 +162,7 @@ def test_after_a_jam_nothing_moves_until_homed_and_enabled():
             bench.ask("connect", number, 4 + number)
         await bench.clock.advance(10 * MOVE_S)
         assert (robot.jammed, bench.states()) == (True, ["done", "running", "queued"])
-        assert bench.device.fired["jam"] == 1
+        assert bench.device.fire_counts["jam"] == 1
         robot.enable()
         await bench.clock.advance(10 * MOVE_S)
         assert bench.connections == {1: 5}
@@ -188,10 +195,10 @@ def test_a_circuit_that_was_being_taken_out_has_its_light_back_after_the_homing_
         bench.robot.jam_after(0)
         bench.ask("disconnect", 1, 5)
         await bench.clock.advance(MOVE_S)
-        assert (bench.connections, bench.device.lit) == ({1: 5}, {})
+        assert (bench.connections, bench.device.lit_connections) == ({1: 5}, {})
         bench.robot.home()
         await bench.clock.advance(HOMING_S)
-        assert (bench.connections, bench.device.lit) == ({1: 5}, {1: 5})
+        assert (bench.connections, bench.device.lit_connections) == ({1: 5}, {1: 5})
 
     story(tell)
 
@@ -231,13 +238,13 @@ def test_a_power_loss_fails_all_jobs_and_costs_no_light():
         await bench.clock.advance(MOVE_S / 2)
         bench.device.power_off()
         assert bench.states() == ["done", "failed", "failed"]
-        assert bench.robot.job(2).why == "the power went"
+        assert bench.robot.find_job(2).why == "the power went"
         await bench.clock.advance(10 * MOVE_S)
         bench.device.boot()
-        assert (bench.connections, bench.device.lit) == ({1: 5}, {1: 5})
+        assert (bench.connections, bench.device.lit_connections) == ({1: 5}, {1: 5})
         bench.ask("connect", 2, 6)
         await bench.clock.advance(MOVE_S)
-        assert bench.device.lit == {1: 5, 2: 6}
+        assert bench.device.lit_connections == {1: 5, 2: 6}
 
     story(tell)
 
@@ -261,7 +268,7 @@ def test_a_stuck_pair_is_called_done_and_is_not_made():
         bench.device.faults.stuck.add((1, 5))
         bench.ask("connect", 1, 5)
         await bench.clock.advance(MOVE_S)
-        assert (bench.states(), bench.connections, bench.device.fired["stuck"]) == (["done"], {}, 1)
+        assert (bench.states(), bench.connections, bench.device.fire_counts["stuck"]) == (["done"], {}, 1)
 
     story(tell)
 
@@ -280,7 +287,7 @@ def test_jobs_of_long_ago_are_forgotten_and_those_that_wait_are_not():
         bench.ask("disconnect", 1, 5)
         assert len(bench.robot._jobs) <= 1001
         with pytest.raises(KeyError):
-            bench.robot.job(waiting.number)
+            bench.robot.find_job(waiting.number)
 
     story(tell)
 
@@ -290,7 +297,7 @@ def test_jobs_of_long_ago_are_forgotten_and_those_that_wait_are_not():
 
 def test_another_users_job_is_queued_and_seen():
     async def tell(bench):
-        verbs = bench.robot.verbs()
+        verbs = bench.robot.make_verbs()
         job = verbs["queue_job"](Request({"kind": "connect", "pair": [1, 5], "user": "gui"}))["job"]
         assert (job["number"], job["user"], job["source"], job["pair"]) == (1, "gui", "GUI", (1, 5))
         await bench.clock.advance(0.0)
@@ -305,7 +312,7 @@ def test_another_users_job_is_queued_and_seen():
 
 def test_a_jam_that_is_cleared_fails_its_job_and_the_arm_goes_on():
     async def tell(bench):
-        jam = bench.robot.faults()["jam"]
+        jam = bench.robot.list_faults()["jam"]
         jam.set(Request({}))
         bench.ask("connect", 1, 5)
         bench.ask("connect", 2, 6)
@@ -320,7 +327,7 @@ def test_a_jam_that_is_cleared_fails_its_job_and_the_arm_goes_on():
 
 def test_a_jam_that_has_not_happened_is_called_off():
     async def tell(bench):
-        jam = bench.robot.faults()["jam"]
+        jam = bench.robot.list_faults()["jam"]
         jam.set(Request({"count": 1}))
         jam.clear(Request({}))
         for number in (1, 2, 3):
@@ -357,7 +364,7 @@ async def perform(bench, step):
         case ("enable", _):
             robot.enable()
         case ("unjam", _):
-            robot.faults()["jam"].clear(Request({}))
+            robot.list_faults()["jam"].clear(Request({}))
         case ("power", _):
             bench.device.power_off()
             bench.device.boot()
@@ -404,11 +411,11 @@ class Watch:
         waiting = [number for number, event in self.last.items() if event == "queued"]
         assert [job.number for job in robot.queue if job.state == "queued"] == waiting
         assert (robot.running is None) or self.last[robot.running.number] in ("running", "jammed")
-        assert device.lit.items() <= device.matrix.connections.items()
+        assert device.lit_connections.items() <= device.matrix.connections.items()
         if robot.running is not None:
-            assert robot.running.pair[0] not in device.lit
+            assert robot.running.pair[0] not in device.lit_connections
         elif not robot._gripped_inputs:
-            assert device.lit == device.matrix.connections
+            assert device.lit_connections == device.matrix.connections
         assert self.begun == sorted(self.begun)
 
 
@@ -426,7 +433,7 @@ def test_jobs_take_their_turns_and_light_tells_the_truth_whatever_happens():
                 await perform(bench, step)
                 await bench.clock.advance(0.0)
                 watch.check()
-            bench.robot.faults()["jam"].clear(Request({}))
+            bench.robot.list_faults()["jam"].clear(Request({}))
             await bench.clock.advance(HOMING_S + MOVE_S * len(plan))
             bench.robot.enable()
             await bench.clock.advance(MOVE_S * len(plan) + 1.0)

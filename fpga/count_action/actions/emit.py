@@ -170,25 +170,29 @@ class Emit(Kind):
             )
 
     def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
-        extreme, has_best, index, counted = (
+        extreme, has_best, index, counted_number = (
             statements.register(module, action, register_suffix)
             for register_suffix in _register_suffixes(action)
         )
         sample, is_counted = (statements.register(module, action, letter) for letter in "zu")
         if not module.count(action.on).accumulates:
-            yield from (f"{name} = 0" for name in (extreme, has_best, index, counted))
+            yield from (f"{name} = 0" for name in (extreme, has_best, index, counted_number))
         for ref in action.refs:
-            moves = [
+            move_conditions = [
                 condition
                 for condition in (statements.is_counting(module, action), statements.beats_move(ref))
                 if condition != "1"
             ]
             yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
-            yield f"{is_counted} = {' & '.join(dict.fromkeys(moves)) or '1'}"
+            yield f"{is_counted} = {' & '.join(dict.fromkeys(move_conditions)) or '1'}"
             relation = f"{sample} > {extreme}" if action.reduction == "max" else f"{extreme} > {sample}"
-            updates = [f"{extreme} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{has_best} = 1"]
+            updates = [
+                f"{extreme} = {sample}",
+                f"{index} = {counted_number} & {_mask(action)}",
+                f"{has_best} = 1",
+            ]
             yield when(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
-            yield f"{counted} = {counted} + {is_counted}"
+            yield f"{counted_number} = {counted_number} + {is_counted}"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         total = statements.register(module, action, "a")
@@ -245,7 +249,7 @@ class Emit(Kind):
         count = module.count(action.on)
         fire = proof.fire(module, count.name)
         name, wire = f"{module.name}_{action.output}", "sum" if action.reduction == "sum" else "extreme"
-        bits = action.width if wire == "sum" else proof.beat_width(module, action)
+        bit_count = action.width if wire == "sum" else proof.beat_width(module, action)
         parameters = {
             "Samples": len(action.refs),
             "Width": action.width,
@@ -261,7 +265,10 @@ class Emit(Kind):
             "check_i": ALWAYS if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
-        declarations = [f"logic [{bits - 1}:0] expected_{name};", declare_hidden_wire(f"{name}_{wire}", bits)]
+        declarations = [
+            f"logic [{bit_count - 1}:0] expected_{name};",
+            declare_hidden_wire(f"{name}_{wire}", bit_count),
+        ]
         if wire == "sum":
             parameters |= {"SampleWidth": action.width}
             ports |= {"sum_o": f"\\dut.{name}_sum ", "terms_i": f"\\dut.u_{name}_sum.terms "}

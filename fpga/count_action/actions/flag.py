@@ -60,14 +60,16 @@ class Flag(Kind):
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name = statements.register(module, action)
-        sets, clears = _split_drivers(module.drivers(action.output))
+        set_actions, clear_actions = _split_drivers(module.drivers(action.output))
         set_condition = (
-            " | ".join(dict.fromkeys(statements.fire(module, set_action) for set_action in sets)) or "0"
+            " | ".join(dict.fromkeys(statements.fire(module, set_action) for set_action in set_actions))
+            or "0"
         )
         clear_condition = (
-            " | ".join(dict.fromkeys(statements.fire(module, clear_action) for clear_action in clears)) or "0"
+            " | ".join(dict.fromkeys(statements.fire(module, clear_action) for clear_action in clear_actions))
+            or "0"
         )
-        if any(clear_action.wins for clear_action in clears):
+        if any(clear_action.wins for clear_action in clear_actions):
             yield f"{name} = ({set_condition} | {name}) & (({clear_condition}) ^ 1)"
         else:
             yield f"{name} = {set_condition} | {name} & (({clear_condition}) ^ 1)"
@@ -75,30 +77,32 @@ class Flag(Kind):
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
         drivers = module.drivers(action.output)
-        sets = [driver for driver in drivers if driver.kind is ActionKind.SET]
-        clears = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
+        set_actions = [driver for driver in drivers if driver.kind is ActionKind.SET]
+        clear_actions = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
         ports = {
-            "set_i": hardware.any_fire(module, sets),
-            "clear_i": hardware.any_fire(module, clears),
+            "set_i": hardware.any_fire(module, set_actions),
+            "clear_i": hardware.any_fire(module, clear_actions),
             "flag_o": f"{name}_o",
         }
         parameters = (
-            {"ClearWins": hardware.bit(True)} if any(clear_action.wins for clear_action in clears) else {}
+            {"ClearWins": hardware.bit(True)}
+            if any(clear_action.wins for clear_action in clear_actions)
+            else {}
         )
         return hardware.block("count_action_flag", f"u_{name}_flag", parameters, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         drivers = [candidate for candidate in module.actions if candidate.output == action.output]
-        clears = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
-        sets = [driver for driver in drivers if driver.kind is not ActionKind.CLEAR_FLAG]
+        clear_actions = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
+        set_actions = [driver for driver in drivers if driver.kind is not ActionKind.CLEAR_FLAG]
         ports = {
             **CLOCKED,
-            "set_i": proof.any_fire(module, sets),
-            "clear_i": proof.any_fire(module, clears),
+            "set_i": proof.any_fire(module, set_actions),
+            "clear_i": proof.any_fire(module, clear_actions),
             "flag_o": f"{module.name}_{action.output}_o",
         }
-        wins = any(clear_action.wins for clear_action in clears)
-        yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(wins)}, ports)
+        clear_wins = any(clear_action.wins for clear_action in clear_actions)
+        yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(clear_wins)}, ports)
 
 
 class SetFlag(Flag):
@@ -120,38 +124,40 @@ class SetFlag(Flag):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        clears = [
+        clear_actions = [
             clear_action
             for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
             if clear_action.output == action.output
         ]
-        is_cleared = any(edge.fires(module, clear_action.on) for clear_action in clears)
-        return int(not (is_cleared and any(clear_action.wins for clear_action in clears)))
+        is_cleared = any(edge.fires(module, clear_action.on) for clear_action in clear_actions)
+        return int(not (is_cleared and any(clear_action.wins for clear_action in clear_actions)))
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for module in graph.datapath.modules:
-            for flag, (sets, clears) in _group_flag_drivers(module).items():
-                if any(flag_action.wins for flag_action in sets) and any(
-                    flag_action.wins for flag_action in clears
+            for flag, (set_actions, clear_actions) in _group_flag_drivers(module).items():
+                if any(flag_action.wins for flag_action in set_actions) and any(
+                    flag_action.wins for flag_action in clear_actions
                 ):
-                    conflicting_clear = next(clear_action for clear_action in clears if clear_action.wins)
+                    conflicting_clear = next(
+                        clear_action for clear_action in clear_actions if clear_action.wins
+                    )
                     message = f"both the set and the clear of flag {quote(flag)} win"
                     yield make_diagnostic(conflicting_clear.location, message, "Leave one `wins` away (R9).")
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
         """Yield a warning for each flag that can be set and cleared in one cycle without a `wins`."""
         for module in graph.datapath.modules:
-            for flag, (sets, clears) in _group_flag_drivers(module).items():
-                if any(flag_action.wins for flag_action in (*sets, *clears)):
+            for flag, (set_actions, clear_actions) in _group_flag_drivers(module).items():
+                if any(flag_action.wins for flag_action in (*set_actions, *clear_actions)):
                     continue
-                for setting, clearing in product(sets, clears):
-                    if _can_meet(graph, module, module.count(setting.on), module.count(clearing.on)):
+                for set_action, clear_action in product(set_actions, clear_actions):
+                    if _can_meet(graph, module, module.count(set_action.on), module.count(clear_action.on)):
                         message = (
-                            f"flag {quote(flag)} is set and cleared when {quote(setting.on)} and {quote(clearing.on)}"
-                            " fire in one cycle, and is 1 then: the clear is lost (R9)"
+                            f"flag {quote(flag)} is set and cleared when {quote(set_action.on)}"
+                            f" and {quote(clear_action.on)} fire in one cycle, and is 1 then: the clear is lost (R9)"
                         )
                         hint = f"Write `set {flag} wins` if that is intended, `clear {flag} wins` if not."
-                        yield make_diagnostic(clearing.location, message, hint)
+                        yield make_diagnostic(clear_action.location, message, hint)
                         break
 
 
@@ -170,18 +176,18 @@ class ClearFlag(Flag):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        sets = [
+        set_actions = [
             set_action
             for set_action in module.list_actions(ActionKind.SET)
             if set_action.output == action.output
         ]
-        is_set = any(edge.fires(module, set_action.on) for set_action in sets)
-        clears = [
+        is_set = any(edge.fires(module, set_action.on) for set_action in set_actions)
+        clear_actions = [
             clear_action
             for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
             if clear_action.output == action.output
         ]
-        return None if is_set and not any(clear_action.wins for clear_action in clears) else 0
+        return None if is_set and not any(clear_action.wins for clear_action in clear_actions) else 0
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for (name, output), drivers in graph.drivers.items():
@@ -192,8 +198,8 @@ class ClearFlag(Flag):
 
 def _split_drivers(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
     """Return the actions that set a flag, and the actions that clear it."""
-    sets = [driver for driver in drivers if driver.kind is ActionKind.SET]
-    return sets, [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
+    set_actions = [driver for driver in drivers if driver.kind is ActionKind.SET]
+    return set_actions, [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
 
 
 def _group_flag_drivers(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:

@@ -147,8 +147,8 @@ class Memory(Kind):
             for read in reads[1:]:
                 first_read = f"; the first is at {reads[0].location}" if reads[0].location else ""
                 message = f"memory {name} has two reads, and one word can be read per cycle{first_read}"
-                choice = f"read {memory.output}[a if first else b] as NAME"
-                hint = f"Select the address in one read, `{choice}`, or declare a second memory."
+                choice_text = f"read {memory.output}[a if first else b] as NAME"
+                hint = f"Select the address in one read, `{choice_text}`, or declare a second memory."
                 yield make_diagnostic(read.location, message, hint)
             for store in stores if len(stores) > 1 else ():
                 if not store.ranked:
@@ -196,7 +196,7 @@ class Memory(Kind):
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
-        array, fetched, word_address, is_inside, busy, value, read_back = (
+        array, fetched_word, word_address, is_inside, busy, value, read_back = (
             statements.register(module, action, letter)
             for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
         )
@@ -204,18 +204,18 @@ class Memory(Kind):
         if read is not None:
             yield f"{word_address} = {statements.sample(read.refs[0])}"
             yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
-            yield f"{fetched} = 0"
-            yield when(is_inside, [f"{fetched} = {array}[{word_address}]"])
+            yield f"{fetched_word} = 0"
+            yield when(is_inside, [f"{fetched_word} = {array}[{word_address}]"])
         load, address, word = (statements.sample(ref) for ref in action.refs)
         yield f"{busy} = {load}"
         yield f"{word_address} = {address}"
         yield f"{value} = {word}"
         for store in reversed(list_stores(module, action)):  # the first store overwrites the others
-            stored, store_address = store.refs
+            stored_ref, store_address = store.refs
             lines = [
                 f"{busy} = 1",
                 f"{word_address} = {statements.sample(store_address)}",
-                f"{value} = {statements.sample(stored, action.width, signed=False)}",
+                f"{value} = {statements.sample(stored_ref, action.width, signed=False)}",
             ]
             yield when(f"{statements.fire(module, store)} & ({load} ^ 1)", lines)
         yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
@@ -282,7 +282,7 @@ class Memory(Kind):
         writes = [user for user in users if user.kind is ActionKind.STORE_WORD]
         reads = [user for user in users if user.kind is ActionKind.READ]
 
-        def reach(ref: Ref) -> tuple[str, str]:
+        def split_address(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
             exact_bits = proof.fit(ref, _EXACT_BITS)
             return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(
@@ -296,12 +296,12 @@ class Memory(Kind):
                 "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
             )
 
-        store_addresses = [reach(write.refs[1]) for write in writes]
+        store_addresses = [split_address(write.refs[1]) for write in writes]
         read_ports = [
-            (proof.fire(module, read_action.on), *reach(read_action.refs[0])) for read_action in reads
+            (proof.fire(module, read_action.on), *split_address(read_action.refs[0])) for read_action in reads
         ]
         numbers = [f"{module.name}_{read.output}_o" for read in reads]
-        load_inside, load_address = reach(action.refs[1])
+        load_inside, load_address = split_address(action.refs[1])
         read_fire, read_inside, read_address = read_ports[0] if read_ports else (NEVER, NEVER, f"{bits}'d0")
         hidden_names = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
@@ -415,8 +415,8 @@ class Read(_Access):
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name, memory = statements.register(module, action), module.outputs()[action.memory]
-        fetched = statements.register(module, memory, "mq")
-        yield when(statements.fire(module, action), [f"{name} = {fetched}"])
+        fetched_word = statements.register(module, memory, "mq")
+        yield when(statements.fire(module, action), [f"{name} = {fetched_word}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         """Yield nothing: the block of the memory drives the number."""

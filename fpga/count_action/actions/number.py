@@ -49,9 +49,9 @@ class Advance(Kind):
             f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.location
         )
         if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
-            need = (action.modulo - 1).bit_length()
+            needed_bits = (action.modulo - 1).bit_length()
             message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
-            hint = f"Give it {need} bits." if need <= MAX_WIDTH else "Use a smaller modulo."
+            hint = f"Give it {needed_bits} bits." if needed_bits <= MAX_WIDTH else "Use a smaller modulo."
             yield make_diagnostic(action.location, message, hint)
 
     def largest(self, action: Action) -> int:
@@ -101,8 +101,8 @@ class Store(Kind):
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         (ref,) = action.refs
-        order = " by priority" if action.ranked else ""
-        return f"store {texts.sample(ref)} width {action.width} as {action.output}{order}"
+        order_text = " by priority" if action.ranked else ""
+        return f"store {texts.sample(ref)} width {action.width} as {action.output}{order_text}"
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the shape of the stored number; `keep` of a stream has one bit per lane (R18)."""
@@ -153,12 +153,12 @@ class Store(Kind):
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        *ranked, unranked = module.drivers(action.output)
-        data = hardware.samples(unranked)
-        for driver in reversed(ranked):
+        *ranked_stores, unranked_store = module.drivers(action.output)
+        data = hardware.samples(unranked_store)
+        for driver in reversed(ranked_stores):
             data = f"{hardware.fire(module, driver)} ? {hardware.samples(driver)} : {data}"
         ports = {
-            "fire_i": hardware.any_fire(module, (*ranked, unranked)),
+            "fire_i": hardware.any_fire(module, (*ranked_stores, unranked_store)),
             "data_i": data,
             "number_o": f"{name}_o",
         }

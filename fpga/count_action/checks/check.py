@@ -206,9 +206,9 @@ class _Parts:
             yield from self._find_ref_errors(module, ref, action.location)
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.location)
-            widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
+            max_width = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             noun = f"width of {kind.noun} {quote(action.output)}"
-            yield from find_out_of_range(noun, action.width, 1, widest, action.location)
+            yield from find_out_of_range(noun, action.width, 1, max_width, action.location)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
             yield from self._find_clear_errors(action)
         yield from kind.find_problems(self.datapath, action)
@@ -230,8 +230,8 @@ def _find_signal_errors(signal: Signal) -> Diagnostics:
     yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, location)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
     yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), location)
-    widest = MAX_WIDTH if signal.loads_memory else _MAX_WIDTHS[signal.kind]
-    yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, location)
+    max_width = MAX_WIDTH if signal.loads_memory else _MAX_WIDTHS[signal.kind]
+    yield from find_out_of_range(f"width of {name}", signal.width, 1, max_width, location)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield make_diagnostic(
             location, f"{name} is signed, but not a stream", "Only samples of streams have a sign."
@@ -252,8 +252,12 @@ def _find_target_errors(target: Target) -> Diagnostics:
             target.location, f"target {quote(target.name)} is {target.reset}", "Targets are not negative."
         )
     elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
-        need = target.reset.bit_length()
-        hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
+        needed_bits = target.reset.bit_length()
+        hint = (
+            f"Write `width {needed_bits}` after its counts."
+            if needed_bits <= MAX_WIDTH
+            else "Count in two steps."
+        )
         message = f"target {quote(target.name)} is {target.reset} and does not fit in {target.width} bits"
         yield make_diagnostic(target.location, message, hint)
 

@@ -76,7 +76,7 @@ def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnosti
             message,
             "Name the target of the count first in the formula, or write a target alone.",
         )
-    elif min(graph.interval(module.value(aim))) < 0:
+    elif min(graph.compute_interval(module.value(aim))) < 0:
         message = f"the value that {quote(count.name)} has to reach can be negative"
         yield make_diagnostic(aim.location or count.location, message, "Write max(..., 0).")
 
@@ -89,7 +89,7 @@ def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostic
         yield make_diagnostic(count.location, message, "Use CountKind.ACCUMULATE.")
     if count.bound is None or [*find_value_errors(module, count.bound, count.location)]:
         return
-    if min(graph.interval(module.value(count.bound))) < 0:
+    if min(graph.compute_interval(module.value(count.bound))) < 0:
         message = f"the bound of {quote(count.name)} can be negative"
         yield make_diagnostic(count.bound.location or count.location, message, "Write max(..., 0).")
 
@@ -165,7 +165,7 @@ def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics
             yield errors[0]
             return
         yield from _find_missing_bits(graph, module, value)
-    low, high = graph.interval(value)
+    low, high = graph.compute_interval(value)
     if max(-low, high) > LARGEST_VALUE:
         location = next((ref.location for _, ref in list_leaves(value)), None) or module.location
         message = f"this formula ranges from {low} to {high}; at most 60 bits and a sign are possible"
@@ -176,7 +176,7 @@ def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagno
     """Yield an error for a slice beyond the bits of its value. A constant has any number of bits."""
     if value.operator != "slice" or isinstance(value.operands[0], int):
         return
-    width, _ = count_bits(*graph.interval(value.operands[0]))
+    width, _ = count_bits(*graph.compute_interval(value.operands[0]))
     if get_constant(value.operands[1]) >= width:
         location = next((ref.location for _, ref in list_leaves(value)), None) or module.location
         message = f"a slice has bit {value.operands[1]}, and its value has bits {width - 1} to 0"
@@ -204,7 +204,7 @@ def _find_comparisons(operand: Operand) -> Iterator[Operation]:
 
 
 def _find_constant_result(graph: Graph, comparison: Operation, location: Location | None) -> Diagnostics:
-    left_interval, right_interval = (graph.interval(operand) for operand in comparison.operands)
+    left_interval, right_interval = (graph.compute_interval(operand) for operand in comparison.operands)
     outcomes = {
         _can_hold(comparison.operator, left_interval, right_interval),
         _can_hold(comparison.operator, left_interval, right_interval, must_always_hold=True),
@@ -221,7 +221,7 @@ def _find_constant_result(graph: Graph, comparison: Operation, location: Locatio
 def _can_hold(operator: str, left: Interval, right: Interval, *, must_always_hold: bool = False) -> bool:
     """Return whether a comparison holds for some values of two intervals; with `must_always_hold`, for all values."""
     (left_low, left_high), (right_low, right_high) = left, right
-    possible = {
+    can_hold_by_operator = {
         "==": left_low <= right_high and right_low <= left_high,
         "<": left_low < right_high,
         "<=": left_low <= right_high,
@@ -230,7 +230,7 @@ def _can_hold(operator: str, left: Interval, right: Interval, *, must_always_hol
         "!=": not left_low == left_high == right_low == right_high,
     }
     if not must_always_hold:
-        return possible[operator]
+        return can_hold_by_operator[operator]
     return not _can_hold(_OPPOSITE[operator], left, right)
 
 

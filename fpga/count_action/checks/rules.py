@@ -51,9 +51,9 @@ def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
         first_action, second_action = drivers[0][1], drivers[1][1]
         first_location = f", the other one at {first_action.location}" if first_action.location else ""
         message = f"output {quote(output)} of module {quote(name)} has two drivers{first_location} (R9)"
-        word = "as " if second_action.kind.drives is SignalKind.STREAM else ""
+        word_text = "as " if second_action.kind.drives is SignalKind.STREAM else ""
         yield make_diagnostic(
-            second_action.location, message, f"Give this one another name: `{word}{output}_2`."
+            second_action.location, message, f"Give this one another name: `{word_text}{output}_2`."
         )
 
 
@@ -131,14 +131,16 @@ def describe_ref(ref: Ref) -> str:
 
 
 def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    largest = max(max_increment(graph, count), max_decrement(graph, count))
+    largest = max(compute_max_increment(graph, count), compute_max_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
     if largest > capacity:
-        need = largest.bit_length()
+        needed_bits = largest.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {largest} in one cycle (R10)"
         yield make_diagnostic(
-            count.location, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
+            count.location,
+            message,
+            f"Write `width {needed_bits}`." if needed_bits <= MAX_WIDTH else "Add less at a time.",
         )
         return
     target = module.target(count.target)
@@ -166,14 +168,14 @@ def _find_unreachable_target(count: Count, target: Target, largest: int) -> Diag
         yield make_diagnostic(location, message, f"Choose a multiple of {count.constant}.")
 
 
-def max_increment(graph: Graph, count: Count) -> int:
+def compute_max_increment(graph: Graph, count: Count) -> int:
     """Return the largest increment of a count in one cycle."""
     if count.order:
         return 1
     return max(count.constant, 0) + sum(_find_max_term(graph, term) for term in count.terms)
 
 
-def max_decrement(graph: Graph, count: Count) -> int:
+def compute_max_decrement(graph: Graph, count: Count) -> int:
     """Return the largest decrement of a count in one cycle."""
     return max(-count.constant, 0) + sum(_find_max_term(graph, term) for term in count.taken)
 
@@ -275,7 +277,7 @@ def _find_register_errors(module: Module, count: Count) -> Diagnostics:
             f"the picks of {quote(count.name)} are not {count.order}",
             "Use arbitration.picks.",
         )
-    for name, operand in arbitration.next_numbers(count, module.name).items():
+    for name, operand in arbitration.make_next_numbers(count, module.name).items():
         action = next(
             (candidate for candidate in module.actions if candidate.output == f"{count.name}_{name}"), None
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.checks.rules import describe_ref, max_increment
+from fpga.count_action.checks.rules import compute_max_increment, describe_ref
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import LOGICAL, list_leaves
 from fpga.count_action.graph import Graph, can_stall, find_cycle, get_stream_key, list_read_signals
@@ -46,7 +46,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
 
 
 def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    largest = max_increment(graph, count)
+    largest = compute_max_increment(graph, count)
     target = module.target(count.target)
     if (
         count.kind is CountKind.LEVEL
@@ -126,7 +126,7 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
             and len(streams) == len(rival.terms) == 1
             and module.target(rival.target).reset == 1
         )
-        largest_increment = max_increment(graph, count) - len(streams)
+        largest_increment = compute_max_increment(graph, count) - len(streams)
         lowest = 1 if count.aim is not None else module.target(count.target).reset
         if takes_all and not count.order and largest_increment < lowest:
             message = (
@@ -164,13 +164,13 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
     """Yield the signals whose bits a condition combines, except operands of comparisons and sums."""
-    todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
-    while todo:
-        operand = todo.pop()
+    pending_operands: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
+    while pending_operands:
+        operand = pending_operands.pop()
         if isinstance(operand, Ref):
             yield operand
         elif isinstance(operand, Operation) and operand.operator in LOGICAL:
-            todo += operand.operands
+            pending_operands += operand.operands
 
 
 def _find_uncounted_samples(graph: Graph) -> Diagnostics:

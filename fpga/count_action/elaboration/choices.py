@@ -16,17 +16,21 @@ def check_choice(
     text: CountText, picking: ArbitrationText, streams: list[FlatReference], constant: int
 ) -> None:
     """Raise `SourceError` if a count cannot choose among its terms."""
-    order = f"`by {picking.order}`"
+    order_text = f"`by {picking.order}`"
     if text.accumulates:
-        message = f"{order} in a count over cycles, which takes every beat at once (R7)"
+        message = f"{order_text} in a count over cycles, which takes every beat at once (R7)"
         hint = "Remove `over cycles`, and count the merged stream in a module of its own."
         raise SourceError(picking.location, message, hint)
     if constant or any(stream.suffix != "valid" for stream in streams):
-        message = f"{order} chooses among streams, but the sum has other terms"
+        message = f"{order_text} chooses among streams, but the sum has other terms"
         raise SourceError(picking.location, message, "Add valid bits only: sum a.valid + b.valid by turns.")
     if not 2 <= len(streams) <= MAX_STREAMS:
-        message = f"{order} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
-        hint = f"Name another stream, or remove {order}." if len(streams) < 2 else "Merge in several modules."
+        message = f"{order_text} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
+        hint = (
+            f"Name another stream, or remove {order_text}."
+            if len(streams) < 2
+            else "Merge in several modules."
+        )
         raise SourceError(picking.location, message, hint)
     names = [str(stream) for stream in streams]
     duplicate = next((name for name in names if names.count(name) > 1), None)
@@ -50,10 +54,15 @@ def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
 
 def merge_ends(action: FlatAction, end_kinds: tuple[str, ...]) -> Iterator[FlatAction]:
     """Yield the actions that store the `last` flag and the kept lanes of the selected beat."""
-    for end in end_kinds:
-        width = 1 if end == "last" else None
+    for end_kind in end_kinds:
+        width = 1 if end_kind == "last" else None
         yield replace(
-            action, verb="store", name=f"{action.name}_{end}", part_of=action.name, width=width, sign=None
+            action,
+            verb="store",
+            name=f"{action.name}_{end_kind}",
+            part_of=action.name,
+            width=width,
+            sign=None,
         )
 
 

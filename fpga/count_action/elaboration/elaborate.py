@@ -23,7 +23,7 @@ from fpga.count_action.elaboration.flat import (
 )
 from fpga.count_action.elaboration.formulas import (
     FormulaElaborator,
-    element,
+    evaluate_element,
     flatten_reference,
     is_signal,
     iterate_index,
@@ -205,7 +205,7 @@ class Elaborator(FormulaElaborator):
             name = verb.name.name
             message = f"{quote(name)} is a memory, and `as` names a number"
             raise SourceError(verb.name.location, message, f"Write `in {name}[ADDRESS]`.")
-        flat = FlatAction(
+        flat_action = FlatAction(
             verb=verb.verb,
             name=_expand_label(verb.name, values) or ("out" if sends_stream else ""),
             on=_expand_label(text.on, values) or None,
@@ -221,10 +221,10 @@ class Elaborator(FormulaElaborator):
             location=verb.location,
         )
         packet_flags = [
-            self._make_packet_flag(flat, *end, values)
+            self._make_packet_flag(flat_action, *end, values)
             for end in zip(("last", "keep"), verb.ends, strict=False)
         ]
-        return [flat, *packet_flags, *merge_ends(flat, verb.merged_ends)]
+        return [flat_action, *packet_flags, *merge_ends(flat_action, verb.merged_ends)]
 
     def _make_packet_flag(
         self, action: FlatAction, name: str, operand: Operand, values: Values
@@ -250,7 +250,7 @@ class Elaborator(FormulaElaborator):
 def _expand_label(label: Label | None, values: Values) -> str:
     if label is None:
         return ""
-    return label.name if label.index is None else f"{label.name}_{element(label.index, values)}"
+    return label.name if label.index is None else f"{label.name}_{evaluate_element(label.index, values)}"
 
 
 def _make_default_name(kind: str, position: int) -> str:

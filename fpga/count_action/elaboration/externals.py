@@ -96,12 +96,10 @@ class ExternalInputs:
             entry.declared is not None and entry.declared.span is None and not entry.has_single_elements
         )
         if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
-            name, bits = reference.name, f"{signal.width} bits"
-            message = f"{quote(name)} is one number of {bits} and has no element {reference.index}"
+            name, bits_text = reference.name, f"{signal.width} bits"
+            message = f"{quote(name)} is one number of {bits_text} and has no element {reference.index}"
             bit = f"{name}[{reference.index}:{reference.index}]"
-            hint = (
-                f"For a bit write {bit} in a formula; for several numbers declare {name}[1 to 4] of {bits}."
-            )
+            hint = f"For a bit write {bit} in a formula; for several numbers declare {name}[1 to 4] of {bits_text}."
             raise SourceError(reference.location, message, hint)
         if reference.index is None:
             if signal.size > 1:

@@ -175,7 +175,8 @@ def iterate_term(term: Term | RangedOperand, values: Values) -> Iterator[Values]
 def flatten_reference(reference: Reference, values: Values) -> FlatReference:
     """Return a reference with its numbers evaluated. Raise `SourceError` if its parts do not form a signal."""
     parts = [
-        (part.name, None if part.index is None else element(part.index, values)) for part in reference.parts
+        (part.name, None if part.index is None else evaluate_element(part.index, values))
+        for part in reference.parts
     ]
     suffix: Suffix = ""
     lane = None
@@ -205,14 +206,14 @@ def flatten_reference(reference: Reference, values: Values) -> FlatReference:
     return FlatReference(parts[0][0], owner, parts[0][1], suffix, lane, reference.location)
 
 
-def element(number: Number, values: Values) -> int:
+def evaluate_element(number: Number, values: Values) -> int:
     """Return the index of an element. Raise `SourceError` if it is negative or not constant."""
-    value = evaluate(number, values)
-    if value < 0:
+    index = evaluate(number, values)
+    if index < 0:
         raise SourceError(
-            number.location, f"the index is {value}, which is negative", "Elements are numbered from 0 or 1."
+            number.location, f"the index is {index}, which is negative", "Elements are numbered from 0 or 1."
         )
-    return value
+    return index
 
 
 def is_signal(value: Number, values: Values) -> bool:

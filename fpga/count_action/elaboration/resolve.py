@@ -42,7 +42,7 @@ from fpga.count_action.model import (
 
 Context: TypeAlias = Literal["sum", "condition", "sample"]
 
-_WORD = {"sum": "sum", "condition": "while"}
+_CLAUSE_WORDS = {"sum": "sum", "condition": "while"}
 
 
 class Beats:
@@ -77,8 +77,8 @@ class Beats:
         shape = self._find_shape(output)
         if shape != Shape(entry.lanes, entry.width, entry.signed):
             own_shape = Shape(entry.lanes, entry.width, entry.signed)
-            shapes = f"has {_describe_shape(own_shape)}, and {reference} has {_describe_shape(shape)}"
-            message = f"{quote(entry.name)} {shapes}"
+            shapes_text = f"has {_describe_shape(own_shape)}, and {reference} has {_describe_shape(shape)}"
+            message = f"{quote(entry.name)} {shapes_text}"
             raise SourceError(reference.location, message, "Change one of them.")
 
     def find_beat_shape(self, module: FlatModule, action: FlatAction) -> Shape:
@@ -95,15 +95,15 @@ class Beats:
         if output not in self._beats:
             self._beats[output] = None
             self._beats[output] = self._compute_shape(output, self._names.drivers[output])
-        beat = self._beats[output]
-        if beat is None:
+        shape = self._beats[output]
+        if shape is None:
             location, name = self._names.drivers[output].location, f"{output.module}.{output.name}"
             if self._find_kind(output) is SignalKind.NUMBER:
                 message = f"the width of {quote(name)} depends on itself"
                 raise SourceError(location, message, "Write it before `as`, for example `width 16`.")
             message = f"the samples of {name} come from itself: streams form a cycle (R7)"
             raise SourceError(location, message, "Use an external stream for one of them.")
-        return beat
+        return shape
 
     def get_kind(self, target: Output | FlatReference) -> SignalKind:
         """Return the kind of an output, or of an external input."""
@@ -136,8 +136,8 @@ class Beats:
         shapes = [self._find_source(module, stream) for stream in streams]
         for stream, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
-                lanes_of_first = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
-                message = f"{quote(str(stream))} has {shape.lanes} lanes and {lanes_of_first}"
+                first_lanes_text = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
+                message = f"{quote(str(stream))} has {shape.lanes} lanes and {first_lanes_text}"
                 raise SourceError(stream.location, message, "Merge streams with the same number of lanes.")
         return shapes
 
@@ -149,16 +149,16 @@ class Beats:
         ):
             source = self._find_source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
-        width, signed = count_bits(*self.interval(module, operand))
+        width, signed = count_bits(*self.compute_interval(module, operand))
         return Shape(1, width, signed)
 
-    def interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
+    def compute_interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
         """Return the interval of a formula, or of a part of one."""
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, FlatFormula):
             parts = [
-                self.interval(module, part)
+                self.compute_interval(module, part)
                 for part in operand.operands
                 for _ in range(self._count_lanes(module, part) if operand.operator == "concat" else 1)
             ]
@@ -222,9 +222,9 @@ def _find_stored_width(module: FlatModule, stored: StoredValue) -> int:
     return find_target_width(target, module)
 
 
-def _describe_shape(beat: Shape) -> str:
-    lanes = f"{beat.lanes} lanes of " if beat.lanes > 1 else ""
-    return f"{lanes}{beat.width} bits{' signed' if beat.signed else ''}"
+def _describe_shape(shape: Shape) -> str:
+    lanes_text = f"{shape.lanes} lanes of " if shape.lanes > 1 else ""
+    return f"{lanes_text}{shape.width} bits{' signed' if shape.signed else ''}"
 
 
 def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
@@ -256,7 +256,7 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
         meaning = "counts its beats" if context == "sum" else "needs a bit"
         raise SourceError(
             reference.location,
-            f"{quoted_name} is a stream, and `{_WORD[context]}` {meaning}",
+            f"{quoted_name} is a stream, and `{_CLAUSE_WORDS[context]}` {meaning}",
             f"Write {reference}.valid.",
         )
 
@@ -358,9 +358,12 @@ class _Resolver:
         return [Ref(f"{VALUE}{len(values) - 1}", module.name, location=location)]
 
     def _resolve_operands(
-        self, module: FlatModule, operand: FlatOperand, *, all_lanes: bool = False
+        self, module: FlatModule, operand: FlatOperand, *, takes_all_lanes: bool = False
     ) -> list[Operand]:
-        """Return the resolved operand; with `all_lanes` (in `max`, `min` and `concat`), one for each lane of a beat."""
+        """Return the resolved operand.
+
+        With `takes_all_lanes` (in `max`, `min` and `concat`), return an operand for each lane of a beat.
+        """
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
@@ -369,7 +372,9 @@ class _Resolver:
             takes_operand_list = operand.operator in {"max", "min", "concat"}
             parts = []
             for part_operand in operand.operands:
-                resolved_operands = self._resolve_operands(module, part_operand, all_lanes=takes_operand_list)
+                resolved_operands = self._resolve_operands(
+                    module, part_operand, takes_all_lanes=takes_operand_list
+                )
                 if operand.operator == "concat":
                     resolved_operands = [
                         self._make_slice(module, part_operand, part) for part in resolved_operands
@@ -384,7 +389,7 @@ class _Resolver:
         if lanes := self._names.count_kept_lanes(module, operand):
             return [self._pack_kept_lanes(module, operand, lanes)]
         samples = list(self._beats.refs(module, operand, "sample"))
-        if len(samples) > 1 and not all_lanes:
+        if len(samples) > 1 and not takes_all_lanes:
             message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
             hint = f"Write {operand}.data[1] for a lane, {operand}.data[1][7:0] for its bits, or a range."
             raise SourceError(operand.location, message, hint)
@@ -398,7 +403,7 @@ class _Resolver:
         if isinstance(value, FlatReference) and self._is_stream(module, value):
             message = f"{quote(str(value))} is a stream, and only its samples have bits"
             raise SourceError(value.location, message, f"Write {value}.data[{high}:{low}].")
-        width, _ = count_bits(*self._beats.interval(module, value))
+        width, _ = count_bits(*self._beats.compute_interval(module, value))
         if high >= width:
             message = f"the slice has bit {high}, and its value has bits {width - 1} to 0"
             raise SourceError(formula.location, message, f"The highest bit is [{width - 1}:{width - 1}].")
@@ -414,7 +419,7 @@ class _Resolver:
         """Return `part` if it is a slice, otherwise the slice of all its bits: `concat` takes only slices (R24)."""
         if isinstance(part, Operation) and part.operator == "slice":
             return part
-        width, _ = count_bits(*self._beats.interval(module, flat))
+        width, _ = count_bits(*self._beats.compute_interval(module, flat))
         return Operation("slice", (part, width - 1, 0))
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
@@ -436,17 +441,17 @@ class _Resolver:
         if action.part_of and action.name == f"{action.part_of}_last":
             samples = tuple(self._make_condition(module, sample) for sample in samples)
         refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
-        beat = self._beats.find_beat_shape(module, action)
+        shape = self._beats.find_beat_shape(module, action)
         if not action.samples and count_name in counts:
-            formulas = self._find_choice(module, action, counts[count_name], beat.lanes)
+            formulas = self._find_choice(module, action, counts[count_name], shape.lanes)
             refs = [self._add_value(module, formula, values) for formula in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
             on=count_name,
             output=action.name,
             refs=tuple(refs),
-            width=beat.width,
-            signed=beat.signed,
+            width=shape.width,
+            signed=shape.signed,
             part_of=action.part_of,
             merges=action.verb == "merge",
             location=action.location,
@@ -456,7 +461,7 @@ class _Resolver:
 
     def _make_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
         """Return the operand if it can only be 0 or 1, otherwise the formula that it is not 0."""
-        low, high = self._beats.interval(module, operand)
+        low, high = self._beats.compute_interval(module, operand)
         if low >= 0 and high <= 1:
             return operand
         assert not isinstance(operand, int)
@@ -476,7 +481,7 @@ class _Resolver:
         if action.verb != "store":
             return []
         end = action.name.removeprefix(f"{action.part_of}_")
-        numbers = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
+        numbers = arbitration.make_next_numbers(count, module.name) if action.part_of == count.name else {}
         if end in numbers:  # if a stream has the name of its count, its `last` and `keep` follow below
             return [numbers[end]]
         streams = (

@@ -64,28 +64,30 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
         raise SourceError(
             action.location, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`."
         )
-    matches = (
+    is_match_by_action = (
         candidate.name == action.part_of if action.part_of else candidate is action for candidate in actions
     )
-    return names[next(index for index, is_match in enumerate(matches) if is_match)]
+    return names[next(index for index, is_match in enumerate(is_match_by_action) if is_match)]
 
 
-def find_table_indices(text: ModuleText, values: Values) -> dict[str, range]:
+def find_table_indices(module_text: ModuleText, values: Values) -> dict[str, range]:
     """Return the indices of every table, by name."""
-    return {table.name: evaluate_range(table.range, values) for table in text.tables}
+    return {table.name: evaluate_range(table.range, values) for table in module_text.tables}
 
 
-def make_entry_targets(text: TableText, values: Values) -> Iterator[FlatTarget]:
+def make_entry_targets(table_text: TableText, values: Values) -> Iterator[FlatTarget]:
     """Yield the entries of a table as targets; a single value is used for all."""
-    span = evaluate_range(text.range, values)
-    if len(text.entries) not in {1, len(span)}:
-        message = f"table {quote(text.name)} has {len(span)} entries and {len(text.entries)} values"
-        raise SourceError(text.location, message, "Write one value per entry, or one for all.")
-    width = None if text.width is None else evaluate(text.width, values)
+    span = evaluate_range(table_text.range, values)
+    if len(table_text.entries) not in {1, len(span)}:
+        message = (
+            f"table {quote(table_text.name)} has {len(span)} entries and {len(table_text.entries)} values"
+        )
+        raise SourceError(table_text.location, message, "Write one value per entry, or one for all.")
+    width = None if table_text.width is None else evaluate(table_text.width, values)
     for position, index in enumerate(span):
-        entry = text.entries[position % len(text.entries)]
+        entry = table_text.entries[position % len(table_text.entries)]
         reset = 0 if entry is None else evaluate(entry, values)
-        yield FlatTarget(f"{text.name}_{index}", reset, width, text.location, in_table=True)
+        yield FlatTarget(f"{table_text.name}_{index}", reset, width, table_text.location, in_table=True)
 
 
 def find_target_width(target: FlatTarget, module: FlatModule) -> int:

@@ -48,7 +48,7 @@ def draw_svg(explanation: Explanation) -> str:
     columns = _arrange_columns(explanation)
     inputs = list(_list_inputs(explanation))
     rectangles = dict(_place_inputs(inputs))
-    offset = (
+    inputs_width = (
         (max((len(name) for name, _ in inputs), default=0) * _CHAR_WIDTH + 2 * _MARGIN + _GAP)
         if inputs
         else _MARGIN
@@ -58,24 +58,26 @@ def draw_svg(explanation: Explanation) -> str:
         y = float(_MARGIN + 24)
         for name in names:
             rows = tuple(_format_rows(parts[name]))
-            area = _Rectangle(offset + number * (_BOX_WIDTH + _GAP), y, (len(rows) + 2) * _ROW_HEIGHT, rows)
-            rectangles[name] = area
-            y += area.height + 40
-    width = max(area.x + area.width for area in rectangles.values()) + _MARGIN + 60
-    height = max(area.y + area.height for area in rectangles.values()) + _MARGIN + 60
+            rectangle = _Rectangle(
+                inputs_width + number * (_BOX_WIDTH + _GAP), y, (len(rows) + 2) * _ROW_HEIGHT, rows
+            )
+            rectangles[name] = rectangle
+            y += rectangle.height + 40
+    width = max(rectangle.x + rectangle.width for rectangle in rectangles.values()) + _MARGIN + 60
+    height = max(rectangle.y + rectangle.height for rectangle in rectangles.values()) + _MARGIN + 60
     body = [
         *_draw_lines(explanation, rectangles),
-        *(_draw_rectangle(name, area, parts) for name, area in rectangles.items()),
+        *(_draw_rectangle(name, rectangle, parts) for name, rectangle in rectangles.items()),
     ]
-    size = f'width="{width:.0f}" height="{height:.0f}"'
+    size_attributes = f'width="{width:.0f}" height="{height:.0f}"'
     title = escape(f"{explanation.name} (digest {explanation.digest})")
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size_attributes} viewBox="0 0 {width:.0f} {height:.0f}">',
             f"<title>{title}</title>",
             f"<style>\n{_STYLE}\n</style>",
             _TIP,
-            f'<rect {size} fill="#ffffff"/>',
+            f'<rect {size_attributes} fill="#ffffff"/>',
             f'<text x="{_MARGIN}" y="{_MARGIN}" class="quiet">{title}</text>',
             *body,
             "</svg>\n",
@@ -87,13 +89,13 @@ def _arrange_columns(explanation: Explanation) -> list[list[str]]:
     """Return the modules in columns, by the longest chain of connections to them. Backward connections are ignored."""
     names = [part.name for part in explanation.modules]
     depth = dict.fromkeys(names, 0)
-    forward = [
+    forward_lines = [
         line
         for line in explanation.lines
         if line.driver and names.index(line.driver) < names.index(line.reader)
     ]
     for name in names:
-        for line in forward:
+        for line in forward_lines:
             if line.driver == name:
                 depth[line.reader] = max(depth[line.reader], depth[name] + 1)
     return [[name for name in names if depth[name] == column] for column in range(max(depth.values()) + 1)]
@@ -131,23 +133,24 @@ def _wrap(style: str, text: str) -> Iterator[tuple[str, str]]:
         yield style, line
 
 
-def _draw_rectangle(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
+def _draw_rectangle(name: str, rectangle: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
     if name not in parts:
         return (
-            f'<rect class="input" x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
-            f' height="{area.height:.0f}" rx="12"/>'
-            f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW_HEIGHT:.0f}">{escape(area.rows[0][1])}</text>'
+            f'<rect class="input" x="{rectangle.x:.0f}" y="{rectangle.y:.0f}" width="{rectangle.width:.0f}"'
+            f' height="{rectangle.height:.0f}" rx="12"/>'
+            f'<text x="{rectangle.x + 10:.0f}" y="{rectangle.y + _ROW_HEIGHT:.0f}">'
+            f"{escape(rectangle.rows[0][1])}</text>"
         )
-    box = f'x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
+    box_attributes = f'x="{rectangle.x:.0f}" y="{rectangle.y:.0f}" width="{rectangle.width:.0f}"'
     lines = [
-        f'<rect class="box" {box} height="{area.height:.0f}" rx="4"/>',
-        f'<rect class="head" {box} height="{1.4 * _ROW_HEIGHT:.0f}" rx="4"/>',
-        f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW_HEIGHT:.0f}">{escape(name)}</text>',
+        f'<rect class="box" {box_attributes} height="{rectangle.height:.0f}" rx="4"/>',
+        f'<rect class="head" {box_attributes} height="{1.4 * _ROW_HEIGHT:.0f}" rx="4"/>',
+        f'<text class="name" x="{rectangle.x + 10:.0f}" y="{rectangle.y + _ROW_HEIGHT:.0f}">{escape(name)}</text>',
     ]
-    for number, (style, text) in enumerate(area.rows):
-        y = area.y + (number + 2.3) * _ROW_HEIGHT
+    for number, (style, text) in enumerate(rectangle.rows):
+        y = rectangle.y + (number + 2.3) * _ROW_HEIGHT
         lines.append(
-            f'<text class="{style}" x="{area.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
+            f'<text class="{style}" x="{rectangle.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
         )
     return "\n".join(lines)
 
@@ -157,14 +160,14 @@ def _draw_lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> 
     for line in explanation.lines:
         pairs.setdefault((line.driver or f" {line.name}", line.reader), []).append(line)
     arrows_into: dict[str, int] = {}
-    lowest = max(area.y + area.height for area in rectangles.values())
+    bottom_y = max(area.y + area.height for area in rectangles.values())
     for (driver, reader), lines in pairs.items():
         arrows_into[reader] = arrows_into.get(reader, 0) + 1
         label = "" if driver.startswith(" ") else ", ".join(dict.fromkeys(line.name for line in lines))
-        yield _draw_arrow(rectangles[driver], rectangles[reader], arrows_into[reader], label, lowest)
+        yield _draw_arrow(rectangles[driver], rectangles[reader], arrows_into[reader], label, bottom_y)
 
 
-def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowest: float) -> str:
+def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, bottom_y: float) -> str:
     x1, y1 = driver.x + driver.width, driver.y + min(driver.height / 2, 1.5 * _ROW_HEIGHT)
     x2, y2 = reader.x, reader.y + 10 + 12 * number
     if 0 < x2 - x1 < _BOX_WIDTH + _GAP:
@@ -172,7 +175,7 @@ def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str,
         path = f"M{x1:.0f},{y1:.0f} C{x1 + bend:.0f},{y1:.0f} {x2 - bend:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
         middle = (x1 + x2) / 2, (y1 + y2) / 2 - 5
     else:
-        y_below = lowest + 6 + 10 * number
+        y_below = bottom_y + 6 + 10 * number
         path = f"M{x1:.0f},{y1:.0f} h{16 + 6 * number} V{y_below:.0f} H{x2 - 16 - 6 * number:.0f} V{y2:.0f} H{x2:.0f}"
         middle = (x1 + x2) / 2, y_below - 4
     return f'<path class="line" marker-end="url(#tip)" d="{path}"/>' + (

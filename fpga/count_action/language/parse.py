@@ -51,10 +51,10 @@ def _check_characters(text: str, file: str) -> None:
     if text.isascii():
         return
     errors = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for line_number, line in enumerate(text.split("\n"), 1):
         column = next((column_number for column_number, char in enumerate(line, 1) if not char.isascii()), 0)
         if column:
-            errors.append(_describe_foreign_character(Location(file, number, column), line[column - 1]))
+            errors.append(_describe_foreign_character(Location(file, line_number, column), line[column - 1]))
         if len(errors) == _MAX_ERRORS:
             break
     raise CountActionError(errors)

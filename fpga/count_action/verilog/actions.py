@@ -14,9 +14,9 @@ from fpga.count_action.verilog.text import (
     concatenate,
     declare,
     extend,
-    instance,
     join_or,
     repeat,
+    write_instance,
 )
 from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
@@ -53,7 +53,7 @@ class Connections:
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
     ) -> Iterator[str]:
         """Yield an instance of a block of `fpga/rtl`, connected to clock and reset."""
-        return instance(block, name, parameters, {**CLOCKED, **ports})
+        return write_instance(block, name, parameters, {**CLOCKED, **ports})
 
     def wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""

@@ -19,9 +19,9 @@ from fpga.count_action.verilog.text import (
     concatenate,
     declare,
     extend,
-    instance,
     join_or,
     repeat,
+    write_instance,
 )
 from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
@@ -38,14 +38,14 @@ def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     if count.kind is CountKind.LEVEL:
         yield from _write_level(wiring, module, count, target)
         return
-    width = increment_width(wiring, count.constant, count.terms)
+    width = compute_increment_width(wiring, count.constant, count.terms)
     yield declare(f"{prefix}_increment", width)
     yield declare(f"{prefix}_overshoot")
     yield declare(f"{prefix}_saturated")
     yield from _write_increment(
         wiring, module, f"{prefix}_increment", count, count.constant, count.terms, width
     )
-    yield from instance(
+    yield from write_instance(
         "count_action",
         f"u_{prefix}_count",
         {
@@ -81,7 +81,7 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
         "first": (count.constant, (*other_terms, *single_bits[:first_terms])),
         "second": (0, tuple(single_bits[first_terms:])),
     }
-    width = max(increment_width(wiring, *part) for part in parts.values())
+    width = max(compute_increment_width(wiring, *part) for part in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
     for name, (constant, refs) in parts.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
@@ -89,7 +89,7 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     rivals = [f"!{wiring.fire(module.name, rival.name)}" for rival in wiring.graph.rivals(module, count)]
     gate = [enable(wiring, count)] if count.gate or not rivals else []
     at_least = {"AtLeast": bit(1)} if module.target(count.target).at_least else {}
-    yield from instance(
+    yield from write_instance(
         "count_action_level",
         f"u_{prefix}_count",
         {"AddendWidth": width, "TargetWidth": target.width, **at_least},
@@ -111,14 +111,14 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
         "increment": (max(count.constant, 0), count.terms),
         "decrement": (max(-count.constant, 0), count.taken),
     }
-    width = max(increment_width(wiring, *part) for part in parts.values())
+    width = max(compute_increment_width(wiring, *part) for part in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
     yield declare(f"{prefix}_overshoot")
     yield declare(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     bound_bits = wiring.source(count.bound).value(0) if count.bound else None
-    yield from instance(
+    yield from write_instance(
         "count_action_up_down",
         f"u_{prefix}_count",
         {
@@ -173,7 +173,7 @@ def _write_increment(
         plain_name = name.removesuffix("_increment")
         ones = f"{plain_name}_ones"
         yield declare(ones, width)
-        yield from instance(
+        yield from write_instance(
             "count_action_ones",
             f"u_{plain_name}_ones",
             {"Bits": len(bits), "Width": width},
@@ -225,7 +225,7 @@ def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     return source.valid(ref.index) if needs_valid_only else source.moves(ref.index)
 
 
-def increment_width(wiring: Wiring, largest: int, refs: tuple[Ref, ...]) -> int:
+def compute_increment_width(wiring: Wiring, largest: int, refs: tuple[Ref, ...]) -> int:
     """Return the number of bits of the largest increment: the constant `most` plus all terms."""
     for ref in refs:
         source = wiring.source(ref)

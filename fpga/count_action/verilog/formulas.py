@@ -17,7 +17,7 @@ def write_formulas(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield the lines of the formulas of a module, each with its wire."""
     for index in range(len(module.values)):
         ref = Ref(f"{VALUE}{index}", module.name)
-        writer = _Writer(wiring, wiring.value(ref), wiring.value_width(ref))
+        writer = _Writer(wiring, wiring.value(ref), wiring.compute_value_width(ref))
         value = writer.operand(wiring.graph.formula(ref))
         yield from writer.lines
         yield f"logic signed [{writer.width - 1}:0] {wiring.value(ref)};"

@@ -47,7 +47,7 @@ def list_items(items: Iterable[str]) -> Iterator[str]:
     yield f"  {lines[-1]}"
 
 
-def instance(
+def write_instance(
     block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield an instance of a block, with one parameter or port per line."""

@@ -20,10 +20,10 @@ from fpga.count_action.verilog.text import (
     declare,
     fold_line,
     format_bit_range,
-    instance,
     join_or,
     list_items,
     repeat,
+    write_instance,
 )
 from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, join
 
@@ -123,7 +123,7 @@ def _write_targets(wiring: Wiring) -> Iterator[str]:
     yield from (f"// {module.name}.{target.name}" for module, target in targets)
     yield declare("target", width)
     reset = concatenate([f"{target.width}'d{target.reset}" for _, target in targets])
-    yield from instance(
+    yield from write_instance(
         "count_action_targets",
         "u_targets",
         {"Width": width, "Reset": reset},
@@ -280,7 +280,7 @@ def write_buffers(wiring: Wiring, signal: Signal) -> Iterator[str]:
         inputs = [_slice_of_stream(port, signal, index, width) for port, _, width in parts]
         outputs = [_slice_of_stream(wire, signal, index, width) for _, wire, width in parts]
         suffix = f"_{index}" if signal.size > 1 else ""
-        yield from instance(
+        yield from write_instance(
             "count_action_buffer",
             f"u_{signal.name}{suffix}_buffer",
             {"Width": sum(width for _, _, width in parts)},

@@ -169,10 +169,12 @@ class Wiring:
                 is_buffered=signal.name in self.buffered_inputs,
             )
         if is_value(ref):
-            width, signed = count_bits(*self.graph.interval(self.graph.formula(ref)))
+            width, signed = count_bits(*self.graph.compute_interval(self.graph.formula(ref)))
             wire = self.value(ref)
-            wide = self.value_width(ref)
-            return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, is_external=False, formula=wire)
+            wire_width = self.compute_value_width(ref)
+            return Source(
+                SignalKind.NUMBER, wire, wire_width, 1, width, signed, is_external=False, formula=wire
+            )
         source = self.graph.source(ref)
         name = f"{ref.module}_{ref.name}"
         return Source(source.kind, name, 1, source.lanes, source.width, source.signed, is_external=False)
@@ -181,7 +183,7 @@ class Wiring:
         """Return the wire of a formula."""
         return f"value_{ref.module}_{ref.name.removeprefix(VALUE)}"
 
-    def value_width(self, ref: Ref) -> int:
+    def compute_value_width(self, ref: Ref) -> int:
         """Return the signed width in which a formula is computed: enough for every part of it."""
         return max(_find_widths(self.graph, self.graph.formula(ref)))
 
@@ -237,7 +239,7 @@ class Wiring:
 
 
 def _find_widths(graph: Graph, operand: Operand) -> Iterator[int]:
-    low, high = graph.interval(operand)
+    low, high = graph.compute_interval(operand)
     yield count_bits(min(low, -1), high)[0]
     if isinstance(operand, Operation) and operand.operator not in STORED | {"valid"}:
         for part in operand.operands:

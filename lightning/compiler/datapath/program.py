@@ -118,10 +118,10 @@ def make_program(model: CompiledModel) -> Program:
         )
 
     require("lark", "to read the library of count-action modules")
-    from fpga.photonic_mac.control import library_datapath
+    from fpga.photonic_mac.control import load_library_datapath
 
     sum_bits = _WRAPPING_SUM_BITS if model.wrap else _WIDE_SUM_BITS
-    datapath = library_datapath(DATAPATH, {"width": sum_bits})
+    datapath = load_library_datapath(DATAPATH, {"width": sum_bits})
     entries = tuple(list_entries(model))
     pass_count = len({(entry.layer.name, entry.pass_number) for entry in entries})
     try:

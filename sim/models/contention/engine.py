@@ -78,27 +78,35 @@ def run(
     Fill `begins` (jobs, iterations + 1) and `trace` (rows, 1 + jobs), the times and rates; return the time and the
     number of rows used.
     """
-    jobs, rounds, rows, now, unfinished_count = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
+    job_count, iteration_count, row_count, now, unfinished_count = (
+        state.phase.size,
+        begins.shape[1],
+        0,
+        0.0,
+        state.phase.size,
+    )
     state.phase[:], state.left_ms[:] = -1, program.start_ms
     room = np.empty_like(program.capacity)
     link_weight = np.empty_like(program.capacity)
     while unfinished_count and now <= horizon_ms:
         share_links(program, state, room, link_weight)
-        if rows < trace.shape[0]:
-            trace[rows, 0] = now
-            trace[rows, 1:] = state.rate
-            rows += 1
-        step_ms = next_event_ms(program, state, steps)
+        if row_count < trace.shape[0]:
+            trace[row_count, 0] = now
+            trace[row_count, 1:] = state.rate
+            row_count += 1
+        step_ms = compute_next_event_ms(program, state, steps)
         now += step_ms
-        for job in range(jobs):
+        for job in range(job_count):
             if not advance(program, state, job, step_ms):
                 continue
-            unfinished_count -= finish(program, state, begins, job, now, rounds, tolerance, max_alignments)
-    return now, rows
+            unfinished_count -= finish(
+                program, state, begins, job, now, iteration_count, tolerance, max_alignments
+            )
+    return now, row_count
 
 
 @compile_function
-def next_event_ms(program: Program, state: State, steps: int) -> float:
+def compute_next_event_ms(program: Program, state: State, steps: int) -> float:
     """Return the time until the first phase ends or the first weight rises by a step."""
     first_ms = np.inf
     for job in range(state.phase.size):
@@ -133,22 +141,22 @@ def finish(
     begins: Floats,
     job: int,
     now: float,
-    rounds: int,
+    iteration_count: int,
     tolerance: float,
     max_alignments: int,
 ) -> int:
-    """Start the next activity of a job; return 1 if this begins the last of `rounds` iterations, else 0."""
+    """Start the next activity of a job; return 1 if this begins the last of `iteration_count` iterations, else 0."""
     if state.phase[job] >= 0 and not state.active[job] and state.left[job] > 0:
         state.active[job] = True
         return 0
     state.active[job] = False
-    ended = state.phase[job] >= 0
+    has_burst_ended = state.phase[job] >= 0
     state.phase[job] += 1
-    if ended and state.phase[job] < program.first[job + 1] - program.first[job]:
+    if has_burst_ended and state.phase[job] < program.first[job + 1] - program.first[job]:
         begin_phase(program, state, job)
         return 0
-    if ended:
-        wait_ms = until_slot_ms(program, state, job, now, tolerance, max_alignments)
+    if has_burst_ended:
+        wait_ms = compute_slot_wait_ms(program, state, job, now, tolerance, max_alignments)
         if wait_ms > 0:
             state.phase[job], state.left_ms[job] = -1, wait_ms
             return 0
@@ -156,24 +164,24 @@ def finish(
     state.iteration[job] = count + 1
     state.sent[job] = 0.0
     state.phase[job] = 0
-    if count < rounds:
+    if count < iteration_count:
         begins[job, count] = now
     begin_phase(program, state, job)
-    return 1 if count + 1 == rounds else 0
+    return 1 if count + 1 == iteration_count else 0
 
 
 @compile_function
 def begin_phase(program: Program, state: State, job: int) -> None:
     """Start the computation of a phase, and set the volume that follows it."""
     position = program.first[job] + state.phase[job]
-    columns = program.noise.shape[1]
-    noise = program.noise[job, (state.iteration[job] - 1) % columns]
+    noise_columns = program.noise.shape[1]
+    noise = program.noise[job, (state.iteration[job] - 1) % noise_columns]
     state.left_ms[job] = program.compute_ms[position] * noise
     state.left[job] = program.volume[position]
 
 
 @compile_function
-def until_slot_ms(
+def compute_slot_wait_ms(
     program: Program, state: State, job: int, now: float, tolerance: float, max_alignments: int
 ) -> float:
     """Return the time in ms that a job waits for its slot, or 0 if it does not hold its period.
@@ -202,11 +210,11 @@ def share_links(program: Program, state: State, room: Floats, link_weight: Float
         state.rate[job] = -1.0 if state.active[job] else 0.0  # -1: not set yet
         waiting_count += state.active[job]
     while waiting_count:
-        highest = -(2**62)
+        highest_priority = -(2**62)
         for job in range(state.phase.size):
             if state.rate[job] < 0:
-                highest = max(highest, program.priority[job])
-        waiting_count -= fill(program, state, room, link_weight, highest)
+                highest_priority = max(highest_priority, program.priority[job])
+        waiting_count -= fill(program, state, room, link_weight, highest_priority)
 
 
 @compile_function
@@ -217,17 +225,17 @@ def fill(program: Program, state: State, room: Floats, link_weight: Floats, prio
         if state.rate[job] < 0 and program.priority[job] == priority:
             for position in range(program.first_link[job], program.first_link[job + 1]):
                 link_weight[program.links[position]] += weight(program, state, job)
-    lowest = np.inf
+    lowest_level = np.inf
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
-            lowest = min(lowest, limit(program, state, room, link_weight, job))
+            lowest_level = min(lowest_level, limit(program, state, room, link_weight, job))
     fixed_count = 0
     for job in range(state.phase.size):
         if state.rate[job] >= 0 or program.priority[job] != priority:
             continue
-        if limit(program, state, room, link_weight, job) <= lowest * (1 + 1e-12):
+        if limit(program, state, room, link_weight, job) <= lowest_level * (1 + 1e-12):
             # A mark below -2, because `limit` needs the rooms before any rate of this pass is subtracted.
-            state.rate[job] = -2.0 - lowest * weight(program, state, job)
+            state.rate[job] = -2.0 - lowest_level * weight(program, state, job)
             fixed_count += 1
     for job in range(state.phase.size):
         if state.rate[job] <= -2.0:

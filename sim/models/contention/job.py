@@ -63,10 +63,10 @@ class PeriodicJob:
         return sum(burst.length_ms for burst in self.bursts) / self.period_ms
 
     def _check_order(self) -> None:
-        edges = [0.0, *(edge for burst in self.bursts for edge in (burst.start_ms, burst.end_ms))]
-        slack = 1e-9 * self.period_ms
-        if not all(math.isfinite(edge) for edge in edges) or any(
-            after < before - slack for before, after in pairwise([*edges, self.period_ms])
+        edges_ms = [0.0, *(edge for burst in self.bursts for edge in (burst.start_ms, burst.end_ms))]
+        slack_ms = 1e-9 * self.period_ms
+        if not all(math.isfinite(edge) for edge in edges_ms) or any(
+            after < before - slack_ms for before, after in pairwise([*edges_ms, self.period_ms])
         ):
             raise ValueError(
                 f"the bursts of job {self.name!r} overlap or leave its period of {self.period_ms:g} ms: "

@@ -30,7 +30,7 @@ def compute_gaps(
     return tuple(sequence)
 
 
-def iterations_until_apart(gap: float, slope: float, intercept: float, part: float = 0.99) -> int:
+def count_iterations_until_apart(gap: float, slope: float, intercept: float, part: float = 0.99) -> int:
     """Return the number of iterations until a gap, in units of the burst, reaches `part`."""
     count = 0
     while gap < part:
@@ -39,10 +39,10 @@ def iterations_until_apart(gap: float, slope: float, intercept: float, part: flo
     return count
 
 
-def noise_bound(deviation: float, slope: float, intercept: float) -> float:
+def compute_noise_bound(deviation: float, slope: float, intercept: float) -> float:
     """Return a bound on the distance from the fixed point under noise of `deviation` per iteration of both jobs.
 
-    >>> round(noise_bound(1.0, 1.75, 0.25), 3)
+    >>> round(compute_noise_bound(1.0, 1.75, 0.25), 3)
     2.286
     """
     return 2 * deviation * (1 + intercept / slope)

@@ -29,12 +29,12 @@ class Holding:
     """Jobs that hold their periods: iteration k of a job begins no earlier than its start plus k times its slot.
 
     A job that is late begins at once, unless it is late by more than `tolerance` times its slot: then it waits for the
-    next slot, at most `most_alignments` times. `slots_ms` has a slot for each job.
+    next slot, at most `max_alignments` times. `slots_ms` has a slot for each job.
     """
 
     slots_ms: tuple[float, ...]
     tolerance: float = 0.05
-    most_alignments: int = 1_000_000
+    max_alignments: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,18 @@ class Contention:
     @property
     def iteration_ms(self) -> Floats:
         """Time of each iteration, (jobs, iterations), with the wait for a slot."""
-        times: Floats = np.diff(self.begins_ms, axis=1)
-        return times
+        times_ms: Floats = np.diff(self.begins_ms, axis=1)
+        return times_ms
 
     def mean_ms(self, warm_up: int = 0) -> Floats:
         """Return the mean iteration time of each job, without the first `warm_up` columns."""
-        means: Floats = np.nanmean(self.iteration_ms[:, warm_up:], axis=1)
-        return means
+        means_ms: Floats = np.nanmean(self.iteration_ms[:, warm_up:], axis=1)
+        return means_ms
 
     def p99_ms(self, warm_up: int = 0) -> Floats:
         """Return the 99th percentile of the iteration times of each job, without the first `warm_up` columns."""
-        high: Floats = np.nanpercentile(self.iteration_ms[:, warm_up:], 99, axis=1)
-        return high
+        percentiles_ms: Floats = np.nanpercentile(self.iteration_ms[:, warm_up:], 99, axis=1)
+        return percentiles_ms
 
 
 def simulate(
@@ -98,32 +98,32 @@ def simulate(
     from sim.models.contention.engine import State, run  # brings numba
 
     setting = setting or Setting()
-    size = len(jobs)
-    counts = np.broadcast_to(np.asarray(iterations, np.int64), (size,))
-    max_iterations = int(counts.max(initial=0))
+    job_count = len(jobs)
+    iteration_counts = np.broadcast_to(np.asarray(iterations, np.int64), (job_count,))
+    max_iterations = int(iteration_counts.max(initial=0))
     program = _make_program(jobs, capacities_gbps, sharing, setting, max_iterations)
-    begins = np.full((size, max_iterations + 1), np.nan)
-    trace = np.zeros((setting.trace_rows, size + 1))
+    begins_ms = np.full((job_count, max_iterations + 1), np.nan)
+    trace = np.zeros((setting.trace_rows, job_count + 1))
     state = State(
-        phase=np.zeros(size, np.int64),
-        left_ms=np.zeros(size),
-        left=np.zeros(size),
-        sent=np.zeros(size),
-        rate=np.zeros(size),
-        iteration=max_iterations - counts,
-        slot=np.zeros(size, np.int64),
-        aligned=np.zeros(size, np.int64),
-        active=np.zeros(size, np.bool_),
+        phase=np.zeros(job_count, np.int64),
+        left_ms=np.zeros(job_count),
+        left=np.zeros(job_count),
+        sent=np.zeros(job_count),
+        rate=np.zeros(job_count),
+        iteration=max_iterations - iteration_counts,
+        slot=np.zeros(job_count, np.int64),
+        aligned=np.zeros(job_count, np.int64),
+        active=np.zeros(job_count, np.bool_),
     )
     holding = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
     horizon_ms = max(program.start_ms, default=0.0) + HORIZON_PERIODS * (max_iterations + 1) * longest_ms
-    limits = (MLTCP_STEPS, holding.tolerance, holding.most_alignments, horizon_ms)
-    _, rows = run(program, state, begins, trace, *limits)
-    starved_names = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
+    limits = (MLTCP_STEPS, holding.tolerance, holding.max_alignments, horizon_ms)
+    _, rows = run(program, state, begins_ms, trace, *limits)
+    starved_names = [job.name for job, row in zip(jobs, begins_ms, strict=True) if np.isnan(row[-1])]
     if starved_names:
         raise ValueError(f"job {starved_names[0]!r} gets no bandwidth: raise its priority class")
-    return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])
+    return Contention(begins_ms, state.aligned, trace[:rows, 0], trace[:rows, 1:])
 
 
 def _make_program(
@@ -163,10 +163,10 @@ def _make_program(
 
 def _split_into_phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
     """Return the computation, volume and level of each phase. A phase without traffic follows the last burst."""
-    edges = [0.0, *(burst.end_ms for burst in job.bursts)]
-    bursts = zip(edges, job.bursts, strict=False)
+    edges_ms = [0.0, *(burst.end_ms for burst in job.bursts)]
+    bursts = zip(edges_ms, job.bursts, strict=False)
     phases = [(max(burst.start_ms - end, 0.0), burst.volume_mbit, burst.gbps) for end, burst in bursts]
-    rest_ms = job.period_ms - edges[-1]
+    rest_ms = job.period_ms - edges_ms[-1]
     return [*phases, (rest_ms, 0.0, 0.0)] if rest_ms > 1e-9 * job.period_ms or not phases else phases
 
 
@@ -174,12 +174,12 @@ def _compute_offsets(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
 
 
-def link_rates(result: Contention, users: Sequence[int]) -> list[tuple[float, float, Floats]]:
-    """Return begin, end and the rates of the jobs `users` for each interval of constant rates."""
-    spans = pairwise(result.times_ms)
+def list_link_rates(result: Contention, user_jobs: Sequence[int]) -> list[tuple[float, float, Floats]]:
+    """Return begin, end and the rates of the jobs `user_jobs` for each interval of constant rates."""
+    intervals_ms = pairwise(result.times_ms)
     return [
-        (begin, end, row[list(users)])
-        for (begin, end), row in zip(spans, result.rates_gbps, strict=False)
+        (begin, end, row[list(user_jobs)])
+        for (begin, end), row in zip(intervals_ms, result.rates_gbps, strict=False)
         if end > begin
     ]
 

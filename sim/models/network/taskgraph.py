@@ -159,8 +159,8 @@ class TaskGraphBuilder:
         position = self._position_of.setdefault(id(transfers), len(self._exchanges))
         if position == len(self._exchanges):
             self._exchanges.append(transfers)
-        total = int(transfers.size_bytes.sum())
-        return self._add((Kind.EXCHANGE, -1, 0.0, total, -1, -1, position), after)
+        total_bytes = int(transfers.size_bytes.sum())
+        return self._add((Kind.EXCHANGE, -1, 0.0, total_bytes, -1, -1, position), after)
 
     def barrier(self, *, after: list[int]) -> int:
         """Add a task that only waits."""
@@ -195,7 +195,7 @@ class TaskGraphBuilder:
 
 
 def _check_tasks(graph: TaskGraph) -> None:
-    moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
+    is_transfer, is_allreduce = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
     is_exchange = graph.kind == Kind.EXCHANGE
     endpoints = np.stack([graph.source, graph.target])
     faults = {
@@ -205,9 +205,9 @@ def _check_tasks(graph: TaskGraph) -> None:
         f"more than {MAX_BYTES} bytes": graph.size_bytes > MAX_BYTES,
         "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),
-        f"a node outside 0..{graph.nodes - 1}": moves
+        f"a node outside 0..{graph.nodes - 1}": is_transfer
         & ((endpoints < 0) | (endpoints >= graph.nodes)).any(axis=0),
-        "no group": sums & ((graph.group < 0) | (graph.group >= len(graph.groups))),
+        "no group": is_allreduce & ((graph.group < 0) | (graph.group >= len(graph.groups))),
         "no transfers": is_exchange & ((graph.group < 0) | (graph.group >= len(graph.exchanges))),
     }
     for fault, is_faulty in faults.items():
@@ -215,7 +215,7 @@ def _check_tasks(graph: TaskGraph) -> None:
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
     # A link carries a transfer once, and an AllReduce at most in each of its 2(g - 1) rounds.
-    if graph.size_bytes @ np.where(sums, 2.0 * graph.nodes, 1.0) > float(1 << 62):
+    if graph.size_bytes @ np.where(is_allreduce, 2.0 * graph.nodes, 1.0) > float(1 << 62):
         raise ValueError("the sizes of the graph overflow when added: give them in a larger unit")
     for number, (source, target, size_bytes) in enumerate(graph.exchanges):
         endpoints = np.concatenate([source, target])
@@ -224,8 +224,8 @@ def _check_tasks(graph: TaskGraph) -> None:
                 f"exchange {number} must name nodes of 0..{graph.nodes - 1} and sizes of 0 or more"
             )
     for number, members in enumerate(graph.groups):
-        outside = not members or min(members) < 0 or max(members) >= graph.nodes
-        if outside or len(set(members)) != len(members):
+        has_invalid_member = not members or min(members) < 0 or max(members) >= graph.nodes
+        if has_invalid_member or len(set(members)) != len(members):
             raise ValueError(f"group {number} {members} must name different nodes of 0..{graph.nodes - 1}")
 
 
@@ -236,19 +236,19 @@ def _check_edges(graph: TaskGraph) -> None:
         raise ValueError(f"an edge names a task outside 0..{graph.tasks - 1}")
     if (graph.before < graph.after).all():
         return
-    waits = np.bincount(graph.after, minlength=graph.tasks)
+    predecessor_counts = np.bincount(graph.after, minlength=graph.tasks)
     order = np.argsort(graph.before, kind="stable")
     first = np.searchsorted(graph.before[order], np.arange(graph.tasks + 1))
     next_tasks = graph.after[order].tolist()
-    bounds, unmet = first.tolist(), waits.tolist()
-    free_tasks = np.flatnonzero(waits == 0).tolist()
+    bounds, unmet_counts = first.tolist(), predecessor_counts.tolist()
+    free_tasks = np.flatnonzero(predecessor_counts == 0).tolist()
     for task in free_tasks:  # Kahn's algorithm: the loop extends its own list, so a cycle leaves it short
         for successor in next_tasks[bounds[task] : bounds[task + 1]]:
-            unmet[successor] -= 1
-            if unmet[successor] == 0:
+            unmet_counts[successor] -= 1
+            if unmet_counts[successor] == 0:
                 free_tasks.append(successor)
     if len(free_tasks) < graph.tasks:
-        task = next(number for number, count in enumerate(unmet) if count)
+        task = next(number for number, count in enumerate(unmet_counts) if count)
         raise ValueError(f"task {task} of the graph depends on itself: edges must not form a cycle")
 
 
@@ -272,26 +272,30 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
     if not 0 < nodes <= MAX_NODES or not 0 <= switches <= MAX_NODES:
         raise ValueError(f"it has {nodes} nodes and {switches} switches: 1 to {MAX_NODES} nodes are possible")
     kind = _convert_kinds(columns["task_type"])
-    device = _find_places(columns["device_id"], columns["task_device"])
-    moves, sums, computes = kind == Kind.TRANSFER, kind == Kind.ALLREDUCE, kind == Kind.COMPUTE
-    if (device[moves | computes] < 0).any():
+    device = _find_positions(columns["device_id"], columns["task_device"])
+    is_transfer, is_allreduce, is_compute = (
+        kind == Kind.TRANSFER,
+        kind == Kind.ALLREDUCE,
+        kind == Kind.COMPUTE,
+    )
+    if (device[is_transfer | is_compute] < 0).any():
         raise ValueError("a task names a device that is not listed")
-    endpoints = _find_ends(columns, device, moves, nodes + switches)
-    used = np.unique(device[computes])
+    endpoints = _find_ends(columns, device, is_transfer, nodes + switches)
+    used_devices = np.unique(device[is_compute])
     first = columns["next_ptr"].astype(np.int64)
     groups = tuple(
-        tuple(map(int, columns["next_ids"][first[i] : first[i + 1]])) for i in np.flatnonzero(sums)
+        tuple(map(int, columns["next_ids"][first[i] : first[i + 1]])) for i in np.flatnonzero(is_allreduce)
     )
-    before, after = _find_edges(columns, first, sums)
+    before, after = _find_edges(columns, first, is_allreduce)
     return TaskGraph(
         nodes=nodes,
         kind=kind,
-        device=np.where(computes, np.searchsorted(used, device), -1),
-        time_s=np.where(moves, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
+        device=np.where(is_compute, np.searchsorted(used_devices, device), -1),
+        time_s=np.where(is_transfer, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
         size_bytes=_clip_sizes(columns["task_bytes"]),
         source=endpoints[0],
         target=endpoints[1],
-        group=np.where(sums, np.cumsum(sums) - 1, -1),
+        group=np.where(is_allreduce, np.cumsum(is_allreduce) - 1, -1),
         groups=groups,
         before=before,
         after=after,
@@ -308,12 +312,12 @@ def _convert_kinds(types: Any) -> Integers:
     unknown_types = set(np.unique(types).tolist()) - set(_KINDS)
     if unknown_types:
         raise ValueError(f"task types {sorted(unknown_types)} are unknown")
-    table = np.array([_KINDS[number] for number in sorted(_KINDS)], dtype=np.int64)
-    kinds: Integers = table[types.astype(np.int64)]
+    kind_by_type = np.array([_KINDS[number] for number in sorted(_KINDS)], dtype=np.int64)
+    kinds: Integers = kind_by_type[types.astype(np.int64)]
     return kinds
 
 
-def _find_places(ids: Any, wanted_ids: Any) -> Integers:
+def _find_positions(ids: Any, wanted_ids: Any) -> Integers:
     """Return the index of each wanted id in `ids`, -1 if it is missing."""
     if not ids.size:
         return np.full(wanted_ids.shape, -1, np.int64)
@@ -323,23 +327,23 @@ def _find_places(ids: Any, wanted_ids: Any) -> Integers:
     return positions
 
 
-def _find_ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: int) -> Integers:
+def _find_ends(columns: Mapping[str, Any], device: Integers, is_transfer: Any, vertices: int) -> Integers:
     """Return the source and target of each transfer, (2, tasks), -1 for other tasks.
 
     Raise `ValueError` if a transfer is on a device that is not a network.
     """
     endpoints = np.full((2, device.size), -1, np.int64)
-    if not np.isin(columns["device_type"][device[moves]], _NETWORK_TYPES).all():
+    if not np.isin(columns["device_type"][device[is_transfer]], _NETWORK_TYPES).all():
         raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")
-    pair = columns["device_property"][device[moves]].astype(np.int64)
-    endpoints[:, moves] = np.stack([pair // vertices, pair % vertices])
+    pair = columns["device_property"][device[is_transfer]].astype(np.int64)
+    endpoints[:, is_transfer] = np.stack([pair // vertices, pair % vertices])
     return endpoints
 
 
-def _find_edges(columns: Mapping[str, Any], first: Integers, sums: Any) -> tuple[Integers, Integers]:
-    task = np.repeat(np.arange(sums.size), np.diff(first))
-    follows = ~sums[task]
-    after = _find_places(columns["task_id"], columns["next_ids"][follows])
+def _find_edges(columns: Mapping[str, Any], first: Integers, is_allreduce: Any) -> tuple[Integers, Integers]:
+    task = np.repeat(np.arange(is_allreduce.size), np.diff(first))
+    follows = ~is_allreduce[task]
+    after = _find_positions(columns["task_id"], columns["next_ids"][follows])
     if (after < 0).any():
         raise ValueError("a successor is not listed as a task")
     return task[follows], after

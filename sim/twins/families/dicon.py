@@ -27,24 +27,24 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     style = Style(
         ends=b"\r",
         answer_end="\r",
-        separator="\r" if settings.flag("separate_lines") else ";",
-        remembers_path=not settings.flag("forgets_path"),
+        separator="\r" if settings.read_flag("separate_lines") else ";",
+        remembers_path=not settings.read_flag("forgets_path"),
     )
-    has_identity = settings.choice("identity", "yes", "no") == "yes"
-    baud_rate = int(settings.number("baud", DEFAULT_BAUD))
+    has_identity = settings.read_choice("identity", "yes", "no") == "yes"
+    baud_rate = int(settings.read_number("baud", DEFAULT_BAUD))
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply = WrongReply(device)
-    commands = _Commands(device, wrong_reply).table()
+    commands = _Commands(device, wrong_reply).make_handlers()
     if has_identity:
         serial = settings.serial_number
         commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
     instrument = Instrument(commands, style)
-    options = {"banks": str(device.banks), "channels": str(device.channels)}
+    options = {"banks": str(device.bank_count), "channels": str(device.channel_count)}
     frontends = {
         "scpi": Frontend("dicon+scpi", instrument.serve, options=options),
         "serial": Frontend("dicon+serial", instrument.serve, wire="serial", baud=baud_rate, options=options),
     }
-    return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=instrument.errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong_reply.list_faults(), on_boot=instrument.errors.clear)
 
 
 class _Commands:
@@ -54,7 +54,7 @@ class _Commands:
         self._device = device
         self._wrong_reply = wrong_reply
 
-    def table(self) -> Mapping[str, Handler]:
+    def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
             "ROUTe#:SCAN": self._select,
@@ -71,4 +71,4 @@ class _Commands:
         """Move a bank to its next channel, or from its last channel to the first."""
         del texts
         bank = numbers[0]
-        self._device.select(bank, self._device.channel(bank) % self._device.channels + 1)
+        self._device.select(bank, self._device.channel(bank) % self._device.channel_count + 1)

@@ -51,11 +51,11 @@ _MAX_LIST = 4096
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Glimmerglass switch. Raise `SettingError` for an invalid option."""
     settings.check_options("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
-    occupied_policy = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
-    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied_policy)
+    occupied_policy = cast("WhenOccupied", settings.read_choice("when_occupied", "reject", "replace"))
+    device = settings.make_device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied_policy)
     tl1 = GlimmerglassTl1(
         device,
-        account=settings.account("admin", "admin"),
+        account=settings.get_account("admin", "admin"),
         system={
             "SerialNumber": settings.serial_number,
             "SystemType": "System100",
@@ -64,16 +64,16 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
         },
         behaviour=Behaviour(
-            waits=settings.choice("opmode", "sync", "async") == "sync",
+            waits=settings.read_choice("opmode", "sync", "async") == "sync",
             moving=settings.options.get("moving", "moving"),
-            reports=cast("Reports", settings.choice("reports", "others", "yes", "no")),
-            release=cast("Release", settings.choice("rows", "2016", "2005")),
+            reports=cast("Reports", settings.read_choice("reports", "others", "yes", "no")),
+            release=cast("Release", settings.read_choice("rows", "2016", "2005")),
         ),
     )
     greeting = (
-        TERMINAL_SETUP if settings.choice("greeting", "prompt", "terminal") == "terminal" else ""
+        TERMINAL_SETUP if settings.read_choice("greeting", "prompt", "terminal") == "terminal" else ""
     ) + PROMPT
-    has_echo = settings.choice("echo", "yes", "no") == "yes"
+    has_echo = settings.read_choice("echo", "yes", "no") == "yes"
     frontends = {
         "tl1": Frontend(
             "glimmerglass+tl1",
@@ -81,7 +81,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             max_sessions_here=False,
         )
     }
-    return SwitchTwin(device, frontends, expire=tl1.expire, faults=tl1.faults())
+    return SwitchTwin(device, frontends, expire=tl1.expire, faults=tl1.list_faults())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class GlimmerglassTl1(Tl1Frontend):
         if behaviour.reports != "no":
             device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
 
-    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+    def make_handlers(self, session: Tl1Session) -> Mapping[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
         return {
             "RTRV-HDR": lambda _: (),
@@ -147,17 +147,17 @@ class GlimmerglassTl1(Tl1Frontend):
             "ED-PARAM": self._edit_parameter,
         }
 
-    def pages(self, lines: Lines) -> list[Lines]:
+    def split_into_pages(self, lines: Lines) -> list[Lines]:
         """Split the lines of an answer into pages of at most `PAGE_BYTES`."""
         pages: list[Lines] = []
-        first, size = 0, 0
+        first_line, page_bytes = 0, 0
         for number, line in enumerate(lines):
             length = len(line) + len('   ""\r\n')
-            if number > first and size + length > PAGE_BYTES:
-                pages.append(lines[first:number])
-                first, size = number, 0
-            size += length
-        return [*pages, lines[first:]]
+            if number > first_line and page_bytes + length > PAGE_BYTES:
+                pages.append(lines[first_line:number])
+                first_line, page_bytes = number, 0
+            page_bytes += length
+        return [*pages, lines[first_line:]]
 
     def format_pair_name(self, pair: tuple[int, int]) -> str:
         """Return the name of a circuit in reports."""
@@ -165,7 +165,7 @@ class GlimmerglassTl1(Tl1Frontend):
 
     # -- faults
 
-    def faults(self) -> Mapping[str, Fault]:
+    def list_faults(self) -> Mapping[str, Fault]:
         """Return the faults `wrong_tag` (the next answers have a wrong ctag) and `report_noise`, by name."""
         return {
             "wrong_tag": Fault(self._set_wrong_tags, lambda _: self._set_wrong_tags(None)),
@@ -175,12 +175,12 @@ class GlimmerglassTl1(Tl1Frontend):
     def _set_wrong_tags(self, request: Request | None) -> None:
         self._remaining_wrong_tags = request.whole("count", 1) if request else 0
 
-    def tag(self, command: Command) -> str:
+    def choose_tag(self, command: Command) -> str:
         """Return the tag of an answer: the ctag of the command, or a wrong tag if the fault `wrong_tag` is set."""
         if not self._remaining_wrong_tags:
             return command.ctag
         self._remaining_wrong_tags -= 1
-        self.device.faults.fired["wrong_tag"] += 1
+        self.device.faults.fire_counts["wrong_tag"] += 1
         return f"{command.ctag}9"
 
     # -- reads

@@ -30,7 +30,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated panel. `switch_time_s` is the duration of a move. Raise `SettingError` for any option."""
     settings.check_options()
     cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
-    device = settings.device(switch_time_s=0.0)
+    device = settings.make_device(switch_time_s=0.0)
     device.switch_time_s = 0.0  # the device itself adds no delay to the person's move
     person = Person(device, cord_time_s=cord_time_s)
     frontend = Frontend(
@@ -39,7 +39,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         file="panel.json",
         options={"size": f"{settings.inputs}x{settings.outputs}", "name": f"SIM{settings.name}"},
     )
-    return SwitchTwin(device, {"operator": frontend}, faults=person.faults())
+    return SwitchTwin(device, {"operator": frontend}, faults=person.list_faults())
 
 
 class Person:
@@ -52,7 +52,7 @@ class Person:
         self._remaining_mistakes = 0
         self._remaining_refusals = 0
 
-    def faults(self) -> Mapping[str, Fault]:
+    def list_faults(self) -> Mapping[str, Fault]:
         """Return the faults `mistake` (plugs into a wrong output) and `refuses` (answers `no`), by name."""
         return {
             "mistake": Fault(self._set_mistakes, lambda _: self._set_mistakes(None)),
@@ -74,18 +74,18 @@ class Person:
                 await line.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
-        remove, connect, query = (
+        removal, connection, query = (
             pattern.fullmatch(text) for pattern in (_REMOVE_PATTERN, _CONNECT_PATTERN, _QUESTION_PATTERN)
         )
         if query:
             output = self._matrix.connections.get(int(query[1]))
             return b"none\n" if output is None else f"{output}\n".encode()
-        order = remove or connect
+        order = removal or connection
         if order is None:
             return _NO_ANSWER  # the line is the work list or a remark
         await self._device.clock.sleep(self._cord_time_s)
         try:
-            self._move_cord(int(order[1]), int(order[2]), is_connect=connect is not None)
+            self._move_cord(int(order[1]), int(order[2]), is_connect=connection is not None)
         except (MatrixRefusal, PersonRefusal) as refusal:
             return f"no {refusal}\n".encode()
         return b"done\n"
@@ -93,7 +93,7 @@ class Person:
     def _move_cord(self, source: int, output: int, *, is_connect: bool) -> None:
         if self._remaining_refusals:
             self._remaining_refusals -= 1
-            self._device.faults.fired["refuses"] += 1
+            self._device.faults.fire_counts["refuses"] += 1
             raise PersonRefusal("I cannot reach it")
         if self._device.faults.must_drop_command():
             return
@@ -113,7 +113,7 @@ class Person:
         if not free_inputs:
             return output
         self._remaining_mistakes -= 1
-        self._device.faults.fired["mistake"] += 1
+        self._device.faults.fire_counts["mistake"] += 1
         return min(free_inputs, key=lambda port: abs(port - output))
 
 

@@ -31,17 +31,17 @@ LOWEST_READING_DBM = -100.0
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated mOSW. Size 2x16 means two 1x8 switches. Raise `SettingError` for an invalid option or size."""
-    reply = settings.check_options("close_reply").choice("close_reply", "channel", "pair", "triple")
+    reply = settings.check_options("close_reply").read_choice("close_reply", "channel", "pair", "triple")
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply = WrongReply(device)
     serial = settings.serial_number
     errors = ErrorQueue()
     commands = _Commands(device, wrong_reply, reply, errors)
-    table = {**commands.table(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
+    table = {**commands.make_handlers(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
     instrument = Instrument(table, Style(answer_end="\n"), errors)
-    options = {"banks": str(device.banks), "channels": str(device.channels)}
+    options = {"banks": str(device.bank_count), "channels": str(device.channel_count)}
     frontends = {"scpi": Frontend("mosw+scpi", instrument.serve, options=options)}
-    return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong_reply.list_faults(), on_boot=errors.clear)
 
 
 class _Commands:
@@ -53,7 +53,7 @@ class _Commands:
         self._reply = reply
         self._errors = errors
 
-    def table(self) -> Mapping[str, Handler]:
+    def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
             "ROUTe:CLOSe": self._close,

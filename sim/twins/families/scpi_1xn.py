@@ -44,7 +44,9 @@ class _Options:
 class _Make:
     """Commands of a make, its line ending, and the rate of its serial line in bit/s."""
 
-    table: Callable[[_Options, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
+    make_handlers: Callable[
+        [_Options, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]
+    ]
     end: str
     baud: int
     answer_end: str = ""  # if empty, answers end like commands
@@ -56,30 +58,34 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply, errors = WrongReply(device), ErrorQueue()
     make = _MAKES[unit_options.make]
-    table = make.table(unit_options, settings, device, wrong_reply, errors)
+    table = make.make_handlers(unit_options, settings, device, wrong_reply, errors)
     end = _ENDS[unit_options.end]
     answer_end = end if "end" in settings.options else make.answer_end or end
     instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
-    options = {"banks": str(device.banks), "channels": str(device.channels), **_address_options(unit_options)}
+    options = {
+        "banks": str(device.bank_count),
+        "channels": str(device.channel_count),
+        **_address_options(unit_options),
+    }
     scheme, serve = "scpi-1xn", instrument.serve
     frontends = {
         "scpi": Frontend(scheme, serve, options=options),
         "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=unit_options.baud, options=options),
     }
-    return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong_reply.list_faults(), on_boot=errors.clear)
 
 
 def _parse_options(settings: TwinSettings) -> _Options:
     settings.check_options("make", "header", "end", "errors", "identity", "baud")
-    make = settings.choice("make", *_MAKES)
+    make = settings.read_choice("make", *_MAKES)
     default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
     return _Options(
         make,
         settings.options.get("header", default).removeprefix(":"),
-        settings.choice("end", _MAKES[make].end, *_ENDS),
-        int(settings.number("baud", _MAKES[make].baud)),
-        settings.choice("errors", "yes", "no") == "yes",
-        settings.choice("identity", "yes", "no") == "yes",
+        settings.read_choice("end", _MAKES[make].end, *_ENDS),
+        int(settings.read_number("baud", _MAKES[make].baud)),
+        settings.read_choice("errors", "yes", "no") == "yes",
+        settings.read_choice("identity", "yes", "no") == "yes",
     )
 
 
@@ -113,7 +119,7 @@ def _make_scpi_table(
     if unit_options.has_errors:
         table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
     if unit_options.has_identity:
-        table["*IDN?"] = lambda *_: f"Simulated,1x{device.channels},{serial},1.0"
+        table["*IDN?"] = lambda *_: f"Simulated,1x{device.channel_count},{serial},1.0"
     return table
 
 
@@ -126,7 +132,7 @@ def make_leoni_table(
         "ch#": lambda numbers, _: device.select(1, numbers[0]),
         "ch?": lambda *_: str(wrong_reply.channel(1)),
         "firmware?": lambda *_: "ver3.27",
-        "type?": lambda *_: f"eol 1x{device.channels}",
+        "type?": lambda *_: f"eol 1x{device.channel_count}",
     }
 
 
@@ -150,8 +156,8 @@ def make_dicon_table(
     return {
         "I#": _make_select(device, park=0),
         "I#?": lambda *_: f"\n{wrong_reply.channel(1)}",
-        "CF?": lambda *_: f"\n1,{device.channels}",
-        "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channels} {serial}",
+        "CF?": lambda *_: f"\n1,{device.channel_count}",
+        "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channel_count} {serial}",
         "PK": lambda *_: device.park(1),
     }
 
@@ -165,7 +171,7 @@ def make_jds_table(
         "CLOSE": _make_select(device, park=0),
         "CLOSE?": lambda *_: str(wrong_reply.channel(1)),
         "OPC?": lambda *_: "0" if device.is_moving(1) else "1",
-        "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channels} {serial}",
+        "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channel_count} {serial}",
         "RESET": lambda *_: device.park(1),
     }
 
@@ -177,7 +183,7 @@ def make_santec_table(
     serial = settings.serial_number
 
     def close(_: Sequence[int], texts: Sequence[str]) -> None:
-        next_channel = device.channel(1) % device.channels + 1
+        next_channel = device.channel(1) % device.channel_count + 1
         device.select(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
 
     def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
@@ -186,10 +192,10 @@ def make_santec_table(
     return {
         "CLOSe": close,
         "CLOSe?": lambda *_: str(wrong_reply.channel(1)),
-        "CFG:SWT:END?": lambda *_: str(device.channels),
+        "CFG:SWT:END?": lambda *_: str(device.channel_count),
         "STATus:OPERation:CONDition?": lambda *_: "1" if device.is_moving(1) else "0",
         "MODule:NUMber?": lambda *_: "1",
-        "MODule:CATalog?": lambda *_: f'"SX 1Ax{device.channels}"',
+        "MODule:CATalog?": lambda *_: f'"SX 1Ax{device.channel_count}"',
         "MODule:SELect": select_module,
         "ROUTe#:HOMe": lambda *_: device.select(1, 1),
         "*RST": lambda *_: device.select(1, 1),
@@ -213,7 +219,7 @@ def _make_select(device: BankDevice, park: int | None = None) -> Handler:
 
 
 def _wrap_dialect(make_table: Dialect) -> Callable[..., Mapping[str, Handler]]:
-    def table(
+    def make_handlers(
         unit_options: _Options,
         settings: TwinSettings,
         device: BankDevice,
@@ -223,7 +229,7 @@ def _wrap_dialect(make_table: Dialect) -> Callable[..., Mapping[str, Handler]]:
         del unit_options, errors
         return make_table(settings, device, wrong_reply)
 
-    return table
+    return make_handlers
 
 
 _MAKES: Mapping[str, _Make] = {

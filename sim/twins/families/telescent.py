@@ -58,15 +58,17 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         raise SettingError(
             f"every port of this frame has an input and an output; size it {settings.inputs}x{settings.inputs}"
         )
-    device = settings.patch_panel()
-    if settings.choice("when_occupied", "reject", "replace") == "replace":
+    device = settings.make_patch_panel()
+    if settings.read_choice("when_occupied", "reject", "replace") == "replace":
         device.matrix.when_occupied = "replace"
-    robot = Robot(device, move_s=settings.move_s(MOVE_S), homing_s=settings.number("homing_s", HOMING_S))
+    robot = Robot(
+        device, move_s=settings.get_move_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
+    )
     frame = Frame(
         device,
         robot,
-        simplex_unlock=settings.choice("simplex_unlock", "fails", "works") == "works",
-        unallocates_queued=settings.choice("unallocate_queued", "reject", "after") == "after",
+        simplex_unlock=settings.read_choice("simplex_unlock", "fails", "works") == "works",
+        unallocates_queued=settings.read_choice("unallocate_queued", "reject", "after") == "after",
     )
     faults = CliFaults(device.faults)
     cli = _make_command_line(settings, frame, faults)
@@ -82,18 +84,18 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         device,
         {"cli": frontend},
         expire=cli.expire,
-        verbs={**robot.verbs(), **_make_verbs(robot)},
-        faults={**robot.faults(), **faults.table()},
+        verbs={**robot.make_verbs(), **_make_verbs(robot)},
+        faults={**robot.list_faults(), **faults.list_faults()},
         on_boot=frame.unlocked_ports.clear,
     )
 
 
 def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
-    has_colour = settings.choice("colour", "yes", "no") == "yes"
+    has_colour = settings.read_choice("colour", "yes", "no") == "yes"
     printer = Printer(
         colour=has_colour,
-        shows_motion=settings.choice("motion", "hidden", "shown") == "shown",
-        frames_errors=settings.choice("errors", "frame", "exception") == "frame",
+        shows_motion=settings.read_choice("motion", "hidden", "shown") == "shown",
+        frames_errors=settings.read_choice("errors", "frame", "exception") == "frame",
     )
     user = settings.user or "admin"
     host = re.sub(r"[^0-9a-zA-Z]", "", settings.name) or "ntm"
@@ -102,14 +104,14 @@ def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) 
         user=user,
         greeting="Network Topology Manager (SIMULATED)",
         colour=has_colour,
-        unknown=printer.error("unknown command"),
+        unknown=printer.format_error("unknown command"),
     )
     return CliFrontend(
-        Commands(frame, printer).table(),
+        Commands(frame, printer).make_handlers(),
         style,
         clock=settings.clock,
         faults=faults,
-        idle_timeout_s=settings.number("idle_s", IDLE_S),
+        idle_timeout_s=settings.read_number("idle_s", IDLE_S),
     )
 
 
@@ -130,8 +132,8 @@ def _make_verbs(robot: Robot) -> Mapping[str, Verb]:
 class Frame:
     """A frame with one arm: its locks and its requests to the arm.
 
-    A port of the device has a number from 0, an input and an output. `sides` converts the number to port numbers of the
-    simulator (inputs 1..N, outputs N+1..2N).
+    A port of the device has a number from 0, an input and an output. `find_sides` converts the number to port numbers
+    of the simulator (inputs 1..N, outputs N+1..2N).
 
     Both ends of a circuit are locked. `unlock` unlocks them until the next circuit on them is finished, even if that is
     the same circuit. The public driver relies on this: it connects without checking the current circuit, and waits
@@ -167,7 +169,7 @@ class Frame:
         """Return the output of port `number`. Raise `CommandError` if the port does not exist."""
         return self.source(number) + self.size
 
-    def sides(self, number: int) -> tuple[int, int]:
+    def find_sides(self, number: int) -> tuple[int, int]:
         """Return input and output of port `number`. Raise `CommandError` if the port does not exist."""
         return self.source(number), self.output(number)
 
@@ -214,7 +216,7 @@ class Frame:
         if pair is None:
             return
         self._check_arm()
-        required_ports = (port,) if self._simplex_unlock else self.sides(self.number(port))
+        required_ports = (port,) if self._simplex_unlock else self.find_sides(self.number(port))
         if not self.unlocked_ports.issuperset(required_ports):
             raise CommandError(f"port {self.number(port)} is not unlocked")
         self.robot.submit("disconnect", pair, user=user, source="CLI")
@@ -271,7 +273,7 @@ class Printer:
     shows_motion: bool
     frames_errors: bool
 
-    def table(self, frame: Frame) -> str:
+    def format_table(self, frame: Frame) -> str:
         """Return the table of all outputs, with twelve outputs in a row."""
         heading = "".join(f"C{column + 1}".ljust(_CELL_WIDTH) for column in range(COLUMNS))
         rows = [" " * _CELL_WIDTH + heading.rstrip()]
@@ -283,7 +285,7 @@ class Printer:
             rows.append(f"R{first_output // COLUMNS}#N".ljust(_CELL_WIDTH) + " ".join(cells))
         return "\n".join(rows)
 
-    def input_state(self, frame: Frame, number: int) -> str:
+    def format_input_state(self, frame: Frame, number: int) -> str:
         """Return the state of an input. Raise `CommandError` if the port does not exist."""
         port = frame.source(number)
         peer = frame.device.matrix.peer(port)
@@ -292,7 +294,7 @@ class Printer:
         lines = [f"INPUT {number}", f"STATE = {allocation_text}_AND_{lock_text}"]
         return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.number(peer)} "])
 
-    def error(self, text: str) -> str:
+    def format_error(self, text: str) -> str:
         """Return the text of a refusal."""
         if self.frames_errors:
             return f"==== ERROR ====\n{text}\n===="
@@ -324,14 +326,14 @@ class Commands:
         self._frame = frame
         self._printer = printer
 
-    def table(self) -> Mapping[str, Handler]:
+    def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by regular expression."""
         force = r"(?:\s+--force)?"
         side = r"(?:\s+-(?P<side>in|out))?"
         return {
-            r"switchstate": self._make_query(lambda _: self._printer.table(self._frame)),
+            r"switchstate": self._make_query(lambda _: self._printer.format_table(self._frame)),
             r"switchstate\s+input\s+(?P<port>\d+)": self._make_query(
-                lambda typed: self._printer.input_state(self._frame, int(typed.match["port"]))
+                lambda typed: self._printer.format_input_state(self._frame, int(typed.match["port"]))
             ),
             rf"unlock{force}{side}\s+(?P<port>\d+)": self._make_change(
                 lambda typed: self._frame.unlock(*self._find_ports(typed)), self._names_locked_port
@@ -352,7 +354,7 @@ class Commands:
             try:
                 return make_answer(typed)
             except CommandError as error:
-                return self._printer.error(str(error))
+                return self._printer.format_error(str(error))
 
         return handler
 
@@ -393,5 +395,5 @@ class Commands:
 
     def _find_ports(self, typed: TypedCommand) -> tuple[int, ...]:
         """Return the input, the output, or both, of the port that a command names."""
-        source, output = self._frame.sides(int(typed.match["port"]))
+        source, output = self._frame.find_sides(int(typed.match["port"]))
         return {"in": (source,), "out": (output,)}.get(typed.match["side"] or "", (source, output))

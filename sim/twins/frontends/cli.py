@@ -120,7 +120,7 @@ class CliFaults:
     truncated_tables: int = 0
     noisy_tables: int = 0
 
-    def table(self) -> Mapping[str, Fault]:
+    def list_faults(self) -> Mapping[str, Fault]:
         """Return the faults `truncate_table` and `noise`, by name."""
         return {
             "truncate_table": self._make_counter("truncated_tables"),
@@ -140,12 +140,12 @@ class CliFaults:
             return rows
         if self.truncated_tables:
             self.truncated_tables -= 1
-            self.device.fired["truncate_table"] += 1
-            complete = len(rows) // 2
-            rows = [*rows[:complete], rows[complete][: len(rows[complete]) // 2]]
+            self.device.fire_counts["truncate_table"] += 1
+            complete_count = len(rows) // 2
+            rows = [*rows[:complete_count], rows[complete_count][: len(rows[complete_count]) // 2]]
         if self.noisy_tables:
             self.noisy_tables -= 1
-            self.device.fired["noise"] += 1
+            self.device.fire_counts["noise"] += 1
             rows = [*rows[:2], noise, *rows[2:]]
         return rows
 
@@ -179,7 +179,7 @@ class CliFrontend:
         self._sessions: list[_Session] = []
 
     @property
-    def sessions(self) -> int:
+    def session_count(self) -> int:
         """Number of logged-in sessions."""
         return sum(bool(session.user) for session in self._sessions)
 
@@ -212,7 +212,7 @@ class CliFrontend:
             nonlocal status
             output = await self.run(command.strip(), self.style.user)
             status = output.status
-            return _format_rows(self.rows(output)).encode()
+            return _format_rows(self.apply_faults(output)).encode()
 
         await line.respond(answer)
         return status
@@ -221,7 +221,7 @@ class CliFrontend:
         """Execute a line, and return its output. `status` is the exit status of the previous command."""
         return await self._interpreter(line, status, lambda command: self._execute_command(command, user))
 
-    def rows(self, output: CommandOutput) -> list[str]:
+    def apply_faults(self, output: CommandOutput) -> list[str]:
         """Return the lines of an output, with active faults of tables."""
         return self.faults.apply_table_faults(output.text.splitlines(), self.style.noise)
 
@@ -318,7 +318,7 @@ class _Session:
     async def _answer(self, command: str) -> bytes:
         output = await self._frontend.run(command.strip(), self.user, self._last_status)
         self._last_status = output.status
-        text = _format_rows(await self._show_pages(self._frontend.rows(output)))
+        text = _format_rows(await self._show_pages(self._frontend.apply_faults(output)))
         if output.ends_session:
             raise SessionEnded(text)
         return text.encode()
@@ -328,10 +328,10 @@ class _Session:
 
         Return no rows if the client disconnects, or quits with q or Ctrl-C.
         """
-        length = self._style.page_rows
-        while length and len(rows) > length:
-            self.print(_format_rows(rows[:length]) + _PAGER)
-            rows = rows[length:]
+        page_length = self._style.page_rows
+        while page_length and len(rows) > page_length:
+            self.print(_format_rows(rows[:page_length]) + _PAGER)
+            rows = rows[page_length:]
             key = await self._read()
             self.print("\b" * len(_PAGER) + " " * len(_PAGER) + "\b" * len(_PAGER))
             if not key or key in {b"q", b"\x03"}:
@@ -382,14 +382,14 @@ class Keyboard:
 
     def __init__(self) -> None:
         self._buffer = ""
-        self._after_return = False
+        self._is_after_return = False
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> Iterator[tuple[str, str | None]]:
         """Yield the echo of each character, with the complete line if the character ends a line, otherwise None."""
         for character in self._utf8.decode(data):
-            after_return, self._after_return = self._after_return, character == "\r"
-            if character in "\n\x00" and after_return:
+            is_after_return, self._is_after_return = self._is_after_return, character == "\r"
+            if character in "\n\x00" and is_after_return:
                 continue  # second half of a line end: CR NUL of telnet, or CR LF
             if character in "\r\n":
                 line, self._buffer = self._buffer, ""

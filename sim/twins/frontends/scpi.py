@@ -192,14 +192,14 @@ class Instrument:
             for text in reader.feed(data):
                 await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
 
-    def find(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
+    def find_handler(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
         """Return the handler, the numbers in the header, and the path that the next header may omit.
 
         Look a header up below `path` first, then from the root. Raise `ScpiError` (-113) if the header is unknown.
         """
-        from_root = unit.header.removeprefix(":")
+        absolute_header = unit.header.removeprefix(":")
         is_relative = not unit.header.startswith((":", "*"))
-        for candidate in [path + from_root, from_root] if is_relative else [from_root]:
+        for candidate in [path + absolute_header, absolute_header] if is_relative else [absolute_header]:
             for pattern, handler in self._table.items():
                 match = pattern.fullmatch(candidate)
                 if match:
@@ -226,7 +226,7 @@ class _Session:
     def _run_command(self, unit: Unit) -> str | None:
         errors = self._instrument.errors
         try:
-            handler, numbers, path = self._instrument.find(unit, self._path)
+            handler, numbers, path = self._instrument.find_handler(unit, self._path)
             if not unit.header.startswith(
                 "*"
             ):  # common commands leave the path unchanged (SCPI-99, chapter 6)

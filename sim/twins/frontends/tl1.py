@@ -155,7 +155,7 @@ class Framing:
             for body, end in zip(bodies, ends, strict=True)
         )
 
-    def denial(self, name: str, tag: str, denial_error: Denial, now: datetime) -> bytes:
+    def format_denial(self, name: str, tag: str, denial_error: Denial, now: datetime) -> bytes:
         """Return the frame of a refused command, with error code and comment."""
         return self._encode_block(
             name, f"M  {tag} DENY", [f"   {denial_error.code}", f"   /* {denial_error} */"], now
@@ -226,18 +226,18 @@ class Tl1Frontend(ABC):
     # -- for families
 
     @abstractmethod
-    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+    def make_handlers(self, session: Tl1Session) -> Mapping[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
 
-    def canonical_verb(self, verb: str) -> str:
-        """Return the key of `verb` in `table`."""
+    def find_canonical_verb(self, verb: str) -> str:
+        """Return the key of `verb` in `make_handlers`."""
         return verb
 
     def check_target(self, command: Command) -> None:
         """Raise `Denial` if a command names another device. By default, accept any name."""
         del command
 
-    def welcome(self, session: Tl1Session) -> Lines:
+    def format_welcome(self, session: Tl1Session) -> Lines:
         """Return the lines that answer a login."""
         del session
         return ()
@@ -247,7 +247,7 @@ class Tl1Frontend(ABC):
         del command
         return ""
 
-    def tag(self, command: Command) -> str:
+    def choose_tag(self, command: Command) -> str:
         """Return the tag of the answer to a command."""
         return command.ctag
 
@@ -287,7 +287,7 @@ class Tl1Frontend(ABC):
         del session
         limit = self.device.faults.max_sessions
         if limit is not None and sum(bool(session.user) for session in self.sessions) >= limit:
-            self.device.faults.fired["max_sessions"] += 1
+            self.device.faults.fire_counts["max_sessions"] += 1
             raise Denial("SROF", "maximum number of sessions reached")
         if (command.aid, command.positional[0]) != self._account:
             raise Denial("PICC", self.login_denied)
@@ -295,20 +295,22 @@ class Tl1Frontend(ABC):
 
     # -- frames
 
-    def pages(self, lines: Lines) -> list[Lines]:
+    def split_into_pages(self, lines: Lines) -> list[Lines]:
         """Split the lines of an answer into blocks of `page_rows` lines. If that is 0, return one block."""
         size = self.page_rows or max(len(lines), 1)
         return [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
 
     def answer(self, command: Command, lines: Lines) -> bytes:
         """Return the frame of a completed command."""
-        tag, note = self.tag(command), self.answer_comment(command)
+        tag, note = self.choose_tag(command), self.answer_comment(command)
         now = read_local_time()
-        return self.framing.answer(self.device.name, tag, self.pages(lines), now, note=note)
+        return self.framing.answer(self.device.name, tag, self.split_into_pages(lines), now, note=note)
 
-    def denial(self, command: Command, denial_error: Denial) -> bytes:
+    def format_denial(self, command: Command, denial_error: Denial) -> bytes:
         """Return the frame of a refused command."""
-        return self.framing.denial(self.device.name, self.tag(command), denial_error, read_local_time())
+        return self.framing.format_denial(
+            self.device.name, self.choose_tag(command), denial_error, read_local_time()
+        )
 
     def make_denial(self, refusal: MatrixRefusal) -> Denial:
         """Return the TL1 denial for a command that the switch refuses."""
@@ -361,7 +363,7 @@ class Tl1Frontend(ABC):
         """Send one unrelated report if the fault `report_noise` is set."""
         if self._noisy_commands:
             self._noisy_commands -= 1
-            self.device.faults.fired["report_noise"] += 1
+            self.device.faults.fire_counts["report_noise"] += 1
             self.report([send], *self.noise)
 
 
@@ -379,7 +381,7 @@ class Tl1Session:
         self._frontend = frontend
         self._clock = frontend.device.clock
         self._last_activity_s = self._clock.now()
-        self._table = frontend.table(self)
+        self._table = frontend.make_handlers(self)
 
     async def execute(self, text: str) -> bytes:
         """Execute one command, and return its encoded answer."""
@@ -388,9 +390,9 @@ class Tl1Session:
         try:
             lines = await self._run_command(command)
         except MatrixRefusal as refusal:
-            return self._frontend.denial(command, self._frontend.make_denial(refusal))
+            return self._frontend.format_denial(command, self._frontend.make_denial(refusal))
         except Denial as denied:
-            return self._frontend.denial(command, denied)
+            return self._frontend.format_denial(command, denied)
         finally:
             _author.reset(author)
         self._frontend.make_noise(self.send)
@@ -406,7 +408,7 @@ class Tl1Session:
         if command.verb == "ACT-USER":
             self.user = self._frontend.check_account(self, command)
             self._last_activity_s = self._clock.now()
-            return self._frontend.welcome(self)
+            return self._frontend.format_welcome(self)
         limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._last_activity_s
         if limit_s and idle_s > limit_s:
             self.user = ""
@@ -416,7 +418,7 @@ class Tl1Session:
         if command.verb == "CANC-USER":
             self.user = ""
             return ()
-        verb = self._frontend.canonical_verb(command.verb)
+        verb = self._frontend.find_canonical_verb(command.verb)
         if verb not in self._table:
             raise Denial("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
         lines = self._table[verb](command)

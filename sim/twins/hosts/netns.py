@@ -92,8 +92,8 @@ def add_namespaces(names: Iterable[str]) -> None:
 
 def delete_namespaces(names: Iterable[str]) -> None:
     """Remove named namespaces, if they exist. The kernel removes their links once no process uses them."""
-    present = set(list_namespaces())
-    batch("ip", [f"netns del {name}" for name in names if name in present])
+    present_names = set(list_namespaces())
+    batch("ip", [f"netns del {name}" for name in names if name in present_names])
 
 
 def list_namespaces(prefix: str = "") -> tuple[str, ...]:
@@ -107,11 +107,11 @@ def list_namespaces(prefix: str = "") -> tuple[str, ...]:
 
 def list_processes(names: Iterable[str]) -> tuple[int, ...]:
     """Return the ids of the processes in any of the named namespaces."""
-    namespaces = {identity for name in names if (identity := _identify(_NAMESPACE_FOLDER / name)) is not None}
-    if not namespaces:
+    identities = {identity for name in names if (identity := _identify(_NAMESPACE_FOLDER / name)) is not None}
+    if not identities:
         return ()
     processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return tuple(int(path.name) for path in processes if _identify(path / "ns/net") in namespaces)
+    return tuple(int(path.name) for path in processes if _identify(path / "ns/net") in identities)
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

@@ -59,7 +59,7 @@ class LinkShape:
         """
         return 4 * (round(self.rate_mbps * 1e3 / 8 * self.latency_ms) + self.burst_kb * 1024)
 
-    def queues(self, nic: str) -> tuple[str, ...]:
+    def make_queue_commands(self, nic: str) -> tuple[str, ...]:
         """Return the `tc` commands that shape a NIC. Tests compare them with a copy in `testbed/node/queues.py`."""
         tree = f"dev {nic} parent 2:"
         classes = range(1, 2 + TURNS)
@@ -206,14 +206,16 @@ class Fabric:
 
     def _prepare_redirects(self) -> None:
         """Prepare all far ends, and try one redirect. Raise `KernelFault` if the kernel lacks a feature."""
-        trial = [
+        trial_lines = [
             line
             for end in self.ends[:1]
             for line in (_format_redirect(end.link, end.link), _format_removal(end.link))
         ]
         try:
             netns.batch(
-                "tc", [*(f"qdisc add dev {end.link} clsact" for end in self.ends), *trial], self.namespace
+                "tc",
+                [*(f"qdisc add dev {end.link} clsact" for end in self.ends), *trial_lines],
+                self.namespace,
             )
         except netns.KernelFault as error:
             hint = (
@@ -235,9 +237,9 @@ class Fabric:
 
     def _await_ready(self, receivers: Collection[str]) -> None:
         """Wait until NICs with a new carrier can send."""
-        links: dict[str, list[str]] = {}
+        links_by_namespace: dict[str, list[str]] = {}
         for end in self.ends:
             if end.nic in receivers:
-                links.setdefault(end.host_namespace, []).append(end.host_link)
-        for namespace, names in links.items():
+                links_by_namespace.setdefault(end.host_namespace, []).append(end.host_link)
+        for namespace, names in links_by_namespace.items():
             netns.await_ready(namespace, names)

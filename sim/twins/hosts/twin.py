@@ -49,13 +49,13 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
 
     Raise `KernelFault` if programs are missing. Its hint is the apt command that installs them.
     """
-    paths: dict[str, str] = {}
+    path_by_tool: dict[str, str] = {}
     for tool in _TOOLS:
         candidates = (Path(folder, tool) for folder in search_path.split(":"))
         path = next((str(candidate) for candidate in candidates if os.access(candidate, os.X_OK)), None)
         if path:
-            paths[tool] = path
-    missing_tools = [tool for tool in _TOOLS if tool not in paths]
+            path_by_tool[tool] = path
+    missing_tools = [tool for tool in _TOOLS if tool not in path_by_tool]
     if missing_tools:
         packages = " ".join(sorted({_TOOLS[tool] for tool in missing_tools}))
         raise KernelFault(
@@ -63,7 +63,7 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
             hint=f"apt-get install --no-install-recommends {packages}",
             code="no_sshd" if "sshd" in missing_tools else "no_tools",
         )
-    return paths
+    return path_by_tool
 
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
@@ -79,7 +79,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
         ],
         spec.namespace,
     )
-    batch("tc", [line for nic in spec.nics for line in shape.queues(nic)], spec.namespace)
+    batch("tc", [line for nic in spec.nics for line in shape.make_queue_commands(nic)], spec.namespace)
 
 
 def format_sshd_config(spec: HostSpec) -> str:
@@ -194,9 +194,15 @@ def _make_command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
     It enters the network namespace and creates the others. When the supervisor ends, the kernel kills `unshare`
     (`setpriv --pdeathsig`), and then process 1 of the host (`--kill-child`).
     """
-    enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{spec.namespace}"]
+    command_prefix = [
+        tools["setpriv"],
+        "--pdeathsig",
+        "KILL",
+        tools["nsenter"],
+        f"--net=/run/netns/{spec.namespace}",
+    ]
     new_namespaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return [*enter, tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-s"]
+    return [*command_prefix, tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-s"]
 
 
 class HostTwin:

@@ -19,7 +19,7 @@ from sim.twins.rfsoc.board import Board, BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant
-from sim.twins.rfsoc.signals.playback import HOST_TUNED, PROGRAM_TUNED
+from sim.twins.rfsoc.signals.playback import HOST_TUNED_TYPE, PROGRAM_TUNED_TYPE
 
 CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
 """Bits of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
@@ -54,12 +54,12 @@ def assemble(address: str) -> Assembly:
     """
     twin_address = parse(address)
     cfg = load_configuration(twin_address.profile)
-    check_blocks(cfg)
+    check_readouts(cfg)
     options = {name: value for name, value in twin_address.options.items() if name in KNOB_OPTIONS}
     with _translate_errors(twin_address):
         seed = parse_whole("seed", twin_address.options.get("seed", "1"))
-        limit = twin_address.options.get("instruction_limit")
-        max_instructions = None if limit is None else parse_whole("instruction_limit", limit, low=1)
+        limit_text = twin_address.options.get("instruction_limit")
+        max_instructions = None if limit_text is None else parse_whole("instruction_limit", limit_text, low=1)
         plant = _make_plant(twin_address, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
     identity = str(getattr(plant, "identity", f"sim-{twin_address.plant}-0001"))
@@ -74,8 +74,8 @@ def _make_plant(twin_address: Address, cfg: Mapping[str, Any]) -> TunablePlant:
     if twin_address.plant == "kit":
         from sim.twins.rfsoc.kit import make_kit
 
-        board = "" if twin_address.profile == DEFAULT_PROFILES["kit"] else twin_address.profile
-        return cast("TunablePlant", make_kit(options, board=board))
+        profile = "" if twin_address.profile == DEFAULT_PROFILES["kit"] else twin_address.profile
+        return cast("TunablePlant", make_kit(options, board=profile))
     plant = Loopback(len(cfg["gens"]), len(cfg["readouts"]))
     for name, value in options.items():
         if name != "seed":
@@ -92,8 +92,8 @@ def _translate_errors(twin_address: Address) -> Iterator[None]:
         raise AddressError(f"sim://{twin_address.plant}: {error.args[0]}") from error
 
 
-def check_blocks(cfg: Mapping[str, Any]) -> None:
+def check_readouts(cfg: Mapping[str, Any]) -> None:
     """Raise `NotSimulated` if a readout has a type that is not simulated."""
     for readout in cfg["readouts"]:
-        if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:
+        if readout["ro_type"] not in {HOST_TUNED_TYPE, PROGRAM_TUNED_TYPE}:
             raise NotSimulated(f"a readout of type {readout['ro_type']}")

@@ -278,8 +278,10 @@ class Board:
         feedback = Feedback(self)
         completed_run = self.core.run(feedback.read)
         new_playback = self._find_playback(completed_run.run)
-        for number, (readout, scene) in enumerate(zip(self.readouts, new_playback.scenes, strict=True)):
-            if number in feedback.started:
+        for readout_number, (readout, scene) in enumerate(
+            zip(self.readouts, new_playback.scenes, strict=True)
+        ):
+            if readout_number in feedback.started:
                 readout.extend(scene)
             else:
                 readout.begin(scene)
@@ -296,12 +298,12 @@ class Board:
         running_program = self._running
         if running_program is not None and running_program.stop_tick is None:
             running_program.stop_tick = running_program.tick(self.clock.now_s)
-            for readout in self.readouts:
-                readout.stop(running_program.stop_tick)
+            for own_readout in self.readouts:
+                own_readout.stop(running_program.stop_tick)
             if running_program.stop_tick < running_program.playback.last_word:
                 stopped_run = cut_run(running_program.playback.run, running_program.stop_tick)
                 self.channel_states = play_run(
-                    self.board_state(), stopped_run, running_program.before
+                    self.make_board_state(), stopped_run, running_program.before
                 ).channel_states
 
     def silence(self) -> None:
@@ -309,7 +311,7 @@ class Board:
         self.stop()
         self.channel_states = {}
 
-    def counter(self, address: int) -> int:
+    def read_counter(self, address: int) -> int:
         """Spend the device time of a read, and return the current value of a counter."""
         running_program = self._running
         if self.knobs["fault"] == "gone_in_acquisition" and running_program is not None:
@@ -323,11 +325,13 @@ class Board:
         ticks, values = running_program.playback.counters(address)
         trigger_index = int(np.searchsorted(ticks, self._tick(running_program), "right"))
         self._spend_counter_read(running_program, ticks, trigger_index)
-        since, value = running_program.counter_base.get(address, (-1.0, 0))
+        cleared_after, value = running_program.counter_base.get(address, (-1.0, 0))
         fired_after = int(np.searchsorted(ticks, self._tick(running_program), "right"))
         if fired_after > trigger_index:
             self.clock.reset_read_time()
-        return int(values[fired_after - 1]) if fired_after and ticks[fired_after - 1] > since else value
+        return (
+            int(values[fired_after - 1]) if fired_after and ticks[fired_after - 1] > cleared_after else value
+        )
 
     def clear_counter(self, address: int) -> None:
         """Set a counter to zero: a word of data memory (version 1), or all registers (version 2)."""
@@ -343,16 +347,16 @@ class Board:
         if running_program is None:
             return
         self._drift_plant(running_program)
-        for other in self.readouts if readout is None else [self.readouts[readout]]:
-            other.settle(running_program.tick(self.clock.now_s), self.converter, self.epoch())
+        for selected_readout in self.readouts if readout is None else [self.readouts[readout]]:
+            selected_readout.settle(running_program.tick(self.clock.now_s), self.converter, self.epoch())
 
     def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
         """Make later triggers of a readout store sums (`avg`), samples (`buf`) or both."""
         self.settle(readout)
-        other = self.readouts[readout]
-        other.buffer.enable(avg=avg, buf=buf)
+        selected_readout = self.readouts[readout]
+        selected_readout.buffer.enable(avg=avg, buf=buf)
         if self._running is not None and self._running.stop_tick is None:
-            other.listen(since=self._running.tick(self.clock.now_s))
+            selected_readout.listen(since=self._running.tick(self.clock.now_s))
 
     def _drift_plant(self, running_program: Running) -> None:
         """Advance the plant by whole periods. Before each step, store the windows that ended before it.
@@ -362,16 +366,22 @@ class Board:
         while (
             whole_periods := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
         ) >= 1:
-            ends = [end for other in self.readouts if (end := other.next_end()) is not None]
-            next_s = running_program.started_s + min(ends) / running_program.ticks_per_s if ends else math.inf
+            window_ends = [
+                end for own_readout in self.readouts if (end := own_readout.next_end()) is not None
+            ]
+            next_s = (
+                running_program.started_s + min(window_ends) / running_program.ticks_per_s
+                if window_ends
+                else math.inf
+            )
             quiet_periods = math.floor(
                 min(max(next_s - self.clock.accounted_s, 0.0), whole_periods * DRIFT_PERIOD_S)
                 / DRIFT_PERIOD_S
             )
             moment_s = self.clock.accounted_s + DRIFT_PERIOD_S
             if not quiet_periods:
-                for other in self.readouts:
-                    other.settle(running_program.tick(moment_s), self.converter, self.epoch())
+                for own_readout in self.readouts:
+                    own_readout.settle(running_program.tick(moment_s), self.converter, self.epoch())
             self.plant.elapse(self.clock.take_unaccounted(max(quiet_periods, 1) * DRIFT_PERIOD_S))
 
     def _spend_counter_read(
@@ -402,7 +412,7 @@ class Board:
         """Return a value that changes whenever noiseless traces may change."""
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
-    def board_state(self) -> BoardState:
+    def make_board_state(self) -> BoardState:
         """Return the state of the board that a playback depends on."""
         return BoardState(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
@@ -417,7 +427,7 @@ class Board:
             or self._last_playback[0] is not run
             or self._last_playback[1] != conditions
         ):
-            self._last_playback = run, conditions, play_run(self.board_state(), run, self.channel_states)
+            self._last_playback = run, conditions, play_run(self.make_board_state(), run, self.channel_states)
         return self._last_playback[2]
 
 
@@ -434,13 +444,13 @@ class Feedback:
         Raise `NotSimulated` if the input is not a readout, or the processor cannot report its run so far.
         """
         board = self._board
-        so_far = getattr(board.core.processor, "so_far", None)
+        collect_events = getattr(board.core.processor, "collect_events", None)
         number = next(
             (index for index, ro in enumerate(board.cfg["readouts"]) if ro.get("tproc_ch", -1) == port), None
         )
-        if number is None or so_far is None:
+        if number is None or collect_events is None:
             raise NotSimulated(f"input {port} of the processor")
-        scene = play_run(board.board_state(), so_far(), board.channel_states).scenes[number]
+        scene = play_run(board.make_board_state(), collect_events(), board.channel_states).scenes[number]
         readout = board.readouts[number]
         if number in self.started:
             readout.extend(scene)

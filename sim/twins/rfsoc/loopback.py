@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sim.models.photonics.fibre import kernel_taps
 from sim.twins.rfsoc.plant import Outputs, ReceivedSignal
-from sim.twins.rfsoc.signals.track import whole_ratio
+from sim.twins.rfsoc.signals.track import find_whole_ratio
 
 Samples = npt.NDArray[np.float64]
 
@@ -173,7 +173,7 @@ def transmit(
     """Return `count` samples of a generator's signal with the delay and phase of a cable, but without its gain."""
     generator_hz = outputs.rate_hz(generator)
     # The generator sends step / lanes samples for each received sample.
-    step, lanes = whole_ratio(generator_hz / rate_hz)
+    step, lanes = find_whole_ratio(generator_hz / rate_hz)
     position = first * step / lanes - cable.delay_ns * 1e-9 * generator_hz
     start = math.floor(position) - TAPS
     length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1
@@ -199,14 +199,16 @@ def _interpolate(samples: Samples, position: float, step: int, lanes: int, count
     Because `lanes` values span `step` whole samples, every `lanes`-th value has the same fractional position. These
     values form a lane, and share one filter.
     """
-    out = np.empty(count)
+    values = np.empty(count)
     sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
     for lane in range(min(lanes, count)):
         value_position = position + lane * step / lanes
         whole_position = math.floor(value_position)
         lane_sections = sections[whole_position - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        out[lane::lanes] = lane_sections @ make_interpolation_taps(round(value_position - whole_position, 9))
-    return out
+        values[lane::lanes] = lane_sections @ make_interpolation_taps(
+            round(value_position - whole_position, 9)
+        )
+    return values
 
 
 @lru_cache(maxsize=256)

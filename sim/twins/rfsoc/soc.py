@@ -346,7 +346,7 @@ class SimulatedSoc(TwinDevice):
             self._board.touch(0.0)
             if self.TPROC_VERSION == 2 and addr not in {1, 2}:
                 raise KeyError(addr)  # as in QICK, which has a register for each of the two addresses
-            return self._board.counter(addr)
+            return self._board.read_counter(addr)
 
     def prepare_round(self) -> None:
         """Do nothing, as `QickSoc` does."""

@@ -20,22 +20,22 @@ class BankDevice(SwitchDevice):
     """
 
     @property
-    def banks(self) -> int:
+    def bank_count(self) -> int:
         """Number of banks."""
         return self.matrix.inputs
 
     @property
-    def channels(self) -> int:
+    def channel_count(self) -> int:
         """Number of outputs of each bank."""
         return self.matrix.outputs // self.matrix.inputs
 
     def output(self, bank: int, channel: int) -> int:
         """Return the output port of a channel of a bank. Raise `MatrixRefusal` if one of them does not exist."""
-        if not 1 <= bank <= self.banks:
+        if not 1 <= bank <= self.bank_count:
             raise MatrixRefusal(Reason.NO_SUCH_PORT, bank)
-        if not 1 <= channel <= self.channels:
+        if not 1 <= channel <= self.channel_count:
             raise MatrixRefusal(Reason.NO_SUCH_PORT, channel)
-        return self.banks + (bank - 1) * self.channels + channel
+        return self.bank_count + (bank - 1) * self.channel_count + channel
 
     def channel(self, bank: int) -> int:
         """Return the channel of a bank, or 0 if the bank is open. Raise `MatrixRefusal` if the bank does not exist."""
@@ -60,18 +60,18 @@ class BankDevice(SwitchDevice):
     def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
         """Call `SwitchDevice.change`. Raise `MatrixRefusal` if a bank would get an output of another bank."""
         for source, output in connections.items():
-            if not self.output(source, 1) <= output <= self.output(source, self.channels):
+            if not self.output(source, 1) <= output <= self.output(source, self.channel_count):
                 raise MatrixRefusal(Reason.WRONG_SIDE, output)
         return super().change(connections, is_whole=is_whole)
 
     def boot(self) -> None:
         """Restore the connections that the boot mode keeps, and move every other bank to channel 1."""
         super().boot()
-        self.rest()
+        self.close_open_banks()
 
-    def rest(self) -> None:
+    def close_open_banks(self) -> None:
         """Move every open bank to channel 1."""
-        rest_connections = {bank: self.output(bank, 1) for bank in range(1, self.banks + 1)}
+        rest_connections = {bank: self.output(bank, 1) for bank in range(1, self.bank_count + 1)}
         self.change(rest_connections | self.matrix.connections)
 
 
@@ -88,10 +88,10 @@ class WrongReply:
         if not self._remaining_replies:
             return channel
         self._remaining_replies -= 1
-        self._device.faults.fired["wrong_reply"] += 1
-        return self._device.channels + 1
+        self._device.faults.fire_counts["wrong_reply"] += 1
+        return self._device.channel_count + 1
 
-    def faults(self) -> dict[str, Fault]:
+    def list_faults(self) -> dict[str, Fault]:
         """Return the fault `wrong_reply` by its name. It makes the next `count` channel replies wrong."""
         return {"wrong_reply": Fault(self._set, self._clear, "count")}
 
@@ -118,10 +118,10 @@ def make_bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDev
         Matrix(settings.inputs, settings.outputs),
         plant=settings.plant,
         clock=settings.clock,
-        switch_time_s=settings.move_s(switch_time_s),
+        switch_time_s=settings.get_move_s(switch_time_s),
         hitless=False,
         boot_mode=settings.boot_mode,
         faults=SwitchFaults(),
     )
-    device.rest()
+    device.close_open_banks()
     return device

@@ -46,11 +46,11 @@ class SwitchFaults(LineFaults):
     swapped: dict[int, int] = field(default_factory=dict)
 
     def must_drop_command(self) -> bool:
-        """Return True if the current change must be ignored, and count it in `fired`."""
+        """Return True if the current change must be ignored, and count it in `fire_counts`."""
         if not self.dropped_commands:
             return False
         self.dropped_commands -= 1
-        self.fired["drop_command"] += 1
+        self.fire_counts["drop_command"] += 1
         return True
 
 
@@ -122,7 +122,7 @@ class SwitchDevice:
         return self._boot_mode
 
     @property
-    def lit(self) -> Connections:
+    def lit_connections(self) -> Connections:
         """Connections that pass light now, input to output."""
         dark = self._unplugged_inputs | {
             s for s in self._settled if self.find_plugged_input(s) in self.faults.dark_inputs
@@ -139,8 +139,8 @@ class SwitchDevice:
 
     @property
     def light_paths(self) -> Connections:
-        """Output that the light of each fibre reaches, by input. It differs from `lit` only for swapped fibres."""
-        return {self.find_plugged_input(source): output for source, output in self.lit.items()}
+        """Output that the light of a fibre reaches, by input. It is `lit_connections` unless fibres are swapped."""
+        return {self.find_plugged_input(source): output for source, output in self.lit_connections.items()}
 
     def is_moving(self, source: int) -> bool:
         """Return True if the mirrors of an input are still moving."""
@@ -150,12 +150,12 @@ class SwitchDevice:
         """Return the power at the monitor of a port in dBm. Raise `MatrixRefusal` if the port does not exist."""
         if self.matrix.is_input(port):
             if self.find_plugged_input(port) in self.faults.dark_inputs:
-                self.faults.fired["dark_input"] += 1
+                self.faults.fire_counts["dark_input"] += 1
                 return DARK_FLOOR_DBM
-            return self.plant.input_power_dbm(self.name, self.find_plugged_input(port))
+            return self.plant.read_input_power_dbm(self.name, self.find_plugged_input(port))
         if port in {self.matrix.connections.get(source) for source in self.faults.dark_inputs}:
-            self.faults.fired["dark_input"] += 1
-        return self.plant.output_power_dbm(self.name, port)
+            self.faults.fire_counts["dark_input"] += 1
+        return self.plant.read_output_power_dbm(self.name, port)
 
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` after every change of the configuration."""
@@ -166,10 +166,10 @@ class SwitchDevice:
         self._power_loss_callbacks.append(callback)
 
     @property
-    def fired(self) -> Counter[str]:
+    def fire_counts(self) -> Counter[str]:
         """Number of times that each fault took effect, by name. Refusals because of a faulty port count too."""
         refusals = {name: self.matrix.refusals[reason] for reason, name in _PORT_FAULTS.items()}
-        return self.faults.fired + Counter(refusals)
+        return self.faults.fire_counts + Counter(refusals)
 
     async def wait_idle(self) -> None:
         """Wait until nothing moves."""
@@ -192,7 +192,7 @@ class SwitchDevice:
         """
         before = self.matrix.connections
         if any(pair in self.faults.stuck for pair in connections.items() - before.items()):
-            self.faults.fired["stuck"] += 1
+            self.faults.fire_counts["stuck"] += 1
         result = {
             pair[0]: pair[1]
             for pair in connections.items()
@@ -239,9 +239,9 @@ class SwitchDevice:
     def report_light(self) -> None:
         """Report the circuits that pass light, and their attenuation, to the plant."""
         attenuators: dict[int, Attenuator] = {
-            output: self._make_attenuator((source, output)) for source, output in self.lit.items()
+            output: self._make_attenuator((source, output)) for source, output in self.lit_connections.items()
         }
-        self.plant.switch_changed(self.name, self.light_paths, attenuators)
+        self.plant.update_switch(self.name, self.light_paths, attenuators)
 
     def power_off(self) -> None:
         """Cut the power: cancel all motions and, unless the device is latching, darken all circuits."""

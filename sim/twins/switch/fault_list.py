@@ -133,7 +133,7 @@ class FaultBoard:
         elif "after_bytes" in request:
             self._faults.close_after_bytes = request.whole("after_bytes")
         else:
-            self._faults.fired["close_connection"] += self._line.drop_clients()
+            self._faults.fire_counts["close_connection"] += self._line.drop_clients()
 
     def _clear_close(self) -> None:
         self._faults.close_after_commands = None
@@ -144,7 +144,7 @@ class FaultBoard:
 
     def _expire_sessions(self) -> None:
         if self._expire_logins():
-            self._faults.fired["expire_session"] += 1
+            self._faults.fire_counts["expire_session"] += 1
 
     # -- faults of changes, mirrors and ports
 
@@ -191,7 +191,7 @@ class FaultBoard:
         for port in (first, second):  # first undo earlier swaps with a third input
             self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
         self._faults.swapped.update({first: second, second: first})
-        self._faults.fired["swap_fibres"] += 1
+        self._faults.fire_counts["swap_fibres"] += 1
         self._device.report_light()
 
     def _unswap_fibres(self) -> None:

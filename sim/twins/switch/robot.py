@@ -87,7 +87,7 @@ class Robot:
         )
         return tuple(self._jobs[number] for number in queued_numbers)
 
-    def job(self, number: int) -> Job:
+    def find_job(self, number: int) -> Job:
         """Return a snapshot of a job. Raise `KeyError` if the job never existed or was removed.
 
         The robot keeps at least the latest 1000 jobs.
@@ -140,7 +140,7 @@ class Robot:
 
     # -- for the control socket
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def make_verbs(self) -> Mapping[str, Verb]:
         """Return the verbs of the control socket: `queue_job` submits a job for any user, `robot` returns the state."""
         return {
             "queue_job": self._queue_job,
@@ -152,7 +152,7 @@ class Robot:
             },
         }
 
-    def faults(self) -> Mapping[str, Fault]:
+    def list_faults(self) -> Mapping[str, Fault]:
         """Return the fault `jam` by its name. It jams the arm after `count` further moves."""
         return {
             "jam": Fault(
@@ -216,7 +216,7 @@ class Robot:
             if self._moves_before_jam == 0:  # the fault may have been cleared meanwhile
                 self._moves_before_jam = None
                 self.jammed = True
-                self.device.faults.fired["jam"] += 1
+                self.device.faults.fire_counts["jam"] += 1
                 self._notify("jammed", self._jobs[job.number])
                 return
         elif self._moves_before_jam is not None:

@@ -49,7 +49,7 @@ class TwinSettings:
         """Serial number derived from the name: `SIM` and six digits."""
         return serial_number(self.name)
 
-    def account(self, user: str, password: str) -> tuple[str, str]:
+    def get_account(self, user: str, password: str) -> tuple[str, str]:
         """Return the user name and password of the login. The arguments are the factory defaults."""
         return self.user or user, password if self.password is None else self.password
 
@@ -61,16 +61,16 @@ class TwinSettings:
                 raise SettingError(f"this family has no option {name!r}; {hint}")
         return self
 
-    def choice(self, name: str, *values: str) -> str:
+    def read_choice(self, name: str, *values: str) -> str:
         """Return an option. The first of `values` is the default. Raise `SettingError` if it is not in `values`."""
         value = self.options.get(name, values[0])
         if value not in values:
             raise SettingError(f"option {name} must be one of {', '.join(values)}, not {value!r}")
         return value
 
-    def flag(self, name: str) -> bool:
+    def read_flag(self, name: str) -> bool:
         """Return True if an option is `yes`. The default is `no`. Raise `SettingError` for any other value."""
-        return self.choice(name, "no", "yes") == "yes"
+        return self.read_choice(name, "no", "yes") == "yes"
 
     @property
     def one_session(self) -> bool:
@@ -78,9 +78,9 @@ class TwinSettings:
 
         This is the option `sessions`: `one`, or the default `many`. Raise `SettingError` for any other value.
         """
-        return self.choice("sessions", "many", "one") == "one"
+        return self.read_choice("sessions", "many", "one") == "one"
 
-    def number(self, name: str, default: float) -> float:
+    def read_number(self, name: str, default: float) -> float:
         """Return the value of a numeric option. Raise `SettingError` if it is not a number."""
         text = self.options.get(name, str(default))
         try:
@@ -88,11 +88,11 @@ class TwinSettings:
         except ValueError:
             raise SettingError(f"option {name} must be a number, not {text!r}") from None
 
-    def move_s(self, default_s: float) -> float:
+    def get_move_s(self, default_s: float) -> float:
         """Return the duration of a move in seconds: `switch_time_s` if it is set, otherwise `default_s`."""
         return default_s if self.switch_time_s is None else self.switch_time_s
 
-    def patch_panel(self) -> SwitchDevice:
+    def make_patch_panel(self) -> SwitchDevice:
         """Return a patch panel. A robot or a person moves its fibres, which stay plugged without power.
 
         Its switching time is zero, because the robot or person waits for the duration of a move (`move_s`).
@@ -109,7 +109,7 @@ class TwinSettings:
             latching=True,
         )
 
-    def device(
+    def make_device(
         self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
     ) -> SwitchDevice:
         """Return the switch that the settings describe. `switch_time_s` is the default of the family."""
@@ -118,7 +118,7 @@ class TwinSettings:
             Matrix(self.inputs, self.outputs, when_occupied),
             plant=self.plant,
             clock=self.clock,
-            switch_time_s=self.move_s(switch_time_s),
+            switch_time_s=self.get_move_s(switch_time_s),
             hitless=hitless,
             boot_mode=self.boot_mode,
             faults=SwitchFaults(),

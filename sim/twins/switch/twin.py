@@ -102,13 +102,13 @@ class SwitchTwin:
         self._memory: dict[str, MemoryListener] = {}
         self._board = FaultBoard(device, line=self, expire=expire, family_faults=faults)
         self._control_verbs = ControlVerbs(self, device, self.transcript, self._board, verbs or {})
-        self._control = ControlServer(self.verbs())
+        self._control = ControlServer(self.make_verbs())
         self._control_address = ""
         self._directory: TemporaryDirectory[str] | None = None
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def make_verbs(self) -> Mapping[str, Verb]:
         """Return the verbs of the control socket."""
-        return self._control_verbs.verbs()
+        return self._control_verbs.make_verbs()
 
     @property
     def faults(self) -> Mapping[str, Fault]:
@@ -155,7 +155,7 @@ class SwitchTwin:
         if self._directory is not None:
             self._directory.cleanup()
 
-    def addresses(self) -> dict[str, str]:
+    def list_addresses(self) -> dict[str, str]:
         """Return the address of every served frontend, in the form that drivers accept, and of `control`."""
         addresses = {name: self._format_address(name, listener) for name, listener in self._listeners.items()}
         return {**addresses, "control": f"tcp://{self._control_address}"}
@@ -188,7 +188,7 @@ class SwitchTwin:
         try:
             return self._memory[frontend].attach()
         except ConnectionRefusedError:
-            self.device.faults.fired["refuse"] += 1
+            self.device.faults.fire_counts["refuse"] += 1
             raise
 
     def accept(self) -> None:
@@ -251,7 +251,7 @@ class SwitchTwin:
             and limit is not None
             and self._client_counts[name] >= limit
         ):
-            faults.fired["max_sessions"] += 1
+            faults.fire_counts["max_sessions"] += 1
             return None
         session = next(self._sessions)
         line = Line(
@@ -281,7 +281,7 @@ class ControlVerbs:
     fault_board: FaultBoard
     family_verbs: Mapping[str, Verb] = field(default_factory=dict)
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def make_verbs(self) -> Mapping[str, Verb]:
         """Return the verbs that every switch has, and the verbs of the family."""
         return {
             "truth": lambda _: self._read_truth(),
@@ -299,7 +299,7 @@ class ControlVerbs:
         return {
             "simulated": True,
             "connections": _convert_to_lists(device.matrix.connections),
-            "lit": _convert_to_lists(device.lit),
+            "lit": _convert_to_lists(device.lit_connections),
             "really": _convert_to_lists(device.light_paths),
             "ports": {str(port): device.matrix.state(port) for port in device.matrix.ports},
             "locked": sorted(device.matrix.locked),
@@ -308,7 +308,7 @@ class ControlVerbs:
             "busy_s": device.busy_s,
             "last_busy_s": device.last_busy_s,
             "wear": {str(port): moves for port, moves in sorted(device.moves_by_port.items())},
-            "fired": dict(device.fired),
+            "fired": dict(device.fire_counts),
             "now_s": device.clock.now(),
         }
 

@@ -76,7 +76,7 @@ class LineFaults:
       command but does not answer; otherwise it does not receive the command.
     - `close_after_bytes`: the next reply breaks its connection after so many bytes.
     - `half_open`: lines receive and send nothing.
-    - `fired`: how often each fault took effect.
+    - `fire_counts`: how often each fault took effect.
     """
 
     garbage_replies: int = 0
@@ -86,7 +86,7 @@ class LineFaults:
     close_after_bytes: int | None = None
     max_sessions: int | None = None
     half_open: bool = False
-    fired: Counter[str] = field(default_factory=Counter)
+    fire_counts: Counter[str] = field(default_factory=Counter)
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def take_delivery(self) -> Delivery:
@@ -97,21 +97,21 @@ class LineFaults:
         if self.close_after_commands > 0:
             return Delivery.ANSWERED
         self.close_after_commands = None
-        self.fired["close_connection"] += 1
+        self.fire_counts["close_connection"] += 1
         return Delivery.NOT_ANSWERED if self.close_executes else Delivery.NOT_RECEIVED
 
     def take_reply(self, reply: bytes) -> tuple[bytes, bool]:
         """Return the bytes to send for `reply`, and whether the connection must break after these bytes."""
         if self.garbage_replies:
             self.garbage_replies -= 1
-            self.fired["garbage"] += 1
+            self.fire_counts["garbage"] += 1
             # Keep the line ending, because a client may wait for it.
             noise = bytes(self.rng.choice(b"#%~^{}\x15\x7f\xfe") for _ in range(max(4, len(reply) - 2)))
             reply = noise + reply[-2:]
         if self.close_after_bytes is None:
             return reply, False
         length, self.close_after_bytes = self.close_after_bytes, None
-        self.fired["close_connection"] += 1
+        self.fire_counts["close_connection"] += 1
         return reply[:length], True
 
 
@@ -171,7 +171,7 @@ class Line:
         """Return the next bytes, or empty bytes at the end."""
         data = await self._reader.read(_READ_BYTES)
         while data and self._faults.half_open:
-            self._faults.fired["half_open"] += 1
+            self._faults.fire_counts["half_open"] += 1
             data = await self._reader.read(_READ_BYTES)
         self._transcript.record(self._frontend, self._session, "in", data)
         return data
@@ -189,7 +189,7 @@ class Line:
             self._break()
         if answer or ending:
             if self._faults.reply_delay_s:
-                self._faults.fired["delay_reply"] += 1
+                self._faults.fire_counts["delay_reply"] += 1
                 await self._clock.sleep(self._faults.reply_delay_s)
             answer, is_broken = self._faults.take_reply(answer) if answer else (answer, False)
             self.send(answer if is_broken else answer + ending)

@@ -58,7 +58,7 @@ class AnyListener(Protocol):
         """Address of the listener: `host:port`, or a path."""
 
     @property
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """Number of clients."""
 
     def open(self) -> None:
@@ -95,7 +95,7 @@ class SocketListener(ABC):
 
     @property
     @abstractmethod
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """Number of connections."""
 
     def open(self) -> None:
@@ -155,7 +155,7 @@ class Listener(SocketListener):
         self._writers: set[asyncio.StreamWriter] = set()
 
     @property
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """Number of connections."""
         return len(self._writers)
 

@@ -111,7 +111,7 @@ class MemoryListener:
         return self._open
 
     @property
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """Number of sessions."""
         return sum(not client.closed for client in self._clients)
 

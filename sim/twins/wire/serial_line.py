@@ -60,7 +60,7 @@ class SerialLine:
         return self._link.is_symlink()
 
     @property
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """1 while the line exists, otherwise 0. The twin cannot see which processes have opened the line."""
         return int(self._wire is not None)
 
@@ -78,7 +78,7 @@ class SerialLine:
 
     def drop_clients(self) -> int:
         """Break the line, and return the number of broken lines (0 or 1). If the path exists, create a new line."""
-        broken_lines = self.clients
+        broken_lines = self.client_count
         self._drop_wire()
         return broken_lines
 

@@ -185,7 +185,7 @@ class SshServer(SocketListener):
         self._connections: set[asyncssh.SSHServerConnection] = set()
 
     @property
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """Number of connections that have logged in."""
         return len(self._connections)
 

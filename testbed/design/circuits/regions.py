@@ -67,12 +67,12 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
     """
     demand = np.asarray(traffic + traffic.T, dtype=np.float64)
     np.fill_diagonal(demand, 0)
-    remaining_demand = demand.copy() if ports > 0 else np.zeros(demand.shape)
+    compute_remaining_demand = demand.copy() if ports > 0 else np.zeros(demand.shape)
     circuits = np.zeros(demand.shape, dtype=np.int64)
     free_ports = np.full(len(demand), ports)
-    while remaining_demand.max(initial=0) > 0:
+    while compute_remaining_demand.max(initial=0) > 0:
         first_server, second_server = np.unravel_index(
-            int(np.argmax(remaining_demand)), remaining_demand.shape
+            int(np.argmax(compute_remaining_demand)), compute_remaining_demand.shape
         )
         circuits[first_server, second_server] = circuits[second_server, first_server] = (
             circuits[first_server, second_server] + 1
@@ -80,16 +80,16 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
         free_ports[[first_server, second_server]] -= 1
         circuit_count = circuits[first_server, second_server]
         per_circuit = (
-            remaining_demand[first_server, second_server] / (circuit_count * 100)
+            compute_remaining_demand[first_server, second_server] / (circuit_count * 100)
             if published_divisor
             else demand[first_server, second_server] / (circuit_count + 1)
         )
-        remaining_demand[first_server, second_server] = remaining_demand[second_server, first_server] = (
-            per_circuit
-        )
+        compute_remaining_demand[first_server, second_server] = compute_remaining_demand[
+            second_server, first_server
+        ] = per_circuit
         is_full = free_ports == 0
-        remaining_demand[is_full] = 0
-        remaining_demand[:, is_full] = 0
+        compute_remaining_demand[is_full] = 0
+        compute_remaining_demand[:, is_full] = 0
     return circuits
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sim.models.network import wire_efficiency
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics.cost import patch_panel_cost
-from sim.models.network.fabrics.direct import next_links, path_router
+from sim.models.network.fabrics.direct import find_next_links, make_path_router
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
@@ -56,7 +56,7 @@ def build_hosts_fabric(
         capacity_bps=rate_bps,
         lane_bps=rate_bps,
         never_full=np.zeros(len(links), dtype=bool),
-        router=path_router(next_links(wiring.nodes, end_nodes, seed=0), end_nodes[:, 1], paths),
+        router=make_path_router(find_next_links(wiring.nodes, end_nodes, seed=0), end_nodes[:, 1], paths),
         hosts_forward=True,
         cost=patch_panel_cost(wiring.nodes, wiring.degree, rate_mbps / 1000),
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce import tree_parents
+from sim.models.network.allreduce import find_tree_parents
 from testbed.design.model import RingOrder, Topology
 from testbed.design.topology.strides import list_totient_strides, make_ring_order
 
@@ -102,7 +102,7 @@ def measure_depth(tree: Tree) -> int:
 
 
 def _make_tree(labels: tuple[int, ...]) -> Tree:
-    parents = tree_parents(len(labels))
+    parents = find_tree_parents(len(labels))
     edges = (
         (labels[child_position], labels[parents[child_position]]) for child_position in range(1, len(labels))
     )

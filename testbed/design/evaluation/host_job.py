@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sim.models.network import wire_efficiency
 from sim.models.network.allreduce import Algorithm
 from sim.models.network.execution import Execution, simulate
-from sim.models.network.fabrics import Fabric, make_routed
+from sim.models.network.fabrics import Fabric, make_routed_fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOSTS
@@ -115,7 +115,7 @@ def make_host_job(
 def build_host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
     """Return a fabric with the links and routes of a plan, at the payload rate of the hosts."""
     topology, rate_gbps = routes.topology, rate_mbps / 1e3 * wire_efficiency(mtu_bytes)
-    return make_routed(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+    return make_routed_fabric(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
 
 
 def scale_graph(graph: TaskGraph, byte_factor: float, time_factor: float) -> TaskGraph:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sim.models.network.allreduce import Algorithm, Chain, ring
-from sim.models.network.allreduce.fluid import position_strides
-from sim.models.network.execution.lowering import bytes_by_pair
-from sim.models.network.fabrics import Fabric, circulant, direct_connect, make_routed
+from sim.models.network.allreduce.fluid import choose_position_strides
+from sim.models.network.execution.lowering import count_bytes_by_pair
+from sim.models.network.fabrics import Fabric, circulant, direct_connect, make_routed_fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
@@ -49,7 +49,7 @@ def build_direct_fabric(
     """
     nodes = topology.nodes
     if routes is not None:
-        return make_routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+        return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
     steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == list_circulant_edges(nodes, steps):
         return circulant(nodes, steps, rate_gbps)
@@ -59,15 +59,15 @@ def build_direct_fabric(
 def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of the rings that share a group's AllReduces, counted in positions of the sorted group.
 
-    If the topology's links form rings over the group, these are used, see `position_strides`. Otherwise it is one ring,
-    in both directions if the links are duplex.
+    If the topology's links form rings over the group, these are used, see `choose_position_strides`. Otherwise it is
+    one ring, in both directions if the links are duplex.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> list_ring_strides(find_topology(12, 4), range(12)), list_ring_strides(find_topology(12, 4), (0, 1, 5))
     ((1, 11, 5, 7), (1, 2))
     """
     steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
+    strides = choose_position_strides(topology.nodes, steps, tuple(members)) or (1,)
     is_one_way = topology.simplex or len(members) == 2 or len(strides) > 1
     return strides if is_one_way else (1, len(members) - 1)
 
@@ -88,7 +88,7 @@ def make_ring_allreduce(topology: Topology) -> Algorithm:
 
 def find_demand(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
     """Return the bytes of an iteration between pairs on a topology, including the rings of its AllReduces."""
-    return make_matrix_demand(bytes_by_pair(graph, latency or Latency(), make_ring_allreduce(topology)))
+    return make_matrix_demand(count_bytes_by_pair(graph, latency or Latency(), make_ring_allreduce(topology)))
 
 
 def route_job(

@@ -46,24 +46,24 @@ def expected(demo, scenario):
 @needs("hdl")
 def axi_simulator(demo):
     """Return the AXI4-Lite top under Verilator, built once."""
-    from fpga.hdl import verilator, why_missing
-    from fpga.registers.build import axi_design
+    from fpga.hdl import explain_missing, verilator
+    from fpga.registers.build import make_axi_design
 
-    reason = why_missing("verilator", "make", "g++")
+    reason = explain_missing("verilator", "make", "g++")
     if reason:
         pytest.skip(reason)
-    return verilator.build(axi_design(demo), optimise="-O1")
+    return verilator.build(make_axi_design(demo), optimise="-O1")
 
 
 @pytest.fixture
 @needs("hdl")
 def told_in_icarus(demo, tmp_path, monkeypatch):
     """Return a function: the JSON that a test of `cocotb_story.py` writes about a top."""
-    from fpga.hdl import why_missing
-    from fpga.registers.build import top_sources
+    from fpga.hdl import explain_missing
+    from fpga.registers.build import list_top_sources
     from fpga.registers.top import Top
 
-    reason = why_missing("iverilog", "vvp")
+    reason = explain_missing("iverilog", "vvp")
     if reason:
         pytest.skip(reason)
     pytest.importorskip("cocotbext.axi", reason="needs cocotbext-axi: pip install 'lightbed[hdl]'")
@@ -72,7 +72,7 @@ def told_in_icarus(demo, tmp_path, monkeypatch):
 
     def tell(streams, test):
         sources = []
-        for name, text in top_sources(Top(demo, streams)):
+        for name, text in list_top_sources(Top(demo, streams)):
             sources.append(tmp_path / name)
             sources[-1].write_text(text)
         monkeypatch.setenv("STORY_FILE", str(tmp_path / "story.json"))

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga.hdl import icarus, why_missing
+from fpga.hdl import explain_missing, icarus
 
-pytestmark = pytest.mark.skipif(bool(why_missing("iverilog", "vvp")), reason=why_missing("iverilog", "vvp"))
+pytestmark = pytest.mark.skipif(
+    bool(explain_missing("iverilog", "vvp")), reason=explain_missing("iverilog", "vvp")
+)
 
 # What it is: the rung that finds it, the file, the text in it, and what stands there instead.
 FAULTS = {

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from fpga.hdl import icarus, why_missing
+from fpga.hdl import explain_missing, icarus
 
-pytestmark = pytest.mark.skipif(bool(why_missing("iverilog", "vvp")), reason=why_missing("iverilog", "vvp"))
+pytestmark = pytest.mark.skipif(
+    bool(explain_missing("iverilog", "vvp")), reason=explain_missing("iverilog", "vvp")
+)
 
 
 @pytest.mark.hdl

@@ -10,7 +10,7 @@ import pytest
 from needs import needs
 
 from fpga.formal.sby import TOOLS
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 
 HERE = Path(__file__).parent
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 @needs("hdl")
 def prover(warm_yosys):
     """Return the tools of a proof."""
-    if reason := why_missing(*TOOLS):
+    if reason := explain_missing(*TOOLS):
         pytest.skip(reason)
     from fpga.formal import sby
 

@@ -4,7 +4,7 @@ import pytest
 from witnesses.lint import VERIBLE_RULES
 
 from fpga.formal.blocks import CHECKS_FOLDER
-from fpga.hdl import find_tool, why_missing
+from fpga.hdl import explain_missing, find_tool
 from fpga.hdl.tools import ToolFailed
 
 WAIVED = ("PROCASSINIT", "WIDTHEXPAND", "UNUSEDSIGNAL", "UNUSEDPARAM", "CMPCONST")
@@ -16,7 +16,7 @@ some parameters need, and take all parameters of their block."""
 @pytest.mark.hdl
 @pytest.mark.parametrize("path", sorted(CHECKS_FOLDER.glob("*.sv")), ids=lambda path: path.stem)
 def test_checks_are_clean(path):
-    if reason := why_missing("verilator", "verible-verilog-lint"):
+    if reason := explain_missing("verilator", "verible-verilog-lint"):
         pytest.skip(reason)
     waived = [f"-Wno-{each}" for each in WAIVED]
     try:

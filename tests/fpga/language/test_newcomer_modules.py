@@ -22,7 +22,7 @@ from fpga.count_action.simulate import simulate
 from fpga.count_action.simulate.port_values import pack_row, unpack_row
 from fpga.formal import prove
 from fpga.formal.sby import TOOLS
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.verify.verify import verify
 
 FOLDER = Path(__file__).resolve().parent / "newcomers"
@@ -352,7 +352,7 @@ def test_no_module_has_a_warning(path):
 @needs("hdl")
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_every_module_is_proven_and_its_built_files_are_verified(warm_yosys, tmp_path, path):
-    if reason := why_missing(*TOOLS, "iverilog", "vvp"):
+    if reason := explain_missing(*TOOLS, "iverilog", "vvp"):
         pytest.skip(reason)
     proof = prove(load(path).datapath)
     assert proof.ok, proof.results

@@ -12,7 +12,7 @@ from needs import needs
 import fpga
 from fpga.count_action import load
 from fpga.count_action.ports import ports_of
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 
 LIBRARY = Path(fpga.__file__).parent / "library"
 
@@ -70,7 +70,7 @@ def play():
 @pytest.fixture(scope="session")
 @needs("hdl")
 def icarus():
-    if reason := why_missing("iverilog", "vvp"):
+    if reason := explain_missing("iverilog", "vvp"):
         pytest.skip(reason)
     from fpga.hdl import icarus
 

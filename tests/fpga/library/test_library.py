@@ -69,7 +69,7 @@ def test_the_rtl_of_a_module_is_the_simulator_cycle_by_cycle(icarus, name):
     datapath = load(LIBRARY[NAMES.index(name)], short).datapath
     # Each from reset: a count that has overshot its target may never fire again.
     simulator, stimuli = compile_datapath(datapath), [generate_stimulus(datapath, 200, n) for n in range(4)]
-    seen, fires = np.split(icarus.run(datapath, np.concatenate(stimuli), episode=200), 4), 0
+    seen, fires = np.split(icarus.run(datapath, np.concatenate(stimuli), episode_cycles=200), 4), 0
     for rows, outputs in zip(stimuli, seen, strict=True):
         simulator.reset()
         expected = simulator.run(rows)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from needs import needs
 
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 
 
 def _needs(*tools: str) -> None:
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-    if reason := why_missing(*tools):
+    if reason := explain_missing(*tools):
         pytest.skip(reason)
 
 

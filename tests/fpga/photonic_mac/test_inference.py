@@ -12,7 +12,7 @@ from fpga.hdl.design import make_block_design
 from fpga.hdl.tools import BadOutput
 from fpga.photonic_mac import Network, Optics, Timing, calculate_cycles, layer_results, sum_cycles
 from fpga.photonic_mac.cycles import list_light_cycles, measure_layers
-from fpga.photonic_mac.network import noisy_results
+from fpga.photonic_mac.network import simulate_noisy_results
 
 
 def random_case(seed, *sizes, density=1.0):
@@ -66,7 +66,7 @@ def test_noise_and_loss_are_those_of_the_model(icarus, sizes, optics, preamble):
     rows = np.concatenate([load_rows(network), run_rows(network, image, optics, timing)])
     found = inference(icarus.run(loopback_design(), rows))
     lit = list(list_light_cycles(calculate_cycles(network.shapes, timing)))
-    expected = list(noisy_results(network, image, optics, lit))
+    expected = list(simulate_noisy_results(network, image, optics, lit))
     agree(found, expected, network.shapes, timing)
     ideal = layer_results(network, image)[0][0]
     assert (expected[0] != ideal).mean() > 0.5
@@ -200,10 +200,10 @@ def test_light_that_does_not_come_back_is_a_fault_and_a_reset_mends_it(verilated
 
 def test_the_top_reads_the_counts_where_the_control_has_them():
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-    from fpga.photonic_mac.control import library_datapath
+    from fpga.photonic_mac.control import load_library_datapath
 
     places, low = {}, 0
-    for module, count in library_datapath("photonic_mac_control").counts():
+    for module, count in load_library_datapath("photonic_mac_control").counts():
         places[f"{module.name}.{count.name}"] = (low, low + count.width - 1)
         low += count.width
     assert places["sequencer.row"] == (32, 47)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga.photonic_mac import Network, Optics, accuracy, layer_results, quantise
-from fpga.photonic_mac.network import noise, noisy_results, normalise
+from fpga.photonic_mac.network import noise, normalise, simulate_noisy_results
 
 
 def layer(*rows):
@@ -66,7 +66,7 @@ def test_the_model_is_the_plain_computation(case):
 @given(small_networks())
 def test_ideal_optics_change_nothing(case):
     network, image = case
-    ideal = noisy_results(network, image, Optics(sparsity=True), [0] * len(network.layers))
+    ideal = simulate_noisy_results(network, image, Optics(sparsity=True), [0] * len(network.layers))
     assert [results.tolist() for results in ideal] == plain(network, image)
 
 

@@ -113,7 +113,7 @@ def nic(tmp_path_factory):
 
 
 def test_the_smartnic_is_packaged_with_its_buses_and_registers(nic, tmp_path):
-    from fpga.smartnic.registers import smartnic_registers
+    from fpga.smartnic.registers import make_smartnic_registers
 
     record = recorded(nic, tmp_path, "package_ip.tcl", "smartnic")
     (read,) = (line for line in record.splitlines() if line.startswith("read_verilog"))
@@ -124,7 +124,9 @@ def test_the_smartnic_is_packaged_with_its_buses_and_registers(nic, tmp_path):
         assert (nic / file).is_file(), file
     assert "set_property top smartnic_axi" in record
     offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
-    assert offsets == [each.get_offset(word) for each in smartnic_registers() for word in range(each.words)]
+    assert offsets == [
+        each.get_offset(word) for each in make_smartnic_registers() for word in range(each.words)
+    ]
 
 
 def test_the_smartnic_has_its_registers_its_weights_and_its_streams(nic, tmp_path):

@@ -21,9 +21,9 @@ from fpga.count_action import (
     SignalKind,
     Target,
 )
-from fpga.hdl import find_tool, why_missing
+from fpga.hdl import explain_missing, find_tool
 from fpga.registers import Streams, register_map
-from fpga.registers.build import board_files, build_files, top_sources, write_files
+from fpga.registers.build import board_files, build_files, list_top_sources, write_files
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.top import Top
 
@@ -40,7 +40,7 @@ def built(demo, tmp_path_factory):
 
 
 def tool(name):
-    if reason := why_missing(name):
+    if reason := explain_missing(name):
         pytest.skip(reason)
     return find_tool(name)
 
@@ -91,7 +91,7 @@ def test_yosys_takes_it(built, demo, streams):
 @pytest.mark.parametrize("streams", TOPS)
 def test_tops_of_random_datapaths_are_taken(random_datapath, tmp_path, streams, seed, modules):
     datapath = random_datapath(seed, modules)
-    sources = top_sources(Top(datapath, streams))
+    sources = list_top_sources(Top(datapath, streams))
     for name, text in sources:
         (tmp_path / name).write_text(text)
     top, names = Top(datapath, streams).name, [name for name, _ in sources]

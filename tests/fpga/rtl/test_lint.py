@@ -10,11 +10,11 @@ from fpga.count_action import load, parse_text
 from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import emit, list_core_files
 from fpga.hdl import Design, make_design
-from fpga.registers.build import top_sources
+from fpga.registers.build import list_top_sources
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
-from fpga.smartnic.registers import smartnic_registers
+from fpga.smartnic.registers import make_smartnic_registers
 
 BITS = """module m { inputs: { stream x of 2 lanes of 8 bits signed; number n of 4 bits }
   counts: { c: sum x.valid over cycles while x.data[1][7:4] == 0xF or (c + 1)[1:0] << 1 != n[3:2] }
@@ -33,7 +33,7 @@ def tops(datapath):
     """Yield the name and sources of each top of a datapath."""
     for streams in Streams:
         top = Top(datapath, streams)
-        yield top.name, top_sources(top)
+        yield top.name, list_top_sources(top)
 
 
 def block(name: str) -> Design:
@@ -72,7 +72,7 @@ def test_every_top_of_the_library_is_clean_for_slang_and_verible(slang):
 def test_every_hand_written_module_is_clean_for_slang_and_verible(slang):
     blocks = [(path.name, path.read_text(encoding="ascii")) for path in sorted((FPGA / "rtl").glob("*.sv"))]
     controls = [load(path).datapath for name in CONTROLS for path in library(name)]
-    registers = ("smartnic_registers.sv", emit_register_file(smartnic_registers()))
+    registers = ("smartnic_registers.sv", emit_register_file(make_smartnic_registers()))
     assert slang({"": (*blocks, *((f"{each.name}.sv", emit(each)) for each in controls), registers)}) == ()
 
 

@@ -17,7 +17,7 @@ from fpga.count_action import check, parse_text
 from fpga.count_action.language.unparse import unparse
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate.port_values import pack_row, unpack_row
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage, unpack_bits
 
 MODULES, CYCLES, TOPS = 6, 100, 32
@@ -136,7 +136,7 @@ def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
         for row in rows.tolist():
             interpreter.step(unpack_row(ports.inputs, row))
         expected = [(cycle, *each) for cycle, every in enumerate(interpreter.violated) for each in every]
-        assert sorted(Reference(datapath).violations(rows)) == sorted(expected)
+        assert sorted(Reference(datapath).find_violations(rows)) == sorted(expected)
         held += 40 * sum(len(module.claims) for module in datapath.modules) - len(expected)
         broken += len(expected)
     assert min(held, broken) >= 200
@@ -151,7 +151,7 @@ def test_five_hundred_modules_agree(generated, formulas):
 
     Both run the same SystemVerilog, and g++ takes a minute or more for the model of one top.
     """
-    if reason := why_missing("iverilog", "vvp", "verilator", "make", "g++"):
+    if reason := explain_missing("iverilog", "vvp", "verilator", "make", "g++"):
         pytest.skip(reason)
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import simulate
@@ -202,7 +202,7 @@ def test_the_reference_agrees(runs):
 @pytest.mark.hdl
 @needs("hdl")
 def test_the_hardware_agrees(runs):
-    if reason := why_missing("iverilog", "vvp"):
+    if reason := explain_missing("iverilog", "vvp"):
         pytest.skip(reason)
     from fpga.hdl import icarus
 

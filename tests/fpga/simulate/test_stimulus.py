@@ -9,9 +9,9 @@ from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series, unpack_row
 from fpga.count_action.simulate.signals import find_by_name, list_input_wires, list_output_wires
 from fpga.count_action.simulate.stimuli.files import (
-    example_stimulus,
     find_failures,
     load_stimulus,
+    make_example_stimulus,
     tabulate_window,
 )
 
@@ -182,7 +182,7 @@ def test_other_files_that_are_wrong(tmp_path, small):
 @pytest.mark.slow
 def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
     for datapath in (small, *(generated.random_datapath(seed, 6) for seed in range(8))):
-        stimulus = load(tmp_path, datapath, example_stimulus(datapath))
+        stimulus = load(tmp_path, datapath, make_example_stimulus(datapath))
         outputs = Reference(datapath).run(stimulus.rows)
         assert find_failures(stimulus, outputs) == ()
         assert stimulus.expectations

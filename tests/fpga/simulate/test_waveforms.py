@@ -7,7 +7,7 @@ from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.signals import list_input_wires, list_output_wires
 from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, choose_traces, draw
-from fpga.count_action.simulate.waveforms.vcd import vcd_text
+from fpga.count_action.simulate.waveforms.vcd import format_vcd
 
 
 def read_vcd(text):
@@ -40,7 +40,7 @@ def test_a_dump_holds_the_run(generated):
     datapath = generated.random_datapath(2, 10)
     inputs = generated.constructive_stimulus(datapath, 60, 2)
     outputs = Reference(datapath).run(inputs)
-    names, history = read_vcd(vcd_text(datapath, inputs, outputs))
+    names, history = read_vcd(format_vcd(datapath, inputs, outputs))
     wires = [(wire, inputs) for wire in list_input_wires(datapath)] + [
         (wire, outputs) for wire in list_output_wires(datapath)
     ]
@@ -63,7 +63,7 @@ def by_code(names):
 
 def test_names_in_a_dump_are_those_of_modules(small):
     rows = np.zeros((1, ports_of(small).input_columns), np.uint64)
-    names, _ = read_vcd(vcd_text(small, rows, Reference(small).run(rows)))
+    names, _ = read_vcd(format_vcd(small, rows, Reference(small).run(rows)))
     assert {"small.join.both_fire", "small.join.out_data_o_1", "small.third.mark_o", "small.x_valid_i_0"} <= {
         name for name, _ in names.values()
     }

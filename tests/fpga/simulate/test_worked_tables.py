@@ -470,7 +470,7 @@ def test_properties():
     cycles = run(datapath, x_i=inputs)
     assert seen(cycles, "m", "base") == numbers(rows["count: `sum x over cycles`, target never, base"])
     stimulus = np.array([pack_row(ports_of(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
-    broken = set(Reference(datapath).violations(stimulus))
+    broken = set(Reference(datapath).find_violations(stimulus))
     for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):
         holds = [int((cycle, "m", kind, name) not in broken) for cycle in range(5)]
         assert holds == numbers(rows[f"`{kind} {{ {label} }}` holds"])

@@ -15,7 +15,7 @@ from fpga.bus.axi_pins import AxiPinsBus
 from fpga.count_action.ports import Port, Ports
 from fpga.datapath import WrongHardware
 from fpga.smartnic.__main__ import main
-from fpga.smartnic.build import nic_design
+from fpga.smartnic.build import make_nic_design
 from fpga.smartnic.driver import REGISTERS, SmartNicDriver
 from fpga.smartnic.frames import Endpoint, get_payload, make_datagram
 from fpga.smartnic.program import NicLayer, NicModel, NicProgram
@@ -49,9 +49,9 @@ def ports_of(text):
 
 def verilate(top, text, design):
     skip_without("lark")
-    from fpga.hdl import verilator, why_missing
+    from fpga.hdl import explain_missing, verilator
 
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     return verilator.build(design(top, ports_of(text), text), optimise="-O1")
 
@@ -136,7 +136,7 @@ class Board(Pins):
 @needs("hdl")
 def simulator():
     text = (HERE / "board.sv").read_text("ascii")
-    return verilate("board", text, nic_design)
+    return verilate("board", text, make_nic_design)
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ endmodule
 @pytest.fixture(scope="module")
 @needs("hdl")
 def queue():
-    return Pins(verilate("queue", QUEUE, nic_design))
+    return Pins(verilate("queue", QUEUE, make_nic_design))
 
 
 def expected_outputs(beats, ready):

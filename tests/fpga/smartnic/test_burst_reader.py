@@ -45,9 +45,9 @@ def design():
 @pytest.fixture(scope="module")
 @needs("hdl")
 def verilated():
-    from fpga.hdl import verilator, why_missing
+    from fpga.hdl import explain_missing, verilator
 
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     return verilator.build(design(), optimise="-O1")
 
@@ -55,9 +55,9 @@ def verilated():
 @pytest.fixture(scope="module")
 @needs("hdl")
 def icarus():
-    from fpga.hdl import icarus, why_missing
+    from fpga.hdl import explain_missing, icarus
 
-    if reason := why_missing("iverilog", "vvp"):
+    if reason := explain_missing("iverilog", "vvp"):
         pytest.skip(reason)
     return icarus
 
@@ -348,9 +348,9 @@ def test_latency_shows_before_the_first_word(verilated):
 @pytest.mark.hdl
 def test_a_foreign_memory(tmp_path, monkeypatch):
     """The AXI slave of cocotbext-axi, with pauses on both channels."""
-    from fpga.hdl import why_missing
+    from fpga.hdl import explain_missing
 
-    if reason := why_missing("iverilog", "vvp"):
+    if reason := explain_missing("iverilog", "vvp"):
         pytest.skip(reason)
     pytest.importorskip("cocotbext.axi", reason="needs cocotbext-axi: pip install 'lightbed[hdl]'")
     from cocotb_tools.check_results import get_results

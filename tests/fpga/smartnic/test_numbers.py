@@ -10,7 +10,7 @@ from needs import needs
 
 import fpga
 from fpga.count_action.ports import Port, Ports
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
 
 RTL = Path(fpga.__file__).parent / "rtl"
@@ -71,7 +71,7 @@ def send(run, name: str, first, second, valid=1) -> np.ndarray:
 @needs("hdl")
 def verilated():
     """Return `verilated(name, first, second)`: the results of a block under Verilator, one a cycle."""
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     from fpga.hdl import verilator
 
@@ -91,7 +91,7 @@ def verilated():
 @needs("hdl")
 def simulated():
     """Return `simulated(name, first, second, valid)`: valid and results of a block under Icarus."""
-    if reason := why_missing("iverilog", "vvp"):
+    if reason := explain_missing("iverilog", "vvp"):
         pytest.skip(reason)
     from fpga.hdl import icarus
 

@@ -10,7 +10,7 @@ from needs import needs
 
 import fpga
 from fpga.count_action.ports import Port, Ports
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
 
 RTL = Path(fpga.__file__).parent / "rtl"
@@ -46,7 +46,7 @@ def simulated():
 
     `settings` are numbers, or series of them; with `episode`, a reset comes every so many cycles.
     """
-    if reason := why_missing("iverilog", "vvp"):
+    if reason := explain_missing("iverilog", "vvp"):
         pytest.skip(reason)
     from fpga.hdl import icarus
 
@@ -54,7 +54,7 @@ def simulated():
         words = [np.ascontiguousarray(stream, "<u2").view("<u8") for stream in streams]
         columns = [np.broadcast_to(np.asarray(each, np.uint64), len(words[0]))[:, None] for each in settings]
         out = icarus.run(
-            design, np.concatenate([*columns, *words], axis=1).astype(np.uint64), episode=episode
+            design, np.concatenate([*columns, *words], axis=1).astype(np.uint64), episode_cycles=episode
         )
         return [np.ascontiguousarray(each).view("<u2") for each in np.split(out, out.shape[1] // 4, axis=1)]
 

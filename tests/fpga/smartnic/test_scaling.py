@@ -8,7 +8,7 @@ from needs import needs
 
 import fpga
 from fpga.count_action.ports import Port, Ports
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
 
 RTL = Path(fpga.__file__).parent / "rtl"
@@ -36,7 +36,7 @@ PORTS = Ports(
 @pytest.fixture(scope="module")
 @needs("hdl")
 def scaling():
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     from fpga.hdl import verilator
 

@@ -29,9 +29,9 @@ def echo_design(text=None):
 def build():
     """Return a function that makes a NIC of the stand-in."""
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-    from fpga.hdl import why_missing
+    from fpga.hdl import explain_missing
 
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     return lambda settings=None: SmartNic(settings, design=echo_design(), optimise="-O1")
 
@@ -67,7 +67,7 @@ def test_frames_come_back_whole_and_in_order(nic, receive, transmit):
     cycles = [cycle for cycle, _ in received]
     assert cycles == sorted(set(cycles))
     assert nic.receive() == []
-    assert len(nic.arrivals()) == len(frames)
+    assert len(nic.list_arrivals()) == len(frames)
     counters = nic.counters()
     assert counters["received"] == len(frames)
     assert counters["answered"] == len(received) >= 100
@@ -79,7 +79,7 @@ def test_gaps_are_exact(nic):
     for gap in (0, 0, 5, 100):
         nic.send(frame_of(Random(1), 64), gap=gap)
     nic.run_until_idle()
-    arrivals = nic.arrivals()
+    arrivals = nic.list_arrivals()
     assert np.diff(arrivals).tolist() == [1, 6, 101]
     assert [cycle for cycle, _ in nic.receive()] == [cycle + 1 for cycle in arrivals]
 
@@ -194,7 +194,7 @@ def test_a_beat_that_goes_away_is_an_error(build):
     faulty = text.replace("if (tx_ready_i) tx_valid_o", "if (first_q) tx_valid_o")
     assert faulty != text
     nic = SmartNic(design=echo_design(faulty), optimise="-O1")
-    nic.pause(transmit=0.9)
+    nic.pause(transmit_share=0.9)
     with pytest.raises(SmartNicError, match="a beat at tx went away before it was taken"):
         for _ in range(20):
             nic.send(frame_of(Random(1), 64))

@@ -16,7 +16,7 @@ from libraries import skip_without
 from needs import needs
 from witnesses.packet_ends import ADDRESS, MAC, PORT, REQUEST, fate, ones_sum
 
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from lightning.serving.packets.codec import Code, Kind, decode_answer, parse
 
 pytestmark = pytest.mark.hdl
@@ -28,7 +28,7 @@ KINDS = ("ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "ref
 @needs("hdl")
 def make_nic():
     skip_without("lark", "scapy")
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     from fpga.smartnic.simulator import Settings, SmartNic
 
@@ -208,11 +208,11 @@ def test_an_answer_has_the_time_since_the_first_beat_of_its_request(make_nic, fr
     program = small_program()
     nic = make_nic(cycles_per_us=cycles_per_us)
     nic.load(program)
-    nic.arrivals()
+    nic.list_arrivals()
     nic.send(frames(program).request(0))
     assert nic.run_until_idle()
     ((end, frame),) = nic.receive()
-    (arrival,) = nic.arrivals()
+    (arrival,) = nic.list_arrivals()
     # Between the time and the last beat of the frame lie the checksums and two beats.
     assert 0 <= (end - arrival) / cycles_per_us - parse_answer(frame).time_us <= 10 / cycles_per_us + 1
 
@@ -304,7 +304,7 @@ def test_an_error_of_the_memory_fails_the_request_that_reads_it_and_no_other(mak
     nic = make_nic()
     nic.load(program)
     nic.write_table(0, rows)
-    nic.pause(transmit=blocked)  # then the words are read long before their request runs
+    nic.pause(transmit_share=blocked)  # then the words are read long before their request runs
     made, chance = frames(program), random.Random(1)
     sent = send_traffic(nic, made, 40, chance, [lambda: made.request(0), lambda: made.request(1)])
     assert nic.run_until_idle()
@@ -597,7 +597,7 @@ def finds_a_fault(make_nic, frames, design):
         # Answers that wait longer than the next ones take.
         nic = make_nic(design=design)
         nic.load(program)
-        nic.pause(transmit=0.985)
+        nic.pause(transmit_share=0.985)
         sent = send_traffic(nic, frames(program), 60, chance, [lambda: made.request(2)])  # one score
         assert nic.run_until_idle(3_000_000)
         assert check(nic, program, sent)[1] == []
@@ -659,11 +659,11 @@ def test_a_model_for_which_the_memory_has_no_room_is_refused_by_name(make_nic):
 @pytest.mark.parametrize("gain", [256, 200, 128])
 def test_a_request_calibrates_the_loss_of_light(make_nic, frames, gain):
     from fpga.photonic_mac import Optics
-    from fpga.smartnic.calibration import CALIBRATION_INPUT, calibration_model, find_loss_factor
+    from fpga.smartnic.calibration import CALIBRATION_INPUT, find_loss_factor, make_calibration_model
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.reference import scores
 
-    program = NicProgram((chain("published", 1, 40, 16, 10, published=True), calibration_model()))
+    program = NicProgram((chain("published", 1, 40, 16, 10, published=True), make_calibration_model()))
     nic = make_nic(optics=Optics(gain=gain, noise=True, seed=gain))
     nic.load(program)
     made = frames(program)

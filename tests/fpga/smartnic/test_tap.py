@@ -37,9 +37,9 @@ def namespace():
 @needs("hdl")
 def nic():
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-    from fpga.hdl import why_missing
+    from fpga.hdl import explain_missing
 
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     from fpga.hdl.design import make_block_design
 
@@ -129,7 +129,7 @@ class CountingNic:
         frames, self.frames = [(0, frame) for frame in self.frames], []
         return frames
 
-    def arrivals(self):
+    def list_arrivals(self):
         return []
 
 

@@ -19,7 +19,7 @@ import fpga
 from fpga.cli import run_app
 from fpga.count_action import CountActionError, load, parse_text
 from fpga.formal.sby import TOOLS
-from fpga.hdl import why_missing
+from fpga.hdl import explain_missing
 from fpga.registers.model import Access
 from fpga.registers.register_list import Streams
 from fpga.registers.text import to_rdl
@@ -56,7 +56,7 @@ TOPS = [
 @needs("hdl")
 def tools(warm_yosys):
     """Return nothing; skip where tools are missing."""
-    if reason := why_missing(*TOOLS, "iverilog", "vvp"):
+    if reason := explain_missing(*TOOLS, "iverilog", "vvp"):
         pytest.skip(reason)
 
 

@@ -14,7 +14,7 @@ with warnings.catch_warnings():
     pytest.importorskip("pynq", reason="needs pynq 4: environment of a board")
 
 from fpga.bus import make_simulated_bus
-from fpga.photonic_mac.control import library_datapath
+from fpga.photonic_mac.control import load_library_datapath
 from lightning import errors
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.execution.multipliers.datapath import DatapathMultiplier
@@ -37,7 +37,7 @@ def model(layer):
 
 
 def serving(width):
-    datapath = library_datapath("photonic_dot", {"width": width})
+    datapath = load_library_datapath("photonic_dot", {"width": width})
     return BoardServer(Slot(lambda: make_simulated_bus(datapath, "reference")))
 
 

@@ -11,8 +11,8 @@ skip_without("numba", reason="needs numba: pip install 'lightbed[fpga]'")
 
 from fpga.bus import BusFault, make_simulated_bus
 from fpga.bus.pynq import PynqBus
-from fpga.hdl import why_missing
-from fpga.photonic_mac.control import library_datapath
+from fpga.hdl import explain_missing
+from fpga.photonic_mac.control import load_library_datapath
 from lightning import errors
 from lightning.compiler import compile_network, make_program
 from lightning.compiler.datapath.schedule import compute_layer_work
@@ -50,7 +50,7 @@ def some(rng, layer, images=2):
 @pytest.fixture(scope="module")
 def bus():
     """Return a simulator for all tests: `load` resets it."""
-    return make_simulated_bus(library_datapath("photonic_dot", {"width": 32}))
+    return make_simulated_bus(load_library_datapath("photonic_dot", {"width": 32}))
 
 
 @pytest.mark.long
@@ -161,7 +161,7 @@ def test_other_hardware_is_refused_by_name(hardware):
 
 
 def test_another_datapath_behind_the_bus_is_refused():
-    other = make_simulated_bus(library_datapath("layer_counter"), "reference")
+    other = make_simulated_bus(load_library_datapath("layer_counter"), "reference")
     with pytest.raises(errors.ProgramError, match="come from different modules"):
         DatapathMultiplier(model_of(layer(np.random.default_rng(9), "one", (1, 1, 4))), other)
 
@@ -175,7 +175,7 @@ def test_an_address_that_is_none_says_what_to_give(address):
 
 
 def test_a_bus_that_was_opened_here_is_let_go_when_the_program_is_refused(monkeypatch):
-    other, closed = make_simulated_bus(library_datapath("layer_counter"), "reference"), []
+    other, closed = make_simulated_bus(load_library_datapath("layer_counter"), "reference"), []
     monkeypatch.setattr(other, "close", lambda: closed.append(True))
     monkeypatch.setattr("lightning.execution.multipliers.datapath._open_bus", lambda address, datapath: other)
     model = model_of(layer(np.random.default_rng(9), "one", (1, 1, 4)))
@@ -258,7 +258,7 @@ def test_registers_of_a_board_give_the_same_sums(bus):
 
 @pytest.mark.translates
 @pytest.mark.hdl
-@pytest.mark.skipif(bool(why_missing("verilator")), reason=why_missing("verilator"))
+@pytest.mark.skipif(bool(explain_missing("verilator")), reason=explain_missing("verilator"))
 def test_the_rtl_gives_the_same_sums():
     rng = np.random.default_rng(12)
     each = layer(rng, "one", (1, 4, 40), signed=True)

@@ -83,10 +83,10 @@ def test_the_difference_is_in_per_cent():
 @pytest.mark.hdl
 @pytest.mark.translates
 def test_cycles_of_the_rtl_are_those_of_products_memory_and_the_rest():
-    from fpga.hdl import why_missing
+    from fpga.hdl import explain_missing
     from lightning.reproductions.smartnic import _measure_rtl_cycles
 
-    if reason := why_missing("verilator", "make", "g++"):
+    if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     rows = {row.quantity.removeprefix("RTL, "): row.ours for row in _measure_rtl_cycles()}
     dram, ideal = "DRAM: 160 ns, refresh 4.5 %", "ideal memory"

@@ -243,7 +243,9 @@ def cut_after(made: Any, seconds: float) -> None:
 
     async def cut() -> None:
         await made.virtual.sleep(seconds)
-        await answer(made.twin.verbs(), json.dumps({"do": "set_fault", "fault": "close_connection"}).encode())
+        await answer(
+            made.twin.make_verbs(), json.dumps({"do": "set_fault", "fault": "close_connection"}).encode()
+        )
 
     made.cutting = made.run(made._made(lambda: made.loop.create_task(cut())))
 

@@ -54,7 +54,7 @@ class TestInMemory:
         ocs.do("set_fault", fault="truncate_table", count=times)
         with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock) as switch:
             assert switch.identity().serial.startswith("SIM")
-        assert ocs.twin.device.faults.fired["truncate_table"] == times
+        assert ocs.twin.device.faults.fire_counts["truncate_table"] == times
 
     def test_a_version_that_is_always_cut_off_opens_nothing(self, ocs):
         ocs.do("set_fault", fault="truncate_table", count=50)

@@ -38,12 +38,12 @@ class Plan:
     """Records what the switch last told the plant."""
 
     def __init__(self):
-        self.lit = {}
+        self.lit_connections = {}
 
-    def switch_changed(self, switch, lit, attenuators):
+    def update_switch(self, switch, lit, attenuators):
         assert len(set(lit.values())) == len(lit)
         assert attenuators.keys() == set(lit.values())
-        self.lit = dict(lit)
+        self.lit_connections = dict(lit)
 
 
 def make(plant, clock, **options):
@@ -78,7 +78,7 @@ async def perform(device, clock, verb, value):
             await clock.advance(value)
         case "power":
             device.power_off()
-            assert device.plant.lit == {}
+            assert device.plant.lit_connections == {}
             device.boot()
 
 
@@ -98,15 +98,15 @@ def test_books_and_light_stay_in_order():
                 assert device.matrix.connections == before
             connections = device.matrix.connections
             assert len(set(connections.values())) == len(connections)
-            assert plant.lit.items() <= connections.items()
-            assert plant.lit == device.lit
-        seen["dark at the end of commands"] += plant.lit != device.matrix.connections
+            assert plant.lit_connections.items() <= connections.items()
+            assert plant.lit_connections == device.lit_connections
+        seen["dark at the end of commands"] += plant.lit_connections != device.matrix.connections
         await clock.advance(0.02)
         await asyncio.wait_for(device.wait_idle(), 1.0)
         at_rest = {
             pair[0]: pair[1] for pair in device.matrix.connections.items() if device.matrix.passes_light(pair)
         }
-        assert plant.lit == at_rest
+        assert plant.lit_connections == at_rest
         seen["lit at rest"] += bool(at_rest)
         await device.stop()
 
@@ -123,8 +123,8 @@ def test_a_renderer_that_fails_does_not_stop_the_mirrors():
     class Fails(Plan):
         broken = True
 
-        def switch_changed(self, switch, lit, attenuators):
-            super().switch_changed(switch, lit, attenuators)
+        def update_switch(self, switch, lit, attenuators):
+            super().update_switch(switch, lit, attenuators)
             if self.broken:
                 raise RuntimeError("tc")
 
@@ -136,7 +136,7 @@ def test_a_renderer_that_fails_does_not_stop_the_mirrors():
         plant.broken = False
         await clock.advance(0.02)
         await device.wait_idle()
-        return plant.lit
+        return plant.lit_connections
 
     assert asyncio.run(story()) == {1: 5}
 

@@ -45,7 +45,7 @@ def talk(
         await twin.serve({name: bind_socket("127.0.0.1", 0) for name in ("cli", "control")})
         for fault, count in faults.items():
             setattr(twin.device.faults, fault, count)
-        host, _, port = twin.addresses()["cli"].rpartition("/")[2].rpartition(":")
+        host, _, port = twin.list_addresses()["cli"].rpartition("/")[2].rpartition(":")
         user, password = ACCOUNTS[family]
 
         def connect() -> Any:

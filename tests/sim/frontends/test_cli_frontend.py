@@ -183,10 +183,10 @@ def test_expired_sessions_are_ended(device):
     ocs = device()
     clients = [ocs.attach() for _ in range(3)]
     ocs.run()
-    assert (ocs.frontend.sessions, ocs.frontend.expire()) == (3, 3)
+    assert (ocs.frontend.session_count, ocs.frontend.expire()) == (3, 3)
     ocs.run()
     assert [client.closed for client in clients] == [True] * 3
-    assert ocs.frontend.sessions == 0
+    assert ocs.frontend.session_count == 0
 
 
 class TestFaults:
@@ -204,12 +204,12 @@ class TestFaults:
         ocs.faults.truncated_tables = 1
         assert ocs.screen(client, b"count 5\r") == "count 5\r\nrow 0\r\nrow 1\r\nro\r\nocs> "
         assert ocs.screen(client, b"count 3\r") == "count 3\r\nrow 0\r\nrow 1\r\nrow 2\r\nocs> "
-        assert ocs.line_faults.fired["truncate_table"] == 1
+        assert ocs.line_faults.fire_counts["truncate_table"] == 1
 
     def test_noise_comes_within_a_table(self, ocs, client):
         ocs.faults.noisy_tables = 1
         assert "row 1\r\n12:00 NOISE\r\nrow 2" in ocs.screen(client, b"count 3\r")
-        assert ocs.line_faults.fired["noise"] == 1
+        assert ocs.line_faults.fire_counts["noise"] == 1
 
     def test_short_replies_are_no_tables(self, ocs, client):
         ocs.faults.truncated_tables = ocs.faults.noisy_tables = 1
@@ -328,7 +328,7 @@ class TestSsh:
                 process.stdin.write("count 2\r")
                 seen += await process.stdout.readuntil("ocs> ")
                 process.stdin.write("exit\r")
-                return seen + await process.stdout.read(), server.clients
+                return seen + await process.stdout.read(), server.client_count
 
         seen, clients = self.session(talk)
         assert seen == "ocs> count 2\r\nrow\r\nrow\r\nocs> exit\r\n"
@@ -338,7 +338,7 @@ class TestSsh:
         async def talk(server, connect):
             with pytest.raises(self.asyncssh.PermissionDenied):
                 await connect("guess")
-            return server.clients
+            return server.client_count
 
         assert self.session(talk) == 0
 

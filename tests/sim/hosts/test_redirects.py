@@ -304,7 +304,7 @@ def two_hops():
         ends += [(forwarder, "nic2", "10.9.2.1", 50), (receiver, "nic1", "10.9.2.2", 50)]
         for name, nic, address, rate_mbps in ends:
             netns.batch("ip", [f"link set {nic} up mtu 9000", f"address add {address}/24 dev {nic}"], name)
-            netns.batch("tc", LinkShape(rate_mbps, 9000).queues(nic), name)
+            netns.batch("tc", LinkShape(rate_mbps, 9000).make_queue_commands(nic), name)
         netns.batch("ip", ["route add default via 10.9.1.2"], sender)
         netns.batch("ip", ["route add default via 10.9.2.1"], receiver)
         netns.set_sysctls(forwarder, {"ipv4/ip_forward": 1})

@@ -137,7 +137,7 @@ def test_a_module_reads_the_light_of_the_plant():
             "hosts": [{"name": name, "nics": rows} for name, rows in nics.items()],
         }
     )
-    plant.switch_changed("ocs1", {1: 4})
+    plant.update_switch("ocs1", {1: 4})
     plant.set_extra_loss("b/nic1:receive", 3.0)
     plant.set_laser("b/nic1", is_on=False)
     lit, dark = (

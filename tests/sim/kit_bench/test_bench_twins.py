@@ -55,14 +55,14 @@ class Table:
     def __init__(self, **settings) -> None:
         self.state = KitState(turn(KitParameters(seed=4), {"noise": "off", **settings}))
         self.bench = Bench(self.state, "sim-kit-0001")
-        self.clients: list[Client] = []
+        self.client_count: list[Client] = []
 
     def client(self, role: str) -> Client:
-        self.clients.append(Client(self.bench.resources()[role]))
-        return self.clients[-1]
+        self.client_count.append(Client(self.bench.resources()[role]))
+        return self.client_count[-1]
 
     def close(self) -> None:
-        for client in self.clients:
+        for client in self.client_count:
             client.close()
         self.bench.close()
 

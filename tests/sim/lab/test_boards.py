@@ -102,7 +102,7 @@ def test_a_wrong_board_is_refused_with_its_path(labs, change, complaint):
 
 def test_fibres_of_boards_carry_light(labs):
     plant = Plant(add_board(labs.document(hosts=2, nics=1)))
-    plant.switch_changed("ocs1", {1: 6, 3: 4})
+    plant.update_switch("ocs1", {1: 6, 3: 4})
     assert {path.receiver: path.transmitter for path in plant.paths()} == {
         "a/nic1": "board1/port1",
         "board1/port1": "a/nic1",

@@ -253,7 +253,7 @@ def test_without_overlays_hosts_share_the_machines_root_and_the_reason_is_told(k
         async with AsyncExitStack() as stack:
             up = await supervisor.start_lab(parse(json.dumps(kernel_labs.wiring(hosts=1))), stack)
             (host,) = [pid for pid in netns.list_processes([f"{up.lab_id}-a"]) if "sshd" in _name(pid)]
-            return up.ready_line(), Path(f"/proc/{host}/root/etc").stat().st_dev
+            return up.make_ready_line(), Path(f"/proc/{host}/root/etc").stat().st_dev
 
     said, device = asyncio.run(look())
     assert said["shared_root"] == "no overlay in this kernel"

@@ -16,9 +16,9 @@ def test_time_stands_still_until_advanced():
         clock = VirtualClock(start_s=5.0)
         task = asyncio.create_task(clock.sleep(1.0))
         await clock.advance(0.999)
-        assert (task.done(), clock.now(), clock.sleepers) == (False, 5.999, 1)
+        assert (task.done(), clock.now(), clock.sleeper_count) == (False, 5.999, 1)
         await clock.advance(0.001)
-        assert (task.done(), clock.sleepers) == (True, 0)
+        assert (task.done(), clock.sleeper_count) == (True, 0)
 
     asyncio.run(story())
 
@@ -89,7 +89,7 @@ def test_a_cancelled_sleeper_is_forgotten():
         task.cancel()
         await clock.advance(2.0)
         assert task.cancelled()
-        assert clock.sleepers == 0
+        assert clock.sleeper_count == 0
 
     asyncio.run(story())
 

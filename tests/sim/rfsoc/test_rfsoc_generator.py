@@ -119,14 +119,14 @@ def test_the_last_sample_is_held_until_the_next_pulse():
 
 def test_what_stands_after_a_run_stands_before_the_next():
     before = track((0, wave(source=INPUT, length=3, held=1)))
-    after = track((5, wave(length=3)), standing=before.channel_state())
+    after = track((5, wave(length=3)), standing=before.find_channel_state())
     assert after.samples(ENVELOPE, 0, 80).tolist() == [before.samples(ENVELOPE, 47, 1)[0]] * 80
-    assert track((0, wave())).channel_state() is None
+    assert track((0, wave())).find_channel_state() is None
 
 
 def test_a_periodic_pulse_stands_too():
     before = track((0, wave(source=INPUT, length=3, mode=1)))
-    after = track(standing=before.channel_state())
+    after = track(standing=before.find_channel_state())
     assert after.samples(ENVELOPE, 0, 96).tolist() == before.samples(ENVELOPE, 0, 96).tolist()
 
 
@@ -174,7 +174,7 @@ def test_equal_signatures_mean_equal_samples_and_are_not_rare():
         made = track(*sent)
         for first in (0, 64, 128, 192):
             samples = made.samples(ENVELOPE, first, 64).tolist()
-            known = seen.setdefault(made.signature(first, 64), samples)
+            known = seen.setdefault(made.make_signature(first, 64), samples)
             assert known == samples
             same += known is not samples
     assert same > 400
@@ -183,5 +183,5 @@ def test_equal_signatures_mean_equal_samples_and_are_not_rare():
 
 def test_an_empty_track_is_silent():
     assert not track().samples(FLAT, -10, 20).any()
-    assert track().signature(0, 10) == ()
+    assert track().make_signature(0, 10) == ()
     assert isinstance(track().waves, Waves)

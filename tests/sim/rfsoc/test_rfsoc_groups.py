@@ -7,7 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.track import Generator, TimeLine, play, whole_ratio
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, play
 from sim.twins.rfsoc.signals.waves import Waves, decode
 
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
@@ -49,7 +49,7 @@ class Sum:
     def receive(self, readout, rate_hz, first, count, outputs):
         level = np.zeros(count)
         for generator in range(2):
-            step, lanes = whole_ratio(outputs.rate_hz(generator) / rate_hz)
+            step, lanes = find_whole_ratio(outputs.rate_hz(generator) / rate_hz)
             start = first * step // lanes - 40
             seen = outputs.samples(generator, start - self.further, count * step // lanes + 8 + self.further)
             level += seen[self.further :][(np.arange(count) * step) // lanes]
@@ -63,8 +63,8 @@ def test_rows_of_signatures_are_equal_only_where_signatures_are():
     for _ in range(300):
         made = track(rng)
         firsts = rng.integers(-20, 240, 24) * 16
-        table = [tuple(row) for row in made.signatures(firsts, 96).tolist()]
-        one_by_one = [made.signature(first, 96) for first in firsts.tolist()]
+        table = [tuple(row) for row in made.make_signatures(firsts, 96).tolist()]
+        one_by_one = [made.make_signature(first, 96) for first in firsts.tolist()]
         known: dict = {}
         for row, signature in zip(table, one_by_one, strict=True):
             assert known.setdefault(row, signature) == signature
@@ -84,7 +84,7 @@ def test_windows_together_receive_what_they_would_alone(growth):
         firsts = rng.integers(-10, 60, 40) * 8
         together = traces.Traces(Sum(growth), 0)
         together.begin(0)
-        seen, which = together.of_windows(timeline, RATE, firsts, 64)
+        seen, which = together.receive_windows(timeline, RATE, firsts, 64)
         for first, number in zip(firsts.tolist(), which.tolist(), strict=True):
             assert seen[number].level.tolist() == Sum().receive(0, RATE, first, 64, timeline).level.tolist()
         spared += len(firsts) - together.plant_calls

@@ -12,10 +12,10 @@ from sim.models.photonics.converter import converter_v2, excess_v2
 from sim.models.photonics.pole import deviation_of_mean
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.processor import PIN_DTYPE
-from sim.twins.rfsoc.signals.conversion import convert, convert_plainly
+from sim.twins.rfsoc.signals.conversion import convert, convert_with_numpy
 from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
 from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
-from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, find_rises, windows
+from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, find_trigger_rises, windows
 from sim.twins.rfsoc.signals.track import TURN
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
@@ -32,13 +32,13 @@ def test_a_trigger_of_version_1_is_a_bit_of_a_port():
     levels = pins(
         (0, 0, 5, 1 << 14), (0, 0, 9, 0), (0, 1, 10, 1 << 14), (0, 0, 20, 3 << 14), (0, 0, 30, 1 << 14)
     )
-    assert find_rises(levels, VERSION_1).tolist() == [5, 20]
-    assert find_rises(levels, VERSION_1 | {"trigger_bit": 15}).tolist() == [20]
+    assert find_trigger_rises(levels, VERSION_1).tolist() == [5, 20]
+    assert find_trigger_rises(levels, VERSION_1 | {"trigger_bit": 15}).tolist() == [20]
 
 
 def test_a_trigger_of_version_2_is_a_port_of_its_own():
     levels = pins((1, 10, 5, 1), (1, 10, 9, 0), (1, 11, 10, 1), (0, 10, 12, 1), (1, 10, 20, 1))
-    assert find_rises(levels, VERSION_2).tolist() == [5, 20]
+    assert find_trigger_rises(levels, VERSION_2).tolist() == [5, 20]
 
 
 def test_windows_begin_at_the_next_tick_of_the_output():
@@ -140,7 +140,7 @@ def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
     return Mixing(np.full(windows, freq), np.full(windows, turn), np.full(windows, source))
 
 
-BOTH = pytest.mark.parametrize("way", [convert, convert_plainly])
+BOTH = pytest.mark.parametrize("way", [convert, convert_with_numpy])
 FIR = taps("fir")
 
 
@@ -204,7 +204,7 @@ def test_both_ways_give_the_same_for_the_same_seed():
     )
     one, other = (
         way(np.random.default_rng(8), traces, mixed, bits=12, taps=FIR).astype(int)
-        for way in (convert, convert_plainly)
+        for way in (convert, convert_with_numpy)
     )
     assert np.abs(one - other).max() <= 1
     assert (one == other).mean() > 0.999

@@ -7,7 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.track import Generator, TimeLine, play, whole_ratio
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, play
 from sim.twins.rfsoc.signals.waves import decode
 
 RATE = 3.072e9
@@ -28,7 +28,7 @@ class Echo:
     def receive(self, readout, rate_hz, first, count, outputs):
         level = np.zeros(count)
         for generator in range(3):
-            step, lanes = whole_ratio(outputs.rate_hz(generator) / rate_hz)
+            step, lanes = find_whole_ratio(outputs.rate_hz(generator) / rate_hz)
             start = first * step // lanes - self.back
             seen = outputs.samples(generator, start, count * step // lanes + 8)
             level += seen[(np.arange(count) * step) // lanes]

@@ -256,7 +256,7 @@ def test_who_answers_a_read_sees_what_was_sent_before():
     seen = []
 
     def read(port, half, tick):
-        seen.append(made.so_far())
+        seen.append(made.collect_events())
         return 0
 
     complete = made.run(read)
@@ -264,7 +264,7 @@ def test_who_answers_a_read_sees_what_was_sent_before():
     assert seen[0].end == 5
     assert complete.writes["time"].tolist() == [300, 400]
     with pytest.raises(ProgramError, match="no program is running"):
-        made.so_far()
+        made.collect_events()
 
 
 # ------------------------------------------------------------------------------- what outlives a run

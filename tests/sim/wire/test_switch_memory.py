@@ -37,7 +37,7 @@ class Shout:
 def make(frontend):
     clock = VirtualClock()
     settings = TwinSettings("ocs1", 4, 4, Plant({}), clock)
-    device = settings.device(switch_time_s=0.02)
+    device = settings.make_device(switch_time_s=0.02)
     return SwitchTwin(device, {"shout": Frontend("made-up", frontend.serve)}), clock
 
 
@@ -57,7 +57,7 @@ def story(tell):
 
 
 async def do(twin, verb, **fields):
-    reply = await answer(twin.verbs(), json.dumps({"do": verb, **fields}).encode())
+    reply = await answer(twin.make_verbs(), json.dumps({"do": verb, **fields}).encode())
     assert reply.pop("ok"), reply
     return reply
 
@@ -263,7 +263,7 @@ async def lit(twin, clock):
     """Return two circuits at rest."""
     twin.device.change({1: 5, 2: 6})
     await clock.advance(0.02)
-    assert twin.device.lit == {1: 5, 2: 6}
+    assert twin.device.lit_connections == {1: 5, 2: 6}
 
 
 def test_a_dark_input():
@@ -276,7 +276,7 @@ def test_a_dark_input():
         assert (truth["connections"], truth["lit"]) == ([[1, 5], [2, 6]], [[2, 6]])
         assert truth["fired"]["dark_input"] == 2
         await do(twin, "clear_fault", fault="dark_input", port=1)
-        assert twin.device.lit == {1: 5, 2: 6}
+        assert twin.device.lit_connections == {1: 5, 2: 6}
 
     story(tell)
 
@@ -301,7 +301,7 @@ def test_the_dark_fibre_goes_where_it_is_plugged():
         await set_fault(twin, "swap_fibres", pair=[1, 2])
         assert twin.device.power_dbm(2) == FLOOR_DBM
         assert twin.device.power_dbm(1) > FLOOR_DBM
-        assert twin.device.lit == {1: 5}
+        assert twin.device.lit_connections == {1: 5}
 
     story(tell)
 
@@ -325,7 +325,7 @@ def test_a_fibre_is_swapped_with_one_other_at_most():
 def test_only_two_inputs_can_be_swapped(pair, complaint):
     async def tell(twin, clock):
         request = f'{{"do": "set_fault", "fault": "swap_fibres", "pair": {pair}}}'
-        reply = await answer(twin.verbs(), request.encode())
+        reply = await answer(twin.make_verbs(), request.encode())
         assert (reply["ok"], complaint in reply["error"]) == (False, True)
 
     story(tell)

@@ -22,6 +22,7 @@ from fpga.count_action.ports import WORD_BITS
 from fpga.count_action.simulate.bit_slices import sort_by_stalls
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
+    count_ones,
     join_and,
     join_or,
     literal,
@@ -30,7 +31,6 @@ from fpga.count_action.simulate.compiled.expressions import (
     mask_field,
     negative,
     number,
-    ones,
     pack,
     spread,
 )
@@ -137,15 +137,15 @@ class Decisions:
 
     def _assign_input_stream(self, signal: Signal) -> Lines:
         """Yield the statements for the ready bits of an input, and for its moving beats."""
-        out = self.names.ports.output(f"{signal.name}_ready_o").column
+        output_column = self.names.ports.output(f"{signal.name}_ready_o").column
         valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
             indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
-            ready_name = f"y_{name}" if signal.buffered else f"o{out + word}"
+            ready_name = f"y_{name}" if signal.buffered else f"o{output_column + word}"
             yield f"{ready_name} = {spread(self._write_takers_ready(Ref(signal.name, index=i)) for i in indices)}"
             yield f"g_{name} = {name} & {ready_name}"
             if signal.buffered:
-                yield f"o{out + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
+                yield f"o{output_column + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _accumulate(self, module: Module, count: Count) -> Lines:
@@ -216,7 +216,7 @@ class Decisions:
                 parts.append(mask_field(term))
             else:
                 masks[name] = masks.get(name, 0) | 1 << shift
-        return parts + [ones(name, mask) for name, mask in masks.items()]
+        return parts + [count_ones(name, mask) for name, mask in masks.items()]
 
     def _find_term_field(self, count: Count, ref: Ref) -> Field:
         """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""

@@ -144,7 +144,7 @@ def negative(bit: str) -> str:
     return f"-{bit}" if bit.isidentifier() else f"-({bit})"
 
 
-def ones(word: str, mask: int) -> str:
+def count_ones(word: str, mask: int) -> str:
     """Return the expression for the number of ones among the masked bits of a word."""
     if mask.bit_count() > _SINGLE_BITS:
         return f"ones({word} & {literal(mask)})"

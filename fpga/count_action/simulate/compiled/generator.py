@@ -31,7 +31,7 @@ class CycleProgram:
     """One cycle of a datapath. All variables are 64-bit signed integers; `Names` explains their names."""
 
     statements: tuple[str, ...]
-    """In order; an `if` has several lines. `ones(x)` is the number of ones in x."""
+    """In order; an `if` has several lines. `count_ones(x)` is the number of ones in x."""
     registers: dict[str, int]
     """Variables that keep their values between cycles, with their values after reset."""
     arrays: dict[str, int]

@@ -19,7 +19,7 @@ from fpga.count_action.ports import Rows, ports_of, split_targets
 from fpga.count_action.simulate.bit_slices import PartOfModule
 from fpga.count_action.simulate.port_values import check_inputs, pack_row, unpack_row
 from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
-from fpga.count_action.simulate.reference.state import Cycle, State, next_buffers, reset_state
+from fpga.count_action.simulate.reference.state import Cycle, State, compute_next_buffers, make_reset_state
 
 
 class Reference:
@@ -33,7 +33,7 @@ class Reference:
         self.datapath = datapath
         self.ports = ports_of(datapath)
         self._wiring = Wiring(datapath)
-        self.state = reset_state(datapath)
+        self.state = make_reset_state(datapath)
 
     def reset(self, shadow: int | None = None) -> None:
         """Reset all registers, but not the words of memories (R12, R25).
@@ -41,7 +41,7 @@ class Reference:
         With `shadow`, commit these targets, as hardware does in reset.
         """
         previous_state = self.state
-        self.state = reset_state(self.datapath, previous_state)
+        self.state = make_reset_state(self.datapath, previous_state)
         if shadow is not None:
             self.state = replace(self.state, targets=split_targets(self.datapath, shadow))
 
@@ -69,21 +69,21 @@ class Reference:
         for row in check_inputs(self.ports, rows).tolist():
             yield self.step(unpack_row(self.ports.inputs, row))
 
-    def violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
+    def find_violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
         """Run the rows, and yield (cycle, module, kind, name) of each property that does not hold (R21)."""
         for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
             evaluation = Evaluation(self._wiring, self.state, unpack_row(self.ports.inputs, row))
             yield from ((cycle, *violation) for violation in evaluation.find_violations())
-            self.state = next_state(evaluation)
+            self.state = compute_next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
         """Run one cycle with `inputs` by port; missing ports are 0."""
         evaluation = Evaluation(self._wiring, self.state, inputs)
-        cycle, self.state = evaluation.cycle(), next_state(evaluation)
+        cycle, self.state = evaluation.cycle(), compute_next_state(evaluation)
         return cycle
 
 
-def next_state(evaluation: Evaluation) -> State:
+def compute_next_state(evaluation: Evaluation) -> State:
     """Return the registers after the clock edge. Each depends only on the cycle before the edge."""
     return ClockEdge(evaluation).state()
 
@@ -124,7 +124,7 @@ class ClockEdge:
             valid={beat: self._sends(beat) or cycle.is_backpressured(beat) for beat in previous_state.valid},
             outputs=outputs,
             memories=memories,
-            buffers=next_buffers(datapath, previous_state.buffers, cycle.inputs, cycle.moves),
+            buffers=compute_next_buffers(datapath, previous_state.buffers, cycle.inputs, cycle.moves),
         )
 
     def _next_count(self, module: Module, count: Count) -> int:

@@ -29,7 +29,7 @@ def find_buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
             yield from ((signal, index) for index in range(signal.size))
 
 
-def empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
+def make_empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
     """Return the buffers after reset."""
     buffers: dict[Element, Buffer] = {}
     for signal, index in find_buffered_streams(datapath):
@@ -58,7 +58,7 @@ def has_room(buffer: Buffer) -> bool:
     return len(buffer[0]) < BUFFER_BEATS
 
 
-def next_buffers(
+def compute_next_buffers(
     datapath: Datapath,
     buffers: Mapping[Element, Buffer],
     inputs: Mapping[str, int],
@@ -129,7 +129,7 @@ class Cycle:
     counts: tuple[CountCycle, ...]
 
 
-def reset_state(datapath: Datapath, previous_state: State | None = None) -> State:
+def make_reset_state(datapath: Datapath, previous_state: State | None = None) -> State:
     """Return the registers after power-on, or after a reset in the state `previous_state` (R12, R25)."""
     counts = [(module.name, count.name) for module, count in datapath.counts()]
     outputs = {
@@ -152,5 +152,5 @@ def reset_state(datapath: Datapath, previous_state: State | None = None) -> Stat
             (beat for module in datapath.modules for beat in find_driven_streams(module)), False
         ),
         outputs=dict.fromkeys(outputs, 0),
-        buffers=empty_buffers(datapath),
+        buffers=make_empty_buffers(datapath),
     )

@@ -211,7 +211,7 @@ def _find_error_line(path: Path, error: BaseException) -> int:
     return (lines[-1] if lines else None) or 1
 
 
-def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
+def make_example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     """Return an example stimulus in CSV: all inputs are active, and the simulated fires are the expectations."""
     load_prefixes = tuple(f"{signal.name}_i" for signal in datapath.inputs if signal.loads_memory)
     omitted_prefixes = ("target_shadow", "clear_status", *load_prefixes)

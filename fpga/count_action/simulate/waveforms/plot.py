@@ -60,8 +60,8 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
 
 def _measure_activity(wire: Wire, rows: Rows) -> float:
     """Return the number of changes of a wire; 0.5 for a constant 1, which is still informative."""
-    steady = wire.width == 1 and any(wire.series(rows[:1]))
-    return float(activity(wire, rows).sum()) or 0.5 * steady
+    is_steady = wire.width == 1 and any(wire.series(rows[:1]))
+    return float(activity(wire, rows).sum()) or 0.5 * is_steady
 
 
 def _rank(wire: Wire) -> int:

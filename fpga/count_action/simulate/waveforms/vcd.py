@@ -17,7 +17,7 @@ _FIRST_CODE, _LAST_CODE = 33, 126
 """Codes of the first and last printable character for identifiers."""
 
 
-def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
+def format_vcd(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     """Return the text of a VCD file: a scope for every module, with the clock and external inputs in the top scope."""
     wires = [(wire, inputs) for wire in list_input_wires(datapath)]
     wires += [(wire, outputs) for wire in list_output_wires(datapath)]

@@ -9,10 +9,10 @@ from sim.models.network.allreduce.algorithms import (
     Phase,
     double_binary_tree,
     exchange,
+    find_tree_parents,
     halving_doubling,
     parts,
     ring,
-    tree_parents,
 )
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "Phase",
     "double_binary_tree",
     "exchange",
+    "find_tree_parents",
     "halving_doubling",
     "parts",
     "ring",
-    "tree_parents",
 ]

@@ -100,16 +100,16 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     member_count = len(members)
     if member_count == 1 or size_bytes == 0:
         return ()
-    core = 1 << (member_count.bit_length() - 1)
-    remaining_members = np.array(members[core:], dtype=np.int64)
-    partners = np.array(members[: member_count - core], dtype=np.int64)
-    full_sizes = np.full(member_count - core, size_bytes)
+    core_count = 1 << (member_count.bit_length() - 1)
+    remaining_members = np.array(members[core_count:], dtype=np.int64)
+    partners = np.array(members[: member_count - core_count], dtype=np.int64)
+    full_sizes = np.full(member_count - core_count, size_bytes)
     halves = [
-        _make_halving_round(np.array(members[:core]), core >> step, size_bytes)
-        for step in range(1, core.bit_length())
+        _make_halving_round(np.array(members[:core_count]), core_count >> step, size_bytes)
+        for step in range(1, core_count.bit_length())
     ]
     rounds = [*halves, *reversed(halves)]
-    if member_count > core:
+    if member_count > core_count:
         rounds = [
             Phase(remaining_members, partners, full_sizes),
             *rounds,
@@ -120,8 +120,8 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
 
 def _make_halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
     """Return the phase in which ranks that differ in the bit `distance` send each other distance/g of the tensor."""
-    rank = np.arange(order.size)
-    return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
+    ranks = np.arange(order.size)
+    return Phase(order, order[ranks ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
 
 
 TREE_CHUNK_BYTES = 512 * 1024
@@ -150,13 +150,13 @@ def double_binary_tree(
     return tuple(_make_pipeline(_list_levels(labels), share, chunk_bytes) for labels, share in trees if share)
 
 
-def tree_parents(member_count: int) -> list[int]:
+def find_tree_parents(member_count: int) -> list[int]:
     """Return the parent of each position in a binary tree whose odd positions are leaves.
 
     The parent of position i with lowest set bit b is i + b or i - b, whichever has bit 2b set; i - b if the other is
     outside the tree. Position 0 is the root: it has one child, and is its own parent.
 
-    >>> tree_parents(8)
+    >>> find_tree_parents(8)
     [0, 2, 4, 2, 0, 6, 4, 6]
     """
     return [_find_parent(position, member_count) for position in range(member_count)]
@@ -172,33 +172,39 @@ def _find_parent(position: int, member_count: int) -> int:
 
 def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
     """Return (child, parent) pairs by distance from the root, the deepest level first."""
-    parents = tree_parents(len(labels))
+    parents = find_tree_parents(len(labels))
 
-    def depth(position: int) -> int:
-        return 0 if position == 0 else 1 + depth(parents[position])
+    def measure_depth(position: int) -> int:
+        return 0 if position == 0 else 1 + measure_depth(parents[position])
 
-    deepest = max(map(depth, range(len(labels))))
+    deepest = max(map(measure_depth, range(len(labels))))
     return [
-        [(labels[node], labels[parents[node]]) for node in range(1, len(labels)) if depth(node) == level]
+        [
+            (labels[node], labels[parents[node]])
+            for node in range(1, len(labels))
+            if measure_depth(node) == level
+        ]
         for level in range(deepest, 0, -1)
     ]
 
 
-def _make_pipeline(parent_position: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
+def _make_pipeline(up_levels: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
     """Return the chain that moves the chunks up, then down the levels: level l is busy in rounds l..l + chunks - 1."""
-    down = [[(parent, child) for child, parent in level] for level in reversed(parent_position)]
-    levels = parent_position + down
-    chunks = -(-share // chunk_bytes)
+    down_levels = [[(parent, child) for child, parent in level] for level in reversed(up_levels)]
+    levels = up_levels + down_levels
+    chunk_count = -(-share // chunk_bytes)
     # The set of busy levels changes only here, so the rounds between two bounds are one phase of equal rounds.
-    bounds = sorted({*range(len(levels)), *(chunks + level for level in range(len(levels)))})
-    sizes = -(-share // chunks)
+    bounds = sorted({*range(len(levels)), *(chunk_count + level for level in range(len(levels)))})
+    sizes = -(-share // chunk_count)
     phases = []
     for begin, end in pairwise(bounds):
-        sources, targets = _find_busy_pairs(levels, chunks, begin).T
+        sources, targets = _find_busy_pairs(levels, chunk_count, begin).T
         phases.append(Phase(sources, targets, np.full(sources.size, sizes), rounds=end - begin))
     return tuple(phases)
 
 
-def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, node: int) -> Integers:
-    pairs = [pair for level, edges in enumerate(levels) if level <= node < level + chunks for pair in edges]
+def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunk_count: int, node: int) -> Integers:
+    pairs = [
+        pair for level, edges in enumerate(levels) if level <= node < level + chunk_count for pair in edges
+    ]
     return np.array(pairs, dtype=np.int64)

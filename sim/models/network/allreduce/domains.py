@@ -14,12 +14,12 @@ import numpy as np
 from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, ring
 
 
-def reduce_over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
-    """Return the hierarchical AllReduce for domains of `domain` consecutive nodes.
+def reduce_over_domains(domain_size: int, reduce_across: Algorithm = ring) -> Algorithm:
+    """Return the hierarchical AllReduce for domains of `domain_size` consecutive nodes.
 
     Groups with the same ranks in each of their domains are summed as the module describes; the members of equal rank
-    use the rings that `across` returns for their domains. Other groups form one ring in ascending order, which leaves
-    a domain only once.
+    use the rings that `reduce_across` returns for their domains. Other groups form one ring in ascending order, which
+    leaves a domain only once.
 
     >>> (chain,) = reduce_over_domains(4)(range(8), 8000)
     >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]
@@ -28,31 +28,35 @@ def reduce_over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
 
     def allreduce(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         ordered_members = np.sort(np.array(members, dtype=np.int64))
-        domains, first_indices = np.unique(ordered_members // domain, return_index=True)
-        count, inside = domains.size, ordered_members.size // max(domains.size, 1)
-        rows = ordered_members.reshape(count, inside) if count * inside == ordered_members.size else None
+        domains, first_indices = np.unique(ordered_members // domain_size, return_index=True)
+        domain_count, nodes_per_domain = domains.size, ordered_members.size // max(domains.size, 1)
+        rows = (
+            ordered_members.reshape(domain_count, nodes_per_domain)
+            if domain_count * nodes_per_domain == ordered_members.size
+            else None
+        )
         is_regular = (
             rows is not None
-            and bool((first_indices == np.arange(count) * inside).all())
-            and bool((rows % domain == rows[:1] % domain).all())
+            and bool((first_indices == np.arange(domain_count) * nodes_per_domain).all())
+            and bool((rows % domain_size == rows[:1] % domain_size).all())
         )
-        if not is_regular or count == 1 or rows is None or not size_bytes:
+        if not is_regular or domain_count == 1 or rows is None or not size_bytes:
             return ring(ordered_members.tolist(), size_bytes)
-        part = -(-size_bytes // inside)
-        rings = [phase for (phase,) in across(domains.tolist(), part)]
-        row_of = np.zeros(domains[-1] + 1, np.int64)
-        row_of[domains] = np.arange(count)
+        part_bytes = -(-size_bytes // nodes_per_domain)
+        rings = [phase for (phase,) in reduce_across(domains.tolist(), part_bytes)]
+        row_by_domain = np.zeros(domains[-1] + 1, np.int64)
+        row_by_domain[domains] = np.arange(domain_count)
         # The rings of a group have equally many rounds, so together they are one phase.
-        on_rails = Phase(
-            np.concatenate([rows[row_of[ring_phase.sources]].T.ravel() for ring_phase in rings]),
-            np.concatenate([rows[row_of[ring_phase.targets]].T.ravel() for ring_phase in rings]),
-            np.concatenate([np.tile(ring_phase.sizes, inside) for ring_phase in rings]),
-            rounds=2 * (count - 1),
+        rail_phase = Phase(
+            np.concatenate([rows[row_by_domain[ring_phase.sources]].T.ravel() for ring_phase in rings]),
+            np.concatenate([rows[row_by_domain[ring_phase.targets]].T.ravel() for ring_phase in rings]),
+            np.concatenate([np.tile(ring_phase.sizes, nodes_per_domain) for ring_phase in rings]),
+            rounds=2 * (domain_count - 1),
         )
-        if inside == 1:
-            return ((on_rails,),)
-        spread = _rotate(rows, part, inside - 1)
-        return ((spread, on_rails, spread),)
+        if nodes_per_domain == 1:
+            return ((rail_phase,),)
+        spread_phase = _rotate(rows, part_bytes, nodes_per_domain - 1)
+        return ((spread_phase, rail_phase, spread_phase),)
 
     return allreduce
 

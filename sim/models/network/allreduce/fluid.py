@@ -57,7 +57,7 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
     which the members are given does not matter.
     """
     steps = tuple(stride % nodes for stride in strides)
-    rings = make_stride_rings(lambda group: position_strides(nodes, steps, group), exact=exact)
+    rings = make_stride_rings(lambda group: choose_position_strides(nodes, steps, group), exact=exact)
 
     def ascending(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         return rings(sorted(members), size_bytes)
@@ -65,14 +65,14 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
     return ascending
 
 
-def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
+def choose_position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
     """Return strides over the positions of an ascending group for rings on a circulant with strides `steps`.
 
-    >>> position_strides(12, (1, 11, 5, 7), tuple(range(12)))
+    >>> choose_position_strides(12, (1, 11, 5, 7), tuple(range(12)))
     (1, 11, 5, 7)
-    >>> position_strides(12, (1, 11, 3, 9), (1, 4, 7, 10))
+    >>> choose_position_strides(12, (1, 11, 3, 9), (1, 4, 7, 10))
     (1, 3)
-    >>> position_strides(
+    >>> choose_position_strides(
     ...     16, (1, 15, 6, 10), (0, 4, 8, 12)
     ... )  # none is a multiple of 4: 4 is 10 + 10, 12 is 6 + 6
     (1, 3)
@@ -88,10 +88,10 @@ def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[in
     if fabric_strides or size == 1:
         return fabric_strides or (1,)
     hops = _count_hops(nodes, steps)
-    fewest = min(hops[stride * spacing] for stride in usable_strides)
-    nearest = [stride for stride in usable_strides if hops[stride * spacing] == fewest]
-    nearest.sort(key=lambda stride: (min(stride, size - stride), stride))
-    return tuple(nearest[: len(steps)])
+    fewest_hops = min(hops[stride * spacing] for stride in usable_strides)
+    nearest_strides = [stride for stride in usable_strides if hops[stride * spacing] == fewest_hops]
+    nearest_strides.sort(key=lambda stride: (min(stride, size - stride), stride))
+    return tuple(nearest_strides[: len(steps)])
 
 
 def _count_hops(nodes: int, steps: Sequence[int]) -> list[int]:
@@ -101,8 +101,8 @@ def _count_hops(nodes: int, steps: Sequence[int]) -> list[int]:
     reached_nodes = [0]
     for node in reached_nodes:  # a breadth-first search: the loop extends its own list
         for step in steps:
-            next_place = (node + step) % nodes
-            if hops[next_place] == nodes and next_place:
-                hops[next_place] = hops[node] + 1
-                reached_nodes.append(next_place)
+            next_node = (node + step) % nodes
+            if hops[next_node] == nodes and next_node:
+                hops[next_node] = hops[node] + 1
+                reached_nodes.append(next_node)
     return hops

@@ -99,7 +99,7 @@ the retransmission timeout, the timeout of the request (`first_timeout_s`), and 
 class Queues(NamedTuple):
     """State of links, trains, events and connections."""
 
-    number: Integers
+    counters: Integers
     """(6,) counters; the module's constants name the indices"""
     links: Table
     trains: Table
@@ -108,18 +108,18 @@ class Queues(NamedTuple):
     connections: Table
     """one for each message"""
     active: Integers
-    """messages whose connections are open; the first `number[ACTIVE]` entries are valid"""
+    """messages whose connections are open; the first `counters[ACTIVE]` entries are valid"""
 
     @property
     def events_seen(self) -> int:
         """Number of events so far."""
-        return int(self.number[SET])
+        return int(self.counters[SET])
 
 
-def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains: int) -> Queues:
+def make_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains: int) -> Queues:
     """Return empty queues with capacity for `trains` trains at a time."""
-    number = integers(6)
-    number[FREE] = trains
+    counters = integers(6)
+    counters[FREE] = trains
     links = np.zeros(packet_s.size, LINK)
     links["packet_s"], links["marks"] = packet_s, marks
     links["serving"] = links["head"] = links["tail"] = -1
@@ -128,17 +128,17 @@ def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains
     connections = np.zeros(first_timeout_s.size, CONNECTION)
     connections["first_timeout_s"] = first_timeout_s
     events = np.zeros(trains + links.size + 1, EVENT)
-    return Queues(number, links, room, events, connections, integers(first_timeout_s.size))
+    return Queues(counters, links, room, events, connections, integers(first_timeout_s.size))
 
 
-def with_more_trains(queues: Queues) -> Queues:
+def enlarge_trains(queues: Queues) -> Queues:
     """Return the queues with capacity for twice as many trains."""
     train_count = queues.trains.size
     trains = np.concatenate([queues.trains, np.zeros(train_count, TRAIN)])
     trains["following"][train_count:] = np.arange(train_count + 1, 2 * train_count + 1)
-    number = queues.number.copy()
-    trains["following"][-1] = number[UNUSED]
-    number[UNUSED] = train_count
-    number[FREE] += train_count
+    counters = queues.counters.copy()
+    trains["following"][-1] = counters[UNUSED]
+    counters[UNUSED] = train_count
+    counters[FREE] += train_count
     events = np.concatenate([queues.events, np.zeros(train_count, EVENT)])
-    return queues._replace(number=number, trains=trains, events=events)
+    return queues._replace(counters=counters, trains=trains, events=events)

@@ -33,13 +33,24 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.proportional import share_in_proportion
 from sim.models.network.engine.timers import set_timer, take_timer
 
-__all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "WOKE", "join", "leave", "next_end_s", "run", "share"]
+__all__ = [
+    "FINISHED",
+    "FULL",
+    "PAUSED",
+    "STALLED",
+    "WOKE",
+    "find_next_end_s",
+    "join",
+    "leave",
+    "run",
+    "share",
+]
 
 if IS_AVAILABLE:
     from sim.models.network.engine.shares import join, leave, share
-    from sim.models.network.engine.timers import next_end_s
+    from sim.models.network.engine.timers import find_next_end_s
 else:
-    from sim.models.network.engine.shares_numpy import join, leave, next_end_s, share
+    from sim.models.network.engine.shares_numpy import find_next_end_s, join, leave, share
 
 FINISHED, PAUSED, STALLED, FULL, WOKE = range(5)
 """Reasons to leave the loop: all tasks ended; `until_s` reached; nothing can move; the trace must be emptied; a watched
@@ -58,42 +69,42 @@ TICK_S = 1e-13
 
 @compile_function
 def run(
-    program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, until_s: float
+    program: Program, routes: Routes, state: State, neighbours: Neighbours, capacity: Floats, until_s: float
 ) -> int:
     """Continue from `state` until all tasks have ended or the clock reaches `until_s`; return the reason to stop."""
-    number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
+    counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready
     is_tracing = state.flow_rows.shape[0] > 0
-    flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
+    flow_s = find_next_end_s(state.flow_until_s[: counters[FLOWS]])
     while True:
-        if is_tracing and trace_is_full(state):
+        if is_tracing and is_trace_full(state):
             return FULL
-        if number[WOKEN]:
-            number[WOKEN] = 0
+        if counters[WOKEN]:
+            counters[WOKEN] = 0
             return WOKE
-        while number[READY_OUT] < number[READY_IN]:
-            number[READY_OUT] += 1
-            start(program, state, ready[number[READY_OUT] - 1])
+        while counters[READY_OUT] < counters[READY_IN]:
+            counters[READY_OUT] += 1
+            start(program, state, ready[counters[READY_OUT] - 1])
         # All timers of this time come first, so that the rates are computed once for all of them.
-        if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
+        if counters[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
-            _handle_timer(program, routes, state, near, capacity, kind, item)
+            _handle_timer(program, routes, state, neighbours, capacity, kind, item)
             continue
-        if number[DONE] == program.task_s.size:
+        if counters[DONE] == program.task_s.size:
             return FINISHED
-        if number[DIRTY] and state.due_s[0] <= clock[0] + TICK_S:
-            _recompute_rates(state, near, capacity)
+        if counters[DIRTY] and state.due_s[0] <= clock[0] + TICK_S:
+            _recompute_rates(state, neighbours, capacity)
             state.due_s[0] = np.inf
             if is_tracing:
                 note_rates(routes, state)
-            flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
-        when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
-        if number[DIRTY]:
+            flow_s = find_next_end_s(state.flow_until_s[: counters[FLOWS]])
+        when_s = min(flow_s, timer_s[0]) if counters[TIMERS] else flow_s
+        if counters[DIRTY]:
             when_s = min(when_s, state.due_s[0])
-        if number[IDLE] and when_s > clock[0] + TICK_S:
+        if counters[IDLE] and when_s > clock[0] + TICK_S:
             occupy_devices(program, state)
             continue
-        if number[ARMED] and number[FLOWS] and flow_s == np.inf and when_s > clock[0] + TICK_S:
-            number[ARMED] = 0
+        if counters[ARMED] and counters[FLOWS] and flow_s == np.inf and when_s > clock[0] + TICK_S:
+            counters[ARMED] = 0
             return WOKE
         if when_s == np.inf:
             return STALLED
@@ -103,17 +114,17 @@ def run(
         clock[0] = max(when_s, clock[0])
         if flow_s > clock[0] + TICK_S:
             continue
-        _end_flows(program, routes, state, near)
-        flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
+        _end_flows(program, routes, state, neighbours)
+        flow_s = find_next_end_s(state.flow_until_s[: counters[FLOWS]])
 
 
 @compile_function
-def _recompute_rates(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Recompute the rates: proportionally fair if `near` has prices, else max-min fair."""
-    if near.price.size:
-        share_in_proportion(state, near, capacity)
+def _recompute_rates(state: State, neighbours: Neighbours, capacity: Floats) -> None:
+    """Recompute the rates: proportionally fair if `neighbours` has prices, else max-min fair."""
+    if neighbours.price.size:
+        share_in_proportion(state, neighbours, capacity)
     else:
-        share(state, near, capacity)
+        share(state, neighbours, capacity)
 
 
 @compile_function
@@ -128,8 +139,8 @@ def start(program: Program, state: State, task: int) -> None:
     if state.device_first[device] < 0:
         state.device_first[device] = state.device_last[device] = task
         if state.device_task[device] < 0:
-            state.idle[state.number[IDLE]] = device
-            state.number[IDLE] += 1
+            state.idle[state.counters[IDLE]] = device
+            state.counters[IDLE] += 1
         return
     _enqueue(state, device, task)
 
@@ -163,9 +174,9 @@ def occupy_devices(program: Program, state: State) -> None:
 
     The caller does so after all other events of the same time, so that ties go to the lowest task number.
     """
-    while state.number[IDLE]:
-        state.number[IDLE] -= 1
-        device = state.idle[state.number[IDLE]]
+    while state.counters[IDLE]:
+        state.counters[IDLE] -= 1
+        device = state.idle[state.counters[IDLE]]
         task = state.device_first[device]
         state.device_first[device] = state.queued_next[task]
         state.queued_next[task] = -1
@@ -184,7 +195,7 @@ def _handle_timer(
     program: Program,
     routes: Routes,
     state: State,
-    near: Neighbours,
+    neighbours: Neighbours,
     capacity: Floats,
     kind: int,
     item: int,
@@ -196,7 +207,7 @@ def _handle_timer(
     elif kind == BEGIN:
         begin(program, state, item)
     elif kind == DATA:
-        _start_flows(program, routes, state, near, capacity, item)
+        _start_flows(program, routes, state, neighbours, capacity, item)
     else:
         note_arrival(program, state, item)
 
@@ -206,22 +217,22 @@ def free_device(program: Program, state: State, task: int) -> None:
     device = program.task_device[task]
     state.device_task[device] = -1
     if state.device_first[device] >= 0:
-        state.idle[state.number[IDLE]] = device
-        state.number[IDLE] += 1
+        state.idle[state.counters[IDLE]] = device
+        state.counters[IDLE] += 1
 
 
 @compile_function
 def finish(program: Program, state: State, task: int) -> None:
     state.end_s[task] = state.clock[0]
-    state.number[DONE] += 1
+    state.counters[DONE] += 1
     if state.watch[task] & ENDS:
-        state.number[WOKEN] = 1
+        state.counters[WOKEN] = 1
     for position in range(program.next_first[task], program.next_first[task + 1]):
         successor = program.next_task[position]
         state.waits_for[successor] -= 1
         if state.waits_for[successor] == 0:
-            state.ready[state.number[READY_IN]] = successor
-            state.number[READY_IN] += 1
+            state.ready[state.counters[READY_IN]] = successor
+            state.counters[READY_IN] += 1
 
 
 @compile_function
@@ -229,7 +240,7 @@ def begin(program: Program, state: State, task: int) -> None:
     first, end = program.chain_first[task], program.chain_first[task + 1]
     state.chains_left[task] = end - first
     if state.watch[task] & BEGINS:
-        state.number[WOKEN] = 1
+        state.counters[WOKEN] = 1
     if first == end:
         finish(program, state, task)
     for chain in range(first, end):
@@ -247,33 +258,33 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
 
 @compile_function
 def _start_flows(
-    program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, group: int
+    program: Program, routes: Routes, state: State, neighbours: Neighbours, capacity: Floats, group: int
 ) -> None:
     """Start a flow for each message of a group; a message without links or bytes needs none."""
-    number, flows, size_bytes, begin = state.number, state.flows, program.message_bytes, routes.first
-    remaining, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
-    rate, until_s, position_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
-    previous = number[FLOWS]
+    counters, flows, size_bytes, begin = state.counters, state.flows, program.message_bytes, routes.first
+    remaining, since_s, begin_s = state.flow_bytes_left, state.flow_since_s, state.flow_begin_s
+    rate, until_s, position_of, now = state.flow_rate, state.flow_until_s, state.flow_position, state.clock[0]
+    previous = counters[FLOWS]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         path = routes.path[message]
         if size_bytes[message] == 0 or begin[path] == begin[path + 1]:
             continue
-        position = number[FLOWS]
+        position = counters[FLOWS]
         flows[position], position_of[message], until_s[position] = message, position, np.inf
-        number[FLOWS] += 1
+        counters[FLOWS] += 1
         remaining[message] = size_bytes[message]
         since_s[message] = begin_s[message] = now
         rate[message] = 0.0
-    added_flows = number[FLOWS] - previous
-    join(state, near, previous)
-    _limit_wait(state, near, capacity, previous)
-    state.flows_left[group] = added_flows
+    added_flows = counters[FLOWS] - previous
+    join(state, neighbours, previous)
+    _limit_wait(state, neighbours, capacity, previous)
+    state.flow_count_left[group] = added_flows
     if added_flows == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
 
 
 @compile_function
-def _limit_wait(state: State, near: Neighbours, capacity: Floats, begin: int) -> None:
+def _limit_wait(state: State, neighbours: Neighbours, capacity: Floats, begin: int) -> None:
     """Make the flows from index `begin` on wait for their rates, for the share `rounding[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
@@ -282,10 +293,15 @@ def _limit_wait(state: State, near: Neighbours, capacity: Floats, begin: int) ->
     if part <= 0:
         due_s[0] = now
         return
-    first, links, count, remaining = near.first, near.links, near.on_flows, state.flow_left
-    for position in range(begin, state.number[FLOWS]):
+    first, links, count, remaining = (
+        neighbours.first,
+        neighbours.links,
+        neighbours.on_flows,
+        state.flow_bytes_left,
+    )
+    for position in range(begin, state.counters[FLOWS]):
         message, longest = state.flows[position], 0.0
-        path = near.path[message]
+        path = neighbours.path[message]
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             if capacity[link] > 0:
@@ -294,29 +310,39 @@ def _limit_wait(state: State, near: Neighbours, capacity: Floats, begin: int) ->
 
 
 @compile_function
-def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours) -> None:
+def _end_flows(program: Program, routes: Routes, state: State, neighbours: Neighbours) -> None:
     """Remove the flows that have ended; the last flow of a group sets the timer of the group's arrival."""
-    number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
+    counters, flows, until_s, size_bytes = (
+        state.counters,
+        state.flows,
+        state.flow_until_s,
+        program.message_bytes,
+    )
     begin, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
-    flows_left, position_of, now, path_of = state.flows_left, state.flow_place, state.clock[0], routes.path
-    position, previous, shortest_s = 0, number[FLOWS], np.inf
-    while position < number[FLOWS]:
+    flow_count_left, position_of, now, path_of = (
+        state.flow_count_left,
+        state.flow_position,
+        state.clock[0],
+        routes.path,
+    )
+    position, previous, shortest_s = 0, counters[FLOWS], np.inf
+    while position < counters[FLOWS]:
         if until_s[position] > now + TICK_S:
             position += 1
             continue
-        number[FLOWS] -= 1
-        message, end = flows[position], number[FLOWS]
+        counters[FLOWS] -= 1
+        message, end = flows[position], counters[FLOWS]
         flows[position], flows[end], until_s[position] = flows[end], message, until_s[end]
         position_of[flows[position]] = position
         shortest_s = min(shortest_s, now - state.flow_begin_s[message])
         path = path_of[message]
         for entry in range(begin[path], begin[path + 1]):
             link_bytes[links[entry]] += size_bytes[message]
-        flows_left[group_of[message]] -= 1
-        if flows_left[group_of[message]] == 0:
+        flow_count_left[group_of[message]] -= 1
+        if flow_count_left[group_of[message]] == 0:
             set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
-    if number[FLOWS] < previous:
-        leave(state, near, previous)
+    if counters[FLOWS] < previous:
+        leave(state, neighbours, previous)
         state.due_s[0] = min(state.due_s[0], now + state.rounding[1] * shortest_s)
         note_flows(program, state, previous)
 
@@ -342,10 +368,10 @@ def note_arrival(program: Program, state: State, group: int) -> None:
 
 
 @compile_function
-def trace_is_full(state: State) -> bool:
+def is_trace_full(state: State) -> bool:
     """Return whether the next events might not fit into the trace."""
-    flows_fit = state.number[FLOW_ROWS] + state.number[FLOWS] <= state.flow_rows.shape[0]
-    rates_fit = state.number[RATE_ROWS] + state.link_rate.size <= state.rate_rows.shape[0]
+    flows_fit = state.counters[FLOW_ROWS] + state.counters[FLOWS] <= state.flow_rows.shape[0]
+    rates_fit = state.counters[RATE_ROWS] + state.link_rate.size <= state.rate_rows.shape[0]
     return not (flows_fit and rates_fit)
 
 
@@ -354,21 +380,21 @@ def note_flows(program: Program, state: State, previous: int) -> None:
     """Append the flows that have just ended to the trace. In `flows` they follow the moving flows, up to `previous`."""
     if state.flow_rows.shape[0] == 0:
         return
-    for position in range(state.number[FLOWS], previous):
+    for position in range(state.counters[FLOWS], previous):
         message = state.flows[position]
-        row = state.flow_rows[state.number[FLOW_ROWS]]
+        row = state.flow_rows[state.counters[FLOW_ROWS]]
         row[0] = message
         row[1] = state.chain_round[program.group_chain[program.message_group[message]]]
         row[2] = state.flow_begin_s[message]
         row[3] = state.clock[0]
-        state.number[FLOW_ROWS] += 1
+        state.counters[FLOW_ROWS] += 1
 
 
 @compile_function
 def note_rates(routes: Routes, state: State) -> None:
     """Append the links whose rate has changed to the trace."""
     rate = np.zeros(state.link_rate.size)
-    for position in range(state.number[FLOWS]):
+    for position in range(state.counters[FLOWS]):
         message = state.flows[position]
         path = routes.path[message]
         for entry in range(routes.first[path], routes.first[path + 1]):
@@ -376,6 +402,6 @@ def note_rates(routes: Routes, state: State) -> None:
     for link in range(rate.size):
         if rate[link] != state.link_rate[link]:
             state.link_rate[link] = rate[link]
-            row = state.rate_rows[state.number[RATE_ROWS]]
+            row = state.rate_rows[state.counters[RATE_ROWS]]
             row[0], row[1], row[2] = state.clock[0], link, rate[link]
-            state.number[RATE_ROWS] += 1
+            state.counters[RATE_ROWS] += 1

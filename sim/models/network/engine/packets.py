@@ -58,10 +58,10 @@ __all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
 @compile_function
 def set_event(queues: Queues, when_s: float, item: int) -> None:
     """Push an event onto the heap; of events at equal times the older one comes first."""
-    number, events = queues.number, queues.events
-    position, order = number[EVENTS], number[SET]
-    number[EVENTS] += 1
-    number[SET] += 1
+    counters, events = queues.counters, queues.events
+    position, order = counters[EVENTS], counters[SET]
+    counters[EVENTS] += 1
+    counters[SET] += 1
     while position:
         parent = (position - 1) // 2
         if events[parent]["at_s"] <= when_s:
@@ -74,10 +74,10 @@ def set_event(queues: Queues, when_s: float, item: int) -> None:
 @compile_function
 def take_event(queues: Queues) -> int:
     """Remove the first event and return its item."""
-    number, events = queues.number, queues.events
+    counters, events = queues.counters, queues.events
     item = events[0]["item"]
-    number[EVENTS] -= 1
-    size, position = number[EVENTS], 0
+    counters[EVENTS] -= 1
+    size, position = counters[EVENTS], 0
     while 2 * position + 1 < size:
         child = 2 * position + 1
         if child + 1 < size and _comes_before(events, child + 1, child):
@@ -101,10 +101,10 @@ def send_train(
     queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
 ) -> None:
     """Put a train into the queue of the first link; a `count` of 0 is the request to connect."""
-    number, position = queues.number, queues.number[UNUSED]
+    counters, position = queues.counters, queues.counters[UNUSED]
     train, connection = queues.trains[position], queues.connections[message]
-    number[UNUSED] = train["following"]
-    number[FREE] -= 1
+    counters[UNUSED] = train["following"]
+    counters[FREE] -= 1
     train["message"], train["opened"] = message, connection["times_opened"]
     train["hop"] = paths.first[connection["path"]]
     train["end"] = paths.first[connection["path"] + 1]
@@ -117,20 +117,20 @@ def send_train(
 @compile_function
 def recycle_train(queues: Queues, train: int) -> None:
     """Return a train to the list of unused trains."""
-    queues.trains[train]["following"] = queues.number[UNUSED]
-    queues.number[UNUSED] = train
-    queues.number[FREE] += 1
+    queues.trains[train]["following"] = queues.counters[UNUSED]
+    queues.counters[UNUSED] = train
+    queues.counters[FREE] += 1
 
 
 @compile_function
 def enqueue_train(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
     """Queue a train at its link, or send it at once if the link is idle."""
-    number = paths.links[queues.trains[train]["hop"]]
-    link = queues.links[number]
+    link_number = paths.links[queues.trains[train]["hop"]]
+    link = queues.links[link_number]
     link["waiting"] += queues.trains[train]["count"]
     queues.trains[train]["following"] = -1
     if link["serving"] < 0:
-        _send_over_link(queues, transport, number, train, now_s)
+        _send_over_link(queues, transport, link_number, train, now_s)
     elif link["head"] < 0:
         link["head"] = link["tail"] = train
     else:
@@ -139,9 +139,9 @@ def enqueue_train(queues: Queues, paths: Paths, transport: Transport, train: int
 
 
 @compile_function
-def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -> None:
+def free_link(queues: Queues, transport: Transport, link_number: int, now_s: float) -> None:
     """End the current train of a link, mark it if the queue is long, and send the next one."""
-    link = queues.links[number]
+    link = queues.links[link_number]
     count = link["serving"]
     if link["marks"] and count > 0:
         train = queues.trains[link["sending"]]
@@ -154,17 +154,19 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
     following = link["head"]
     if following >= 0:
         link["head"] = queues.trains[following]["following"]
-        _send_over_link(queues, transport, number, following, now_s)
+        _send_over_link(queues, transport, link_number, following, now_s)
 
 
 @compile_function
-def _send_over_link(queues: Queues, transport: Transport, number: int, position: int, now_s: float) -> None:
+def _send_over_link(
+    queues: Queues, transport: Transport, link_number: int, position: int, now_s: float
+) -> None:
     """Send a train over a link.
 
     A train arrives at the next link with its first packet, but at the target with its last. A link ends a train of
     several packets no earlier than one packet time after the last packet has arrived.
     """
-    link, train = queues.links[number], queues.trains[position]
+    link, train = queues.links[link_number], queues.trains[position]
     count, packet_s = train["count"], link["packet_s"]
     end_s = now_s + count * packet_s
     if count > 1:
@@ -176,7 +178,7 @@ def _send_over_link(queues: Queues, transport: Transport, number: int, position:
     train["tail_s"] = end_s + flight_s
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
     # Set first: at equal times the link then marks its train before the train arrives.
-    set_event(queues, end_s, -1 - number)
+    set_event(queues, end_s, -1 - link_number)
     set_event(queues, first_s + flight_s, position)
 
 
@@ -210,17 +212,17 @@ def connect(
     connection["round_trip_s"] = connection["deviation_s"] = 0.0
     connection["timeout_s"] = connection["first_timeout_s"]
     connection["deadline_s"] = now_s + connection["timeout_s"]
-    position = queues.number[ACTIVE]
+    position = queues.counters[ACTIVE]
     queues.active[position], connection["place"] = message, position
-    queues.number[ACTIVE] += 1
+    queues.counters[ACTIVE] += 1
     send_train(queues, paths, transport, message, -1, 0, now_s)
 
 
 @compile_function
 def close(queues: Queues, message: int) -> None:
     """Close a connection; its trains that still move are ignored when they arrive."""
-    queues.number[ACTIVE] -= 1
-    position, last = queues.connections[message]["place"], queues.active[queues.number[ACTIVE]]
+    queues.counters[ACTIVE] -= 1
+    position, last = queues.connections[message]["place"], queues.active[queues.counters[ACTIVE]]
     queues.active[position], queues.connections[last]["place"] = last, position
     queues.connections[message]["times_opened"] += 1
 
@@ -325,7 +327,7 @@ def _send_window(queues: Queues, paths: Paths, transport: Transport, message: in
 @compile_function
 def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
     """Retransmit on connections whose deadline has passed, with a window of one packet and twice the timeout."""
-    for position in range(queues.number[ACTIVE]):
+    for position in range(queues.counters[ACTIVE]):
         message = queues.active[position]
         connection = queues.connections[message]
         if connection["deadline_s"] >= now_s:
@@ -346,25 +348,25 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
 @compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
     """Run until all tasks have ended, nothing can move or too few trains are free; return the reason."""
-    number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
+    counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready
     while True:
-        while number[READY_OUT] < number[READY_IN]:
-            number[READY_OUT] += 1
-            start(program, state, ready[number[READY_OUT] - 1])
-        if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
+        while counters[READY_OUT] < counters[READY_IN]:
+            counters[READY_OUT] += 1
+            start(program, state, ready[counters[READY_OUT] - 1])
+        if counters[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             _handle_timer(program, state, paths, queues, transport)
             continue
-        if number[DONE] == program.task_s.size:
+        if counters[DONE] == program.task_s.size:
             return FINISHED
-        until_s = timer_s[0] if number[TIMERS] else np.inf
-        if number[IDLE]:
+        until_s = timer_s[0] if counters[TIMERS] else np.inf
+        if counters[IDLE]:
             until_s = clock[0]
         message = _move_trains(paths, queues, transport, state.link_bytes, clock, until_s)
         if message >= 0:
             _close_connection(program, state, queues, message)
-        elif queues.number[FREE] < queues.number[ACTIVE] + transport.spare:
+        elif queues.counters[FREE] < queues.counters[ACTIVE] + transport.spare:
             return FULL
-        elif number[IDLE]:
+        elif counters[IDLE]:
             occupy_devices(program, state)
         elif until_s == np.inf:
             return STALLED
@@ -393,11 +395,11 @@ def _move_trains(
 
     Return -1 if none is complete before `until_s`, or if too few trains are free.
     """
-    number, events, trains, connections = queues.number, queues.events, queues.trains, queues.connections
-    while number[FREE] >= number[ACTIVE] + transport.spare:
-        event_s = events[0]["at_s"] if number[EVENTS] else np.inf
+    counters, events, trains, connections = queues.counters, queues.events, queues.trains, queues.connections
+    while counters[FREE] >= counters[ACTIVE] + transport.spare:
+        event_s = events[0]["at_s"] if counters[EVENTS] else np.inf
         when_s = min(event_s, until_s)
-        if number[ACTIVE] and number[SCANS] * transport.scan_s < when_s:
+        if counters[ACTIVE] and counters[SCANS] * transport.scan_s < when_s:
             _check_timeouts(paths, queues, transport, clock)
             continue
         if event_s > until_s or event_s == np.inf:
@@ -426,13 +428,13 @@ def _check_timeouts(paths: Paths, queues: Queues, transport: Transport, clock: F
 
     Scans that were due while no connection was open are skipped.
     """
-    due_s = queues.number[SCANS] * transport.scan_s
+    due_s = queues.counters[SCANS] * transport.scan_s
     if due_s > clock[0]:
         clock[0] = due_s
         time_out(queues, paths, transport, due_s)
-        queues.number[SCANS] += 1
+        queues.counters[SCANS] += 1
     else:
-        queues.number[SCANS] = int(clock[0] / transport.scan_s) + 1
+        queues.counters[SCANS] = int(clock[0] / transport.scan_s) + 1
 
 
 @compile_function
@@ -450,7 +452,7 @@ def _open_connections(
         path = first_mark + _hash(message, chain_round, transport.seed) % count
         connect(queues, paths, transport, message, packets, path, state.clock[0])
         opened_count += 1
-    state.flows_left[group] = opened_count
+    state.flow_count_left[group] = opened_count
     if opened_count == 0:
         note_arrival(program, state, group)
 
@@ -459,8 +461,8 @@ def _open_connections(
 def _close_connection(program: Program, state: State, queues: Queues, message: int) -> None:
     close(queues, message)
     group = program.message_group[message]
-    state.flows_left[group] -= 1
-    if state.flows_left[group] == 0:
+    state.flow_count_left[group] -= 1
+    if state.flow_count_left[group] == 0:
         note_arrival(program, state, group)
 
 

@@ -95,7 +95,7 @@ class State(NamedTuple):
     and end; 0 for exact times"""
     due_s: Floats
     """(1,) when the rates must be computed at the latest, if links are dirty"""
-    number: Integers
+    counters: Integers
     """(14,) counters; the module's constants name the indices"""
     watch: Integers
     """(tasks,) `BEGINS` to leave the loop when a communication begins, `ENDS` when it ends, or their sum"""
@@ -110,29 +110,29 @@ class State(NamedTuple):
     device_last: Integers
     queued_next: Integers
     idle: Integers
-    """idle devices with queued tasks; the first `number[IDLE]` entries are valid"""
+    """idle devices with queued tasks; the first `counters[IDLE]` entries are valid"""
     chains_left: Integers
     chain_phase: Integers
     chain_round: Integers
     groups_left: Integers
-    flows_left: Integers
+    flow_count_left: Integers
     """(groups,) moving flows of a group"""
     flows: Integers
-    """moving messages, in no order; the first `number[FLOWS]` entries are valid"""
-    flow_left: Floats
+    """moving messages, in no order; the first `counters[FLOWS]` entries are valid"""
+    flow_bytes_left: Floats
     """(messages,) remaining bytes at `flow_since_s`"""
     flow_since_s: Floats
     flow_rate: Floats
     flow_until_s: Floats
     """when the flow at the same index of `flows` ends at its current rate"""
-    flow_place: Integers
+    flow_position: Integers
     """(messages,) index of a moving flow in `flows`"""
     flow_begin_s: Floats
     link_bytes: Integers
     link_rate: Floats
     """(links,) as last traced"""
     dirty: Integers
-    """links whose flows changed since rates were computed; the first `number[DIRTY]` entries are valid"""
+    """links whose flows changed since rates were computed; the first `counters[DIRTY]` entries are valid"""
     dirty_mark: Integers
     timer_s: Floats
     timer_order: Integers
@@ -217,11 +217,11 @@ class Neighbours(NamedTuple):
     """(links,) waits of `proportional`; empty if rates are max-min fair"""
 
 
-def fresh_state(
+def make_state(
     program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0, lag: float = 0.0
 ) -> State:
     """Return the state at time 0: tasks without predecessors are ready; each trace has room for `trace_rows` rows."""
-    (number, ready), (tasks, devices, chains, groups, messages) = (
+    (counters, ready), (tasks, devices, chains, groups, messages) = (
         _find_ready_tasks(program),
         _count_items(program),
     )
@@ -229,7 +229,7 @@ def fresh_state(
         clock=np.zeros(1),
         rounding=np.array([rounding, lag], dtype=np.float64),
         due_s=np.full(1, np.inf),
-        number=number,
+        counters=counters,
         watch=integers(tasks),
         waits_for=program.task_after.copy(),
         begin_s=np.full(tasks, np.nan),
@@ -245,13 +245,13 @@ def fresh_state(
         chain_phase=program.phase_first[:-1].copy(),
         chain_round=integers(chains),
         groups_left=integers(chains),
-        flows_left=integers(groups),
+        flow_count_left=integers(groups),
         flows=integers(messages),
-        flow_left=np.zeros(messages),
+        flow_bytes_left=np.zeros(messages),
         flow_since_s=np.zeros(messages),
         flow_rate=np.zeros(messages),
         flow_until_s=np.zeros(messages),
-        flow_place=integers(messages),
+        flow_position=integers(messages),
         flow_begin_s=np.zeros(messages),
         link_bytes=integers(links),
         link_rate=np.zeros(links),
@@ -276,13 +276,13 @@ def _count_items(program: Program) -> tuple[int, int, int, int, int]:
 def _find_ready_tasks(program: Program) -> tuple[Integers, Integers]:
     """Return the counters, and an array (tasks,) that begins with the tasks without predecessors."""
     first_tasks = np.flatnonzero(program.task_after == 0)
-    number, ready = integers(14), integers(program.task_s.size)
-    number[READY_IN] = first_tasks.size
+    counters, ready = integers(14), integers(program.task_s.size)
+    counters[READY_IN] = first_tasks.size
     ready[: first_tasks.size] = first_tasks
-    return number, ready
+    return counters, ready
 
 
-def fresh_neighbours(
+def make_neighbours(
     routes: Routes, never_full: NDArray[np.bool_], *, in_proportion: bool = False
 ) -> Neighbours:
     """Return neighbours without any flow; `never_full` (links,) marks links to leave out of the sharing.

@@ -24,7 +24,7 @@ from sim.models.network.engine.program import (
     Neighbours,
     State,
 )
-from sim.models.network.engine.timers import end_s
+from sim.models.network.engine.timers import compute_end_s
 
 RATE_TOLERANCE = 1e-9
 """The ascent ends when no wait changes by more than this part of the longest wait on its paths."""
@@ -34,16 +34,16 @@ _RATE_GRID = 2.0**-24
 
 
 @compile_function
-def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> None:
+def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     """Set the rates and ends of all moving flows."""
-    number = state.number
-    number[SHARES] += 1
-    for position in range(number[DIRTY]):
+    counters = state.counters
+    counters[SHARES] += 1
+    for position in range(counters[DIRTY]):
         state.dirty_mark[state.dirty[position]] = 0
-    number[DIRTY] = near.size[JOINED] = 0
-    moving_flows = state.flows[: number[FLOWS]]
-    count = _count_flows_on_links(near, moving_flows)
-    wait, price = near.share, near.price
+    counters[DIRTY] = neighbours.size[JOINED] = 0
+    moving_flows = state.flows[: counters[FLOWS]]
+    count = _count_flows_on_links(neighbours, moving_flows)
+    wait, price = neighbours.share, neighbours.price
     for link in range(capacity.size):
         if count[link] == 0:
             price[link] = 0.0
@@ -52,40 +52,44 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
         elif capacity[link] <= 0:
             price[link] = np.inf
     for message in moving_flows:
-        wait[message] = price[near.links[near.first[message] : near.first[message + 1]]].sum()
+        wait[message] = price[
+            neighbours.links[neighbours.first[message] : neighbours.first[message + 1]]
+        ].sum()
     for _ in range(_MAX_TURNS):
         largest_change = 0.0
         for link in range(capacity.size):
             if count[link] and capacity[link] > 0:
-                largest_change = max(largest_change, _fill_link(near, link, count[link], capacity[link]))
+                largest_change = max(
+                    largest_change, _fill_link(neighbours, link, count[link], capacity[link])
+                )
         if largest_change <= RATE_TOLERANCE:
             break
-    _set_rates(state, near, moving_flows)
+    _set_rates(state, neighbours, moving_flows)
 
 
 @compile_function
-def _count_flows_on_links(near: Neighbours, moving_flows: Integers) -> Integers:
-    """Return the number of flows on each link, and list these flows in `near.limited` from `start` on."""
-    count = near.free_count
+def _count_flows_on_links(neighbours: Neighbours, moving_flows: Integers) -> Integers:
+    """Return the number of flows on each link, and list these flows in `neighbours.limited` from `start` on."""
+    count = neighbours.free_count
     count[:] = 0
     for message in moving_flows:
-        for entry in range(near.first[message], near.first[message + 1]):
-            link = near.links[entry]
-            near.limited[near.start[link] + count[link]] = message
+        for entry in range(neighbours.first[message], neighbours.first[message + 1]):
+            link = neighbours.links[entry]
+            neighbours.limited[neighbours.start[link] + count[link]] = message
             count[link] += 1
     return count
 
 
 @compile_function
-def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> float:
+def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -> float:
     """Set the wait at a link so that the link is just full, or to 0; return the change over the longest wait.
 
     The load falls with the wait and is convex, so Newton steps from below the root never pass it.
     """
-    wait, begin, old_wait = near.share, near.start[link], near.price[link]
+    wait, begin, old_wait = neighbours.share, neighbours.start[link], neighbours.price[link]
     smallest_wait, load = np.inf, 0.0
     for position in range(begin, begin + count):
-        message = near.limited[position]
+        message = neighbours.limited[position]
         wait[message] -= old_wait
         if wait[message] < 1e-14 * old_wait:
             wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
@@ -98,7 +102,7 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
         for _ in range(_MAX_STEPS):
             load = slope = 0.0
             for position in range(begin, begin + count):
-                rate = 1.0 / (wait[near.limited[position]] + own_wait)
+                rate = 1.0 / (wait[neighbours.limited[position]] + own_wait)
                 load += rate
                 slope += rate * rate
             step = (load - capacity) / slope
@@ -107,29 +111,29 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
                 break
     longest = 0.0
     for position in range(begin, begin + count):
-        message = near.limited[position]
+        message = neighbours.limited[position]
         wait[message] += own_wait
         if wait[message] < np.inf:
             longest = max(longest, wait[message])
-    near.price[link] = own_wait
+    neighbours.price[link] = own_wait
     return abs(own_wait - old_wait) / longest if longest > 0 else 0.0
 
 
 @compile_function
-def _set_rates(state: State, near: Neighbours, moving_flows: Integers) -> None:
+def _set_rates(state: State, neighbours: Neighbours, moving_flows: Integers) -> None:
     """Set the new rates, and the ends of the flows whose rate changes."""
-    rate, remaining, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
+    rate, remaining, since_s, now = state.flow_rate, state.flow_bytes_left, state.flow_since_s, state.clock[0]
     for position in range(moving_flows.size):
         message = moving_flows[position]
         new_rate = np.inf
-        if near.first[message] < near.first[message + 1]:
-            new_rate = _round_rate(1.0 / near.share[message])
+        if neighbours.first[message] < neighbours.first[message + 1]:
+            new_rate = _round_rate(1.0 / neighbours.share[message])
         if new_rate != rate[message]:
             remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
             since_s[message] = now
             rate[message] = new_rate
             begin_s = state.flow_begin_s[message]
-            state.flow_until_s[position] = end_s(
+            state.flow_until_s[position] = compute_end_s(
                 now, remaining[message], new_rate, begin_s, state.rounding[0]
             )
 

@@ -36,7 +36,7 @@ from sim.models.network.engine.program import (
     Neighbours,
     State,
 )
-from sim.models.network.engine.timers import end_s
+from sim.models.network.engine.timers import compute_end_s
 
 LEVEL_FACTOR = 1 + 1e-9
 """Links whose levels differ by less than this factor become full together."""
@@ -45,17 +45,34 @@ RATE_TOLERANCE = 1e-12
 
 
 @compile_function
-def fill(near: Neighbours, capacity: Floats) -> None:
+def fill(neighbours: Neighbours, capacity: Floats) -> None:
     """Compute the shares of the free paths, the link that limits each, and the level of each touched link.
 
     A heap orders these links by the level at which each becomes full. An entry may be out of date, because flows
     that stop elsewhere raise the level; levels only rise, so it is enough to correct an entry when it comes first.
     """
-    _prepare(near, capacity)
-    first, links, room, rising, free_on = near.first, near.links, near.room, near.rising, near.free_on
-    start, free_count, limited, limited_count = near.start, near.free_count, near.limited, near.limited_count
-    heap, levels, share, limit, full_at = near.heap, near.heap_level, near.share, near.limit, near.full_at
-    size, level, flow_count = near.size[TOUCHED], -1.0, near.flow_count
+    _prepare(neighbours, capacity)
+    first, links, room, rising, free_on = (
+        neighbours.first,
+        neighbours.links,
+        neighbours.room,
+        neighbours.rising,
+        neighbours.free_on,
+    )
+    start, free_count, limited, limited_count = (
+        neighbours.start,
+        neighbours.free_count,
+        neighbours.limited,
+        neighbours.limited_count,
+    )
+    heap, levels, share, limit, full_at = (
+        neighbours.heap,
+        neighbours.heap_level,
+        neighbours.share,
+        neighbours.limit,
+        neighbours.full_at,
+    )
+    size, level, flow_count = neighbours.size[TOUCHED], -1.0, neighbours.flow_count
     for position in range(size // 2 - 1, -1, -1):
         _sift_down(heap, levels, position, size)
     while size:
@@ -89,18 +106,29 @@ def fill(near: Neighbours, capacity: Floats) -> None:
 
 
 @compile_function
-def _prepare(near: Neighbours, capacity: Floats) -> None:
+def _prepare(neighbours: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
-    touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
-    count, free_count, carried, free_flows = near.on_count, near.free_count, near.carried, near.free_flows
-    for position in range(near.size[TOUCHED]):
+    touched, room, rising, heap, levels = (
+        neighbours.touched,
+        neighbours.room,
+        neighbours.rising,
+        neighbours.heap,
+        neighbours.heap_level,
+    )
+    count, free_count, carried, free_flows = (
+        neighbours.on_count,
+        neighbours.free_count,
+        neighbours.carried,
+        neighbours.free_flows,
+    )
+    for position in range(neighbours.size[TOUCHED]):
         link = touched[position]
         rising[link] = free_flows[link]
         # If all flows of a link are free, its room is its capacity: rounding errors of `carried` do not accumulate.
         room[link] = (
             capacity[link] if free_count[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
-        near.limited_count[link], near.full_at[link] = 0, np.inf
+        neighbours.limited_count[link], neighbours.full_at[link] = 0, np.inf
         heap[position] = link
         levels[position] = room[link] / rising[link] if rising[link] else np.inf
 
@@ -154,25 +182,25 @@ def _stop_paths(
 
 
 @compile_function
-def join(state: State, near: Neighbours, begin: int) -> None:
+def join(state: State, neighbours: Neighbours, begin: int) -> None:
     """Add the new flows, from index `begin` on."""
-    flows, first, links, size = state.flows, near.first, near.links, near.size
+    flows, first, links, size = state.flows, neighbours.first, neighbours.links, neighbours.size
     start, count, on_link, on_entry, position_of = (
-        near.start,
-        near.on_count,
-        near.on_link,
-        near.on_entry,
-        near.place,
+        neighbours.start,
+        neighbours.on_count,
+        neighbours.on_link,
+        neighbours.on_entry,
+        neighbours.place,
     )
     path_of, flow_count, head, following, preceding = (
-        near.path,
-        near.flow_count,
-        near.head,
-        near.following,
-        near.preceding,
+        neighbours.path,
+        neighbours.flow_count,
+        neighbours.head,
+        neighbours.following,
+        neighbours.preceding,
     )
-    number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
-    for position in range(begin, number[FLOWS]):
+    counters, dirty, mark, on_flows = state.counters, state.dirty, state.dirty_mark, neighbours.on_flows
+    for position in range(begin, counters[FLOWS]):
         message = flows[position]
         path = path_of[message]
         following[message], preceding[message] = head[path], -1
@@ -188,36 +216,36 @@ def join(state: State, near: Neighbours, begin: int) -> None:
                 slot = start[link] + count[link]
                 on_link[slot], on_entry[slot], position_of[entry] = path, entry, slot
                 count[link] += 1
-            _mark_dirty(number, dirty, mark, link)
+            _mark_dirty(counters, dirty, mark, link)
         if is_first:
-            near.limit[path] = -1
-        if first[path] < first[path + 1] and near.joined_mark[path] == 0:
-            near.joined_mark[path] = 1
-            near.joined[size[JOINED]] = path
+            neighbours.limit[path] = -1
+        if first[path] < first[path + 1] and neighbours.joined_mark[path] == 0:
+            neighbours.joined_mark[path] = 1
+            neighbours.joined[size[JOINED]] = path
             size[JOINED] += 1
 
 
 @compile_function
-def leave(state: State, near: Neighbours, end: int) -> None:
+def leave(state: State, neighbours: Neighbours, end: int) -> None:
     """Remove the flows that have ended. In `flows` they follow the moving flows, up to `end`."""
-    flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
+    flows, first, links, rate = state.flows, neighbours.first, neighbours.links, state.flow_rate
     start, count, on_link, on_entry, position_of = (
-        near.start,
-        near.on_count,
-        near.on_link,
-        near.on_entry,
-        near.place,
+        neighbours.start,
+        neighbours.on_count,
+        neighbours.on_link,
+        neighbours.on_entry,
+        neighbours.place,
     )
     path_of, flow_count, head, following, preceding = (
-        near.path,
-        near.flow_count,
-        near.head,
-        near.following,
-        near.preceding,
+        neighbours.path,
+        neighbours.flow_count,
+        neighbours.head,
+        neighbours.following,
+        neighbours.preceding,
     )
-    number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
-    carried = near.carried
-    for position in range(number[FLOWS], end):
+    counters, dirty, mark, on_flows = state.counters, state.dirty, state.dirty_mark, neighbours.on_flows
+    carried = neighbours.carried
+    for position in range(counters[FLOWS], end):
         message = flows[position]
         path = path_of[message]
         if preceding[message] >= 0:
@@ -227,10 +255,10 @@ def leave(state: State, near: Neighbours, end: int) -> None:
         if following[message] >= 0:
             preceding[following[message]] = preceding[message]
         flow_count[path] -= 1
-        near.load[path] -= rate[message]
+        neighbours.load[path] -= rate[message]
         is_last, lost_rate = flow_count[path] == 0, rate[message]
         if is_last:
-            near.limit[path], near.rate[path], near.load[path] = -1, 0.0, 0.0
+            neighbours.limit[path], neighbours.rate[path], neighbours.load[path] = -1, 0.0, 0.0
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             on_flows[link] -= 1
@@ -241,75 +269,85 @@ def leave(state: State, near: Neighbours, end: int) -> None:
                 on_link[slot], on_entry[slot] = on_link[last_position], on_entry[last_position]
                 position_of[on_entry[slot]] = slot
             carried[link] -= lost_rate
-            _mark_dirty(number, dirty, mark, link)
+            _mark_dirty(counters, dirty, mark, link)
 
 
 @compile_function
-def _mark_dirty(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
+def _mark_dirty(counters: Integers, dirty: Integers, mark: Integers, link: int) -> None:
     """Record that the flows of a link have changed."""
     if mark[link] == 0:
         mark[link] = 1
-        dirty[number[DIRTY]] = link
-        number[DIRTY] += 1
+        dirty[counters[DIRTY]] = link
+        counters[DIRTY] += 1
 
 
 @compile_function
-def share(state: State, near: Neighbours, capacity: Floats) -> None:
+def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     """Set the fair rates and the ends of the flows that the last changes affect."""
-    state.number[STAMP] += 1
-    state.number[SHARES] += 1
-    stamp, size = state.number[STAMP], near.size
-    _begin_with_changes(state, near, stamp)
+    state.counters[STAMP] += 1
+    state.counters[SHARES] += 1
+    stamp, size = state.counters[STAMP], neighbours.size
+    _begin_with_changes(state, neighbours, stamp)
     while True:
-        _free_affected_paths(near, stamp)
-        fill(near, capacity)
-        _free_faster_paths(near, stamp)
+        _free_affected_paths(neighbours, stamp)
+        fill(neighbours, capacity)
+        _free_faster_paths(neighbours, stamp)
         if size[FREE] == size[FREE_VISITED]:
             break
-    _store_levels(near, capacity)
-    _set_rates(state, near)
+    _store_levels(neighbours, capacity)
+    _set_rates(state, neighbours)
 
 
 @compile_function
-def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
+def _begin_with_changes(state: State, neighbours: Neighbours, stamp: int) -> None:
     """Touch the links that changed, and free the paths of new flows."""
-    number, size = state.number, near.size
-    for position in range(number[DIRTY]):
+    counters, size = state.counters, neighbours.size
+    for position in range(counters[DIRTY]):
         link = state.dirty[position]
         state.dirty_mark[link] = 0
-        near.touch_mark[link] = stamp
-        near.touched[position] = link
+        neighbours.touch_mark[link] = stamp
+        neighbours.touched[position] = link
     for position in range(size[JOINED]):
-        path = near.joined[position]
-        near.joined_mark[path] = 0
-        near.free_mark[path] = stamp
-        near.free[position] = path
-    size[TOUCHED], size[FREE] = number[DIRTY], size[JOINED]
-    number[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
+        path = neighbours.joined[position]
+        neighbours.joined_mark[path] = 0
+        neighbours.free_mark[path] = stamp
+        neighbours.free[position] = path
+    size[TOUCHED], size[FREE] = counters[DIRTY], size[JOINED]
+    counters[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
 
 
 @compile_function
-def _free_affected_paths(near: Neighbours, stamp: int) -> None:
+def _free_affected_paths(neighbours: Neighbours, stamp: int) -> None:
     """Free the paths that a touched link limits, and touch the links of free paths, until nothing is added."""
-    first, links, start, level = near.first, near.links, near.start, near.level
+    first, links, start, level = neighbours.first, neighbours.links, neighbours.start, neighbours.level
     limited, limited_count, limit, free, touched = (
-        near.limited,
-        near.limited_count,
-        near.limit,
-        near.free,
-        near.touched,
+        neighbours.limited,
+        neighbours.limited_count,
+        neighbours.limit,
+        neighbours.free,
+        neighbours.touched,
     )
-    free_mark, touch_mark, size, share = near.free_mark, near.touch_mark, near.size, near.share
-    free_on, free_count, carried, load = near.free_on, near.free_count, near.carried, near.load
-    flow_count, free_flows = near.flow_count, near.free_flows
-    paths, reached, flow_place, link_place = (
+    free_mark, touch_mark, size, share = (
+        neighbours.free_mark,
+        neighbours.touch_mark,
+        neighbours.size,
+        neighbours.share,
+    )
+    free_on, free_count, carried, load = (
+        neighbours.free_on,
+        neighbours.free_count,
+        neighbours.carried,
+        neighbours.load,
+    )
+    flow_count, free_flows = neighbours.flow_count, neighbours.free_flows
+    paths, reached, path_index, link_index = (
         size[FREE],
         size[TOUCHED],
         size[FREE_VISITED],
         size[TOUCHED_VISITED],
     )
-    while link_place < reached or flow_place < paths:
-        for position in range(link_place, reached):
+    while link_index < reached or path_index < paths:
+        for position in range(link_index, reached):
             link = touched[position]
             if level[link] == np.inf:
                 continue
@@ -319,8 +357,8 @@ def _free_affected_paths(near: Neighbours, stamp: int) -> None:
                     free_mark[path] = stamp
                     free[paths] = path
                     paths += 1
-        link_place = reached
-        for position in range(flow_place, paths):
+        link_index = reached
+        for position in range(path_index, paths):
             path = free[position]
             share[path] = -1.0
             rates, among = load[path], flow_count[path]
@@ -334,26 +372,29 @@ def _free_affected_paths(near: Neighbours, stamp: int) -> None:
                     touch_mark[link] = stamp
                     touched[reached] = link
                     reached += 1
-        flow_place = paths
+        path_index = paths
     size[FREE] = size[FREE_VISITED] = paths
     size[TOUCHED] = size[TOUCHED_VISITED] = reached
 
 
 @compile_function
-def _free_faster_paths(near: Neighbours, stamp: int) -> None:
+def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
     """Free the paths that kept a higher rate than the free paths on a link that is now full."""
     start, count, on_link, free_mark, free = (
-        near.start,
-        near.on_count,
-        near.on_link,
-        near.free_mark,
-        near.free,
+        neighbours.start,
+        neighbours.on_count,
+        neighbours.on_link,
+        neighbours.free_mark,
+        neighbours.free,
     )
-    rate, paths = near.rate, near.size[FREE]
-    for position in range(near.size[TOUCHED]):
-        link = near.touched[position]
-        full_at = near.full_at[link]
-        if full_at >= near.level[link] * (1 - RATE_TOLERANCE) or near.free_count[link] == count[link]:
+    rate, paths = neighbours.rate, neighbours.size[FREE]
+    for position in range(neighbours.size[TOUCHED]):
+        link = neighbours.touched[position]
+        full_at = neighbours.full_at[link]
+        if (
+            full_at >= neighbours.level[link] * (1 - RATE_TOLERANCE)
+            or neighbours.free_count[link] == count[link]
+        ):
             continue
         for slot in range(start[link], start[link] + count[link]):
             path = on_link[slot]
@@ -361,45 +402,45 @@ def _free_faster_paths(near: Neighbours, stamp: int) -> None:
                 free_mark[path] = stamp
                 free[paths] = path
                 paths += 1
-    if paths > near.size[FREE]:
-        near.share[free[: near.size[FREE]]] = -1.0
-    near.size[FREE] = paths
+    if paths > neighbours.size[FREE]:
+        neighbours.share[free[: neighbours.size[FREE]]] = -1.0
+    neighbours.size[FREE] = paths
 
 
 @compile_function
-def _store_levels(near: Neighbours, capacity: Floats) -> None:
+def _store_levels(neighbours: Neighbours, capacity: Floats) -> None:
     """Store the levels and loads of the touched links for the next change."""
-    level, carried, full_at, room = near.level, near.carried, near.full_at, near.room
-    for link in near.touched[: near.size[TOUCHED]]:
+    level, carried, full_at, room = neighbours.level, neighbours.carried, neighbours.full_at, neighbours.room
+    for link in neighbours.touched[: neighbours.size[TOUCHED]]:
         level[link] = full_at[link]
         carried[link] = capacity[link] - room[link]
-        near.free_count[link] = near.free_flows[link] = 0
+        neighbours.free_count[link] = neighbours.free_flows[link] = 0
 
 
 @compile_function
-def _set_rates(state: State, near: Neighbours) -> None:
+def _set_rates(state: State, neighbours: Neighbours) -> None:
     """Set the new rates of the free paths, and the ends of the flows whose rate changes."""
     rate, remaining, since_s, until_s = (
         state.flow_rate,
-        state.flow_left,
+        state.flow_bytes_left,
         state.flow_since_s,
         state.flow_until_s,
     )
     position_of, begin_s, rounding, now = (
-        state.flow_place,
+        state.flow_position,
         state.flow_begin_s,
         state.rounding[0],
         state.clock[0],
     )
-    head, following = near.head, near.following
-    for path in near.free[: near.size[FREE]]:
-        new_rate, message = near.share[path], head[path]
-        near.rate[path], near.load[path] = new_rate, new_rate * near.flow_count[path]
+    head, following = neighbours.head, neighbours.following
+    for path in neighbours.free[: neighbours.size[FREE]]:
+        new_rate, message = neighbours.share[path], head[path]
+        neighbours.rate[path], neighbours.load[path] = new_rate, new_rate * neighbours.flow_count[path]
         while message >= 0:
             if new_rate != rate[message]:
                 remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
                 since_s[message] = now
                 rate[message] = new_rate
-                end = end_s(now, remaining[message], new_rate, begin_s[message], rounding)
+                end = compute_end_s(now, remaining[message], new_rate, begin_s[message], rounding)
                 until_s[position_of[message]] = end
             message = following[message]

@@ -17,40 +17,40 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.shares import LEVEL_FACTOR
 
 
-def join(state: State, near: Neighbours, begin: int) -> None:
+def join(state: State, neighbours: Neighbours, begin: int) -> None:
     """Count the flows from index `begin` on at their links, and mark these links as changed."""
-    _change_counts(state, near, state.flows[begin : state.number[FLOWS]], 1)
+    _change_counts(state, neighbours, state.flows[begin : state.counters[FLOWS]], 1)
 
 
-def leave(state: State, near: Neighbours, end: int) -> None:
+def leave(state: State, neighbours: Neighbours, end: int) -> None:
     """Remove the flows that have ended from their links. They follow the moving flows, up to `end`."""
-    _change_counts(state, near, state.flows[state.number[FLOWS] : end], -1)
+    _change_counts(state, neighbours, state.flows[state.counters[FLOWS] : end], -1)
 
 
-def _change_counts(state: State, near: Neighbours, messages: Integers, change: int) -> None:
+def _change_counts(state: State, neighbours: Neighbours, messages: Integers, change: int) -> None:
     for message in messages:
-        path = near.path[message]
-        links = near.links[near.first[path] : near.first[path + 1]]
-        near.on_flows[links] += change
+        path = neighbours.path[message]
+        links = neighbours.links[neighbours.first[path] : neighbours.first[path + 1]]
+        neighbours.on_flows[links] += change
         touched_links = links[state.dirty_mark[links] == 0]
-        begin = state.number[DIRTY]
+        begin = state.counters[DIRTY]
         state.dirty[begin : begin + touched_links.size], state.dirty_mark[touched_links] = touched_links, 1
-        state.number[DIRTY] += touched_links.size
+        state.counters[DIRTY] += touched_links.size
 
 
-def share(state: State, near: Neighbours, capacity: Floats) -> None:
+def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     """Set the fair rates of all moving flows, and the ends of flows whose rate changes."""
-    state.number[SHARES] += 1
-    state.number[DIRTY] = 0
+    state.counters[SHARES] += 1
+    state.counters[DIRTY] = 0
     state.dirty_mark[:] = 0
-    moving_flows = state.flows[: state.number[FLOWS]]
-    rates = fair_rates(near.path[moving_flows], near.first, near.links, capacity)
+    moving_flows = state.flows[: state.counters[FLOWS]]
+    rates = fair_rates(neighbours.path[moving_flows], neighbours.first, neighbours.links, capacity)
     changed_positions = np.flatnonzero(rates != state.flow_rate[moving_flows])
     moving_flows, rates, now = moving_flows[changed_positions], rates[changed_positions], state.clock[0]
-    remaining = state.flow_left[moving_flows] - state.flow_rate[moving_flows] * (
+    remaining = state.flow_bytes_left[moving_flows] - state.flow_rate[moving_flows] * (
         now - state.flow_since_s[moving_flows]
     )
-    state.flow_left[moving_flows] = remaining = np.maximum(remaining, 0.0)
+    state.flow_bytes_left[moving_flows] = remaining = np.maximum(remaining, 0.0)
     state.flow_since_s[moving_flows] = now
     state.flow_rate[moving_flows] = rates
     wait_s = np.divide(remaining, rates, out=np.where(remaining > 0, np.inf, 0.0), where=rates > 0)
@@ -91,6 +91,6 @@ def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Float
     return rates
 
 
-def next_end_s(until_s: Floats) -> float:
+def find_next_end_s(until_s: Floats) -> float:
     """Return the time when the first flow ends; infinity when none moves."""
     return float(until_s.min(initial=np.inf))

@@ -36,13 +36,13 @@ def _precedes(state: State, first: int, second: int) -> bool:
 @compile_function
 def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
     """Set a timer for `item` at `when_s`."""
-    position = state.number[TIMERS]
+    position = state.counters[TIMERS]
     state.timer_s[position] = when_s
-    state.timer_order[position] = state.number[ORDER]
+    state.timer_order[position] = state.counters[ORDER]
     state.timer_kind[position] = kind
     state.timer_item[position] = item
-    state.number[TIMERS] += 1
-    state.number[ORDER] += 1
+    state.counters[TIMERS] += 1
+    state.counters[ORDER] += 1
     while position and _precedes(state, position, (position - 1) // 2):
         _swap(state, position, (position - 1) // 2)
         position = (position - 1) // 2
@@ -52,8 +52,8 @@ def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
 def take_timer(state: State) -> tuple[int, int]:
     """Remove the first timer and return its kind and item."""
     kind, item = state.timer_kind[TOP], state.timer_item[TOP]
-    state.number[TIMERS] -= 1
-    size = state.number[TIMERS]
+    state.counters[TIMERS] -= 1
+    size = state.counters[TIMERS]
     _swap(state, TOP, size)
     position = TOP
     while True:
@@ -69,7 +69,7 @@ def take_timer(state: State) -> tuple[int, int]:
 
 
 @compile_function
-def end_s(now_s: float, remaining: float, rate: float, begin_s: float, rounding: float) -> float:
+def compute_end_s(now_s: float, remaining: float, rate: float, begin_s: float, rounding: float) -> float:
     """Return when a flow with `remaining` bytes ends at this rate; infinity if it has bytes left and a rate of 0."""
     if rate > 0:
         end = now_s + remaining / rate
@@ -92,18 +92,18 @@ def round_end_s(begin_s: float, end_s: float, rounding: float) -> float:
 
 
 @compile_function
-def next_end_s(until_s: Floats) -> float:
+def find_next_end_s(until_s: Floats) -> float:
     """Return the time when the first flow ends; infinity if none moves.
 
     Four independent minima keep the processor from waiting for the previous comparison.
     """
-    one = two = three = four = np.inf
-    rest = until_s.size % 4
-    for position in range(rest, until_s.size, 4):
-        one = min(one, until_s[position])
-        two = min(two, until_s[position + 1])
-        three = min(three, until_s[position + 2])
-        four = min(four, until_s[position + 3])
-    for position in range(rest):
-        one = min(one, until_s[position])
-    return min(one, two, three, four)
+    minimum_0 = minimum_1 = minimum_2 = minimum_3 = np.inf
+    remainder_count = until_s.size % 4
+    for position in range(remainder_count, until_s.size, 4):
+        minimum_0 = min(minimum_0, until_s[position])
+        minimum_1 = min(minimum_1, until_s[position + 1])
+        minimum_2 = min(minimum_2, until_s[position + 2])
+        minimum_3 = min(minimum_3, until_s[position + 3])
+    for position in range(remainder_count):
+        minimum_0 = min(minimum_0, until_s[position])
+    return min(minimum_0, minimum_1, minimum_2, minimum_3)

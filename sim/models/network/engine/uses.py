@@ -11,20 +11,20 @@ def assign_circuits(
     pairs: Integers,
     demand: Floats,
     circuits: Integers,
-    out: Integers,
-    into: Integers,
+    free_out: Integers,
+    free_in: Integers,
     heap_use: Floats,
     heap_pair: Integers,
 ) -> None:
     """Add a circuit for the pair of greatest use whose ports are free, until no use is left.
 
     Pair s * n + t of `pairs`, sorted by use, has the use `demand` for its first circuit, and half as much for each
-    further one; of equal uses the lower pair comes first. `out` and `into` (n,) are free ports. `heap_use` and
+    further one; of equal uses the lower pair comes first. `free_out` and `free_in` (n,) are free ports. `heap_use` and
     `heap_pair` have room for all circuits.
     """
-    nodes, size, next_count = out.size, 0, 0
-    free_places = min(out.sum(), into.sum())
-    while free_places > 0 and (size > 0 or next_count < pairs.size):
+    nodes, size, next_count = free_out.size, 0, 0
+    free_circuit_count = min(free_out.sum(), free_in.sum())
+    while free_circuit_count > 0 and (size > 0 or next_count < pairs.size):
         takes_next = size == 0
         if not takes_next and next_count < pairs.size:
             use = demand[pairs[next_count]]
@@ -38,11 +38,11 @@ def assign_circuits(
             size -= 1
             _sift_down(heap_use, heap_pair, size)
         source, target = pair // nodes, pair % nodes
-        if out[source] > 0 and into[target] > 0:
+        if free_out[source] > 0 and free_in[target] > 0:
             circuits[source, target] += 1
-            out[source] -= 1
-            into[target] -= 1
-            free_places -= 1
+            free_out[source] -= 1
+            free_in[target] -= 1
+            free_circuit_count -= 1
             _push(heap_use, heap_pair, size, use / 2, pair)
             size += 1
 

@@ -29,7 +29,7 @@ from sim.models.network.engine.program import ARMED, BEGINS, ENDS, Routes
 from sim.models.network.execution.lowering import LoweredGraph, lower
 from sim.models.network.execution.simulation import Execution, Run, StalledError
 from sim.models.network.fabrics.cost import Cost, circuit_switch_cost
-from sim.models.network.fabrics.direct import next_links, path_router
+from sim.models.network.fabrics.direct import find_next_links, make_path_router
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, check_sizes
 from sim.models.network.fabrics.rails import share_hosts
 from sim.models.network.latency import Latency
@@ -161,11 +161,11 @@ class CircuitSwitch:
             return np.stack([pairs + sources, pairs + self.nodes + targets], axis=1)
         return (sources * self.nodes + targets)[:, None]
 
-    def choose(self, wanted_bytes: Floats, is_lit: Integers) -> Integers:
+    def choose(self, wanted_bytes: Floats, lit_circuits: Integers) -> Integers:
         """Return circuits for bytes to move, see `Allocator`."""
         if self.allocate:
-            return self.allocate(wanted_bytes, is_lit)
-        circuits = choose_circuits(wanted_bytes, self, is_lit)
+            return self.allocate(wanted_bytes, lit_circuits)
+        circuits = choose_circuits(wanted_bytes, self, lit_circuits)
         return _improve(self, wanted_bytes, circuits) if self.packet_gbps else circuits
 
     def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
@@ -176,14 +176,16 @@ class CircuitSwitch:
         is_lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
         if self.forwarding:
             return self._serve_by_forwarding_s(wanted_bytes, circuits)
-        on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit)
+        circuit_times_s = np.divide(
+            wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit
+        )
         unserved_bytes = np.where(is_lit, 0.0, wanted_bytes)
         np.fill_diagonal(unserved_bytes, 0.0)
-        on_circuits_s = float(on_circuits.max(initial=0.0))
-        busiest = float(max(unserved_bytes.sum(axis=0).max(), unserved_bytes.sum(axis=1).max()))
+        on_circuits_s = float(circuit_times_s.max(initial=0.0))
+        busiest_bytes = float(max(unserved_bytes.sum(axis=0).max(), unserved_bytes.sum(axis=1).max()))
         if self.packet_gbps:
-            return max(on_circuits_s, busiest / (self.packet_gbps * 1e9 / 8))
-        return on_circuits_s + busiest / (self.degree * rate) + self.delay_s * (busiest > 0)
+            return max(on_circuits_s, busiest_bytes / (self.packet_gbps * 1e9 / 8))
+        return on_circuits_s + busiest_bytes / (self.degree * rate) + self.delay_s * (busiest_bytes > 0)
 
     def _serve_by_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds of the fullest circuit on shortest paths."""
@@ -191,7 +193,9 @@ class CircuitSwitch:
         sources, targets = np.nonzero(wanted_bytes)
         is_between_hosts = sources != targets
         sources, targets = sources[is_between_hosts], targets[is_between_hosts]
-        paths = path_router(next_links(self.nodes, pairs, 0), pairs[:, 1], {})(sources, targets, sources)
+        paths = make_path_router(find_next_links(self.nodes, pairs, 0), pairs[:, 1], {})(
+            sources, targets, sources
+        )
         loads = np.zeros(len(pairs) + 1)
         np.add.at(loads, paths, np.broadcast_to(wanted_bytes[sources, targets][:, None], paths.shape))
         return float((loads[:-1] / circuits[pairs[:, 0], pairs[:, 1]]).max(initial=0.0)) / (
@@ -237,43 +241,43 @@ def simulate_circuits(
 
 @dataclass(slots=True)
 class _Plant:
-    """A run on circuits: the `lit` circuits, the times when circuits moved, and the processor time of choosing them."""
+    """A run on circuits: the lit circuits, the times when circuits moved, and the processor time of choosing them."""
 
     run: Run
     lowered: LoweredGraph
     switch: CircuitSwitch
-    lit: Integers = field(init=False)
+    lit_circuits: Integers = field(init=False)
     moved_s: list[float] = field(default_factory=list)
     allocation_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.lit = np.zeros((self.switch.nodes, self.switch.nodes), np.int64)
+        self.lit_circuits = np.zeros((self.switch.nodes, self.switch.nodes), np.int64)
 
     @property
     def now_s(self) -> float:
         return float(self.run.state.clock[0])
 
-    def demand(self, tasks: NDArray[np.bool_] | None = None) -> Floats:
-        return remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, tasks)
+    def measure_demand(self, tasks: NDArray[np.bool_] | None = None) -> Floats:
+        return compute_remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, tasks)
 
     def choose(self, demands: Sequence[Floats], *, may_stay: bool = True) -> Integers:
         """Return circuits for the first of these demands, with the others to follow."""
         began_s, controller = process_time(), self.switch.controller
         if may_stay and (controller.hysteresis or len(demands) > 1):
             dark_s = (controller.hysteresis or 1.0) * self.switch.delay_s
-            circuits = plan_circuits(self.switch, demands, self.lit, dark_s)[0]
+            circuits = plan_circuits(self.switch, demands, self.lit_circuits, dark_s)[0]
         else:
-            circuits = self.switch.choose(demands[0], self.lit)
+            circuits = self.switch.choose(demands[0], self.lit_circuits)
         self.allocation_s += process_time() - began_s
         return circuits
 
     def move(self, circuits: Integers) -> bool:
         """Switch to circuits, and return whether all tasks ended while they were dark."""
-        if (circuits == self.lit).all():
+        if (circuits == self.lit_circuits).all():
             return False
         self.moved_s.append(self.now_s)
         # Circuits of both configurations stay lit while the others are switched.
-        self._set_capacity(np.minimum(self.lit, circuits))
+        self._set_capacity(np.minimum(self.lit_circuits, circuits))
         lit_s = self.now_s + self.switch.delay_s
         while self.now_s < lit_s:
             if self.run.run_until(lit_s):
@@ -283,7 +287,7 @@ class _Plant:
 
     def light(self, circuits: Integers) -> None:
         """Light circuits at once."""
-        self.lit = circuits
+        self.lit_circuits = circuits
         self._set_capacity(circuits)
         if self.switch.forwarding or self.switch.packet_gbps:
             self.run.reroute(_route_messages(self.lowered, circuits, self.switch))
@@ -294,7 +298,7 @@ class _Plant:
 
 def _move_at_begin(plant: _Plant) -> None:
     all_tasks = np.ones(plant.lowered.program.task_s.size, dtype=bool)
-    circuits = plant.choose([plant.demand(all_tasks)])
+    circuits = plant.choose([plant.measure_demand(all_tasks)])
     if plant.switch.controller.when == "once":
         plant.light(circuits)
     elif plant.move(circuits):
@@ -308,9 +312,9 @@ def _move_at_begin(plant: _Plant) -> None:
 
 def _move_every_period(plant: _Plant) -> None:
     now_s, idle, progress = 0.0, 0, -1
-    previous_demand = np.zeros_like(plant.lit, dtype=np.float64)
+    previous_demand = np.zeros_like(plant.lit_circuits, dtype=np.float64)
     while idle < _MAX_IDLE_PERIODS:
-        demand = plant.demand()
+        demand = plant.measure_demand()
         # Where nothing moved in a period, hysteresis would keep waiting pairs from a circuit for ever.
         is_stuck = bool(demand.any() and (demand == previous_demand).all())
         previous_demand = demand
@@ -319,14 +323,14 @@ def _move_every_period(plant: _Plant) -> None:
         now_s += plant.switch.controller.period_s
         if plant.run.run_until(now_s):
             return
-        idle = idle + 1 if progress == (progress := plant.run.progress()) else 0
+        idle = idle + 1 if progress == (progress := plant.run.count_progress()) else 0
     raise StalledError(
         f"nothing moved in {_MAX_IDLE_PERIODS} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
 
 
 def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
-    layers, state = communication_layers(graph), plant.run.state
+    layers, state = compute_communication_layers(graph), plant.run.state
     is_exchange = layers >= 0
     look_ahead = plant.switch.controller.look_ahead
     ends = ENDS if look_ahead else 0
@@ -339,36 +343,37 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
         last_layer = int(layers[begun].max(initial=last_layer))
         is_idle = not (begun & np.isnan(state.end_s)).any()
         # Before the first communication, and between two layers, circuits can move for the next layer.
-        first = last_layer + 1 if look_ahead and is_idle else last_layer
-        if first > decided_layer or is_stuck:
-            decided_layer = max(decided_layer, first)
+        first_layer = last_layer + 1 if look_ahead and is_idle else last_layer
+        if first_layer > decided_layer or is_stuck:
+            decided_layer = max(decided_layer, first_layer)
             if is_stuck:
-                demands = [plant.demand()]
-                remaining = float(plant.run.moving()[1].sum())
+                demands = [plant.measure_demand()]
+                remaining = float(plant.run.find_moving_messages()[1].sum())
                 previous_demand, progress = (
                     progress,
-                    (float(state.link_bytes.sum()), remaining, plant.run.progress()),
+                    (float(state.link_bytes.sum()), remaining, plant.run.count_progress()),
                 )
                 may_move = previous_demand != progress
                 if not may_move and not plant.run.woke:
                     raise StalledError(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
             else:
-                demands = [plant.demand(is_exchange & (begun | (layers <= first)))]
+                demands = [plant.measure_demand(is_exchange & (begun | (layers <= first_layer)))]
                 demands += [
-                    plant.demand(layers == layer) for layer in range(first + 1, first + 1 + look_ahead)
+                    plant.measure_demand(layers == layer)
+                    for layer in range(first_layer + 1, first_layer + 1 + look_ahead)
                 ]
             if demands[0].any() and plant.move(plant.choose(demands, may_stay=not is_stuck)):
                 return
         state.watch[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
         # Where circuits have just moved in vain, other tasks have to end before they can help.
-        state.number[ARMED] = armed = int(may_move or not is_stuck)
+        state.counters[ARMED] = armed = int(may_move or not is_stuck)
         if plant.run.run_until(np.inf):
             return
-        is_stuck = not plant.run.woke or state.number[ARMED] < armed
-        state.number[ARMED] = 0
+        is_stuck = not plant.run.woke or state.counters[ARMED] < armed
+        state.counters[ARMED] = 0
 
 
-def communication_layers(graph: TaskGraph) -> Integers:
+def compute_communication_layers(graph: TaskGraph) -> Integers:
     """Return the length of the longest chain of communications before each, (tasks,); -1 for other tasks."""
     is_exchange = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
     peers = is_exchange.astype(np.int64)
@@ -376,22 +381,22 @@ def communication_layers(graph: TaskGraph) -> Integers:
     edges_out = np.bincount(graph.before, minlength=graph.tasks)
     first = np.cumsum(edges_out) - edges_out
     next_tasks = graph.after[np.argsort(graph.before, kind="stable")]
-    waits = np.bincount(graph.after, minlength=graph.tasks)
-    ready = np.flatnonzero(waits == 0)
+    predecessor_counts = np.bincount(graph.after, minlength=graph.tasks)
+    ready = np.flatnonzero(predecessor_counts == 0)
     while ready.size:
         counts = edges_out[ready]
         edges = np.repeat(first[ready] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         successors = next_tasks[edges]
         np.maximum.at(depth, successors, np.repeat(depth[ready] + peers[ready], counts))
-        np.subtract.at(waits, successors, 1)
-        ready = np.unique(successors[waits[successors] == 0])
+        np.subtract.at(predecessor_counts, successors, 1)
+        ready = np.unique(successors[predecessor_counts[successors] == 0])
     return np.where(is_exchange, depth, -1)
 
 
 def plan_circuits(
     switch: CircuitSwitch,
     demands: Sequence[Floats],
-    is_lit: Integers,
+    lit_circuits: Integers,
     dark_s: float,
     candidates: Sequence[Integers] | None = None,
 ) -> list[Integers]:
@@ -402,30 +407,30 @@ def plan_circuits(
     circuits the plan is optimal.
     """
     if candidates is None:
-        candidates = list(_propose_circuits(switch, demands, is_lit))
+        candidates = list(_propose_circuits(switch, demands, lit_circuits))
     serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
-    flat = np.array(candidates).reshape(len(candidates), -1)
-    is_other = (flat[:, None] != flat).any(axis=2)
-    total_s = serve_s[0] + dark_s * (flat != is_lit.reshape(-1)).any(axis=1)
-    came_from = []
+    flat_candidates = np.array(candidates).reshape(len(candidates), -1)
+    is_other = (flat_candidates[:, None] != flat_candidates).any(axis=2)
+    total_s = serve_s[0] + dark_s * (flat_candidates != lit_circuits.reshape(-1)).any(axis=1)
+    best_predecessors = []
     for row in serve_s[1:]:
         reach_s = total_s[:, None] + dark_s * is_other
-        came_from.append(np.argmin(reach_s, axis=0))
+        best_predecessors.append(np.argmin(reach_s, axis=0))
         total_s = reach_s.min(axis=0) + row
     indices = [int(np.argmin(total_s))]
-    for previous in reversed(came_from):
+    for previous in reversed(best_predecessors):
         indices.append(int(previous[indices[-1]]))
     return [candidates[index] for index in reversed(indices)]
 
 
 def _propose_circuits(
-    switch: CircuitSwitch, demands: Sequence[Floats], is_lit: Integers
+    switch: CircuitSwitch, demands: Sequence[Floats], lit_circuits: Integers
 ) -> Iterator[Integers]:
-    for first in range(len(demands)):
-        for last_layer in range(first, len(demands)):
-            yield switch.choose(np.sum(demands[first : last_layer + 1], axis=0), is_lit)
-    if is_lit.any():
-        yield is_lit
+    for first_layer in range(len(demands)):
+        for last_layer in range(first_layer, len(demands)):
+            yield switch.choose(np.sum(demands[first_layer : last_layer + 1], axis=0), lit_circuits)
+    if lit_circuits.any():
+        yield lit_circuits
 
 
 def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) -> Integers:
@@ -459,7 +464,7 @@ def _change_circuit(circuits: Integers, source: int, target: int, change: int, d
     return changed_circuits
 
 
-def remaining_demand(
+def compute_remaining_demand(
     run: Run, lowered: LoweredGraph, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
 ) -> Floats:
     """Return the bytes that `tasks` (tasks,) still have to move, by default running tasks: (nodes, nodes).
@@ -475,9 +480,9 @@ def remaining_demand(
     rounds[is_past] = 0.0
     rounds[is_current] -= state.chain_round[chain_of][is_current]
     weight = rounds * program.message_bytes
-    moving_messages, bytes_to_move = run.moving()
+    moving_messages, bytes_to_move = run.find_moving_messages()
     # While some flows of a group move, its others have arrived in this round.
-    weight -= program.message_bytes * (is_current & (state.flows_left[program.message_group] > 0))
+    weight -= program.message_bytes * (is_current & (state.flow_count_left[program.message_group] > 0))
     weight[moving_messages] += bytes_to_move
     weight *= counts[messages.task]
     pair = messages.source // domain * nodes + messages.target // domain
@@ -485,30 +490,38 @@ def remaining_demand(
     return bytes_left.reshape(nodes, nodes)
 
 
-def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, is_lit: Integers) -> Integers:
+def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit_circuits: Integers) -> Integers:
     """Return the number of circuits of each pair, (nodes, nodes), by greatest marginal use.
 
     Circuits that are lit now stay if no demand needs their ports.
     """
     from sim.models.network.engine.uses import assign_circuits
 
-    circuits = np.zeros_like(is_lit)
+    circuits = np.zeros_like(lit_circuits)
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
-    out, into = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
-    wanted_bytes_by_pair = np.where(np.eye(len(is_lit), dtype=bool), 0.0, wanted_bytes).reshape(-1)
+    free_out, free_in = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
+    wanted_bytes_by_pair = np.where(np.eye(len(lit_circuits), dtype=bool), 0.0, wanted_bytes).reshape(-1)
     pairs = np.flatnonzero(wanted_bytes_by_pair > 0)
     # Most pairs get no circuit, so the first use of each is sorted, and only further uses are in the heap.
     pairs = pairs[np.argsort(-wanted_bytes_by_pair[pairs], kind="stable")]
-    room = min(int(out.sum()), int(into.sum()))
+    free_circuit_count = min(int(free_out.sum()), int(free_in.sum()))
     assign_circuits(
-        pairs, wanted_bytes_by_pair, circuits, out, into, np.zeros(room + 1), np.zeros(room + 1, np.int64)
+        pairs,
+        wanted_bytes_by_pair,
+        circuits,
+        free_out,
+        free_in,
+        np.zeros(free_circuit_count + 1),
+        np.zeros(free_circuit_count + 1, np.int64),
     )
-    for source, target in np.argwhere(is_lit > circuits):
-        staying_circuits = min(is_lit[source, target] - circuits[source, target], out[source], into[target])
+    for source, target in np.argwhere(lit_circuits > circuits):
+        staying_circuits = min(
+            lit_circuits[source, target] - circuits[source, target], free_out[source], free_in[target]
+        )
         circuits[source, target] += staying_circuits
-        out[source] -= staying_circuits
-        into[target] -= staying_circuits
+        free_out[source] -= staying_circuits
+        free_in[target] -= staying_circuits
     return circuits
 
 
@@ -524,13 +537,13 @@ def _route_messages(lowered: LoweredGraph, circuits: Integers, switch: CircuitSw
     from_hosts, to_hosts = sources // domain, targets // domain
     if switch.packet_gbps:
         is_lit = circuits[from_hosts, to_hosts] > 0
-        up = np.where(is_lit, from_hosts * hosts + to_hosts, circuits.size + from_hosts)
-        padded_paths = np.stack([up, np.where(is_lit, -1, circuits.size + hosts + to_hosts)], axis=1)
+        up_links = np.where(is_lit, from_hosts * hosts + to_hosts, circuits.size + from_hosts)
+        padded_paths = np.stack([up_links, np.where(is_lit, -1, circuits.size + hosts + to_hosts)], axis=1)
         padded_paths[from_hosts == to_hosts] = -1
     else:
         pairs = np.argwhere(circuits > 0)
         link_of = pairs[:, 0] * hosts + pairs[:, 1]
-        router = path_router(next_links(hosts, pairs, 0), pairs[:, 1], {})
+        router = make_path_router(find_next_links(hosts, pairs, 0), pairs[:, 1], {})
         padded_paths = router(from_hosts, to_hosts, pair)
         padded_paths = np.where(padded_paths >= 0, link_of[padded_paths], -1)
     if domain > 1:

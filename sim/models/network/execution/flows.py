@@ -18,9 +18,9 @@ from sim.models.network.engine.program import (
     Neighbours,
     Program,
     State,
-    fresh_neighbours,
-    fresh_state,
+    make_neighbours,
     make_routes,
+    make_state,
 )
 from sim.models.network.execution.simulation import Change, Execution, simulate
 from sim.models.network.fabrics.model import Fabric
@@ -128,15 +128,15 @@ def _compute_rates(
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
     first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     routes = make_routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
-    state = fresh_state(_make_program_without_tasks(len(paths)), capacity.size)
-    near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
-    on_links = np.flatnonzero(np.diff(first))
-    state.number[FLOWS] = on_links.size
-    state.flows[: on_links.size] = on_links
-    loop.join(state, near, 0)
-    share(state, near, np.asarray(capacity, dtype=np.float64))
+    state = make_state(_make_program_without_tasks(len(paths)), capacity.size)
+    neighbours = make_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
+    nonempty_paths = np.flatnonzero(np.diff(first))
+    state.counters[FLOWS] = nonempty_paths.size
+    state.flows[: nonempty_paths.size] = nonempty_paths
+    loop.join(state, neighbours, 0)
+    share(state, neighbours, np.asarray(capacity, dtype=np.float64))
     rates = np.full(len(paths), np.inf)
-    rates[on_links] = state.flow_rate[on_links]
+    rates[nonempty_paths] = state.flow_rate[nonempty_paths]
     return rates
 
 

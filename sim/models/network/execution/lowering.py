@@ -26,7 +26,7 @@ _GOLDEN_RATIO = 0.6180339887498949
 LINKS_OF_AN_EXCHANGE = 32
 """Number of links of an exchange that the program shares among flows: the links that all exchanges keep busy longest.
 For a mixture of experts on 256 servers, 32 links give the time of all links to within 0.2 %."""
-_TRANSFERS_AT_ONCE = 1 << 17
+_TRANSFER_BATCH_SIZE = 1 << 17
 """Transfers of an exchange whose paths are in memory together."""
 
 
@@ -104,10 +104,10 @@ def lower(
     tail_s = _add_merged_rounds(messages, head_s, tail_s)
     exchanged = ExchangedBytes()
     if graph.exchanges and not by_pair:
-        times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
+        run_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
-        is_shared = _find_shared_links(loads, times.tolist(), fabric)
-        exchanged = _sum_loads(loads, times.tolist(), is_shared, fabric.links)
+        is_shared = _find_shared_links(loads, run_counts.tolist(), fabric)
+        exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.links)
         loads = [_select_shared(load, delays) for load, delays in zip(loads, is_shared, strict=True)]
         messages, routes, head_s, tail_s = _add_loads(
             graph, chains, fabric, loads, (messages, routes, head_s, tail_s)
@@ -152,18 +152,20 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
     """Return the bytes that an exchange puts on each link, on the paths that its transfers would take."""
     loads, head_s, tail_s = np.zeros(fabric.links), 0.0, 0.0
     payload = packets = between_hosts = 0
-    moves = _find_moves(exchange)
-    for begin in range(0, moves.size, _TRANSFERS_AT_ONCE):
-        rows = moves[begin : begin + _TRANSFERS_AT_ONCE]
-        zero, ones = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
+    moving_rows = _find_moves(exchange)
+    for begin in range(0, moving_rows.size, _TRANSFER_BATCH_SIZE):
+        rows = moving_rows[begin : begin + _TRANSFER_BATCH_SIZE]
+        zeros, ones = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
         source, target, size_bytes = _select_rows(exchange, rows)
-        whole_messages = Messages(zero, zero, source, target, size_bytes, ones, ones, choice=rows)
+        whole_messages = Messages(zeros, zeros, source, target, size_bytes, ones, ones, choice=rows)
         messages = _split_messages(whole_messages, fabric, latency, parts)
         routes = route_messages(messages, fabric)
         sent_bytes = latency.wire_bytes(messages.size_bytes)
-        by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
+        bytes_by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
         # Sums of whole numbers below 2**53 are exact.
-        loads += np.bincount(routes.links, np.repeat(by_path, np.diff(routes.first)), minlength=fabric.links)
+        loads += np.bincount(
+            routes.links, np.repeat(bytes_by_path, np.diff(routes.first)), minlength=fabric.links
+        )
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
         payload, packets = payload + int(size_bytes.sum()), packets + int(sent_bytes.sum())
@@ -174,13 +176,13 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
 
 
 def _find_shared_links(
-    loads: Sequence[Load], times: Sequence[int], fabric: Fabric
+    loads: Sequence[Load], run_counts: Sequence[int], fabric: Fabric
 ) -> list[NDArray[np.bool_]]:
     """Return, for each exchange, which of its links can delay it: the links that all exchanges keep busy longest."""
-    total = np.zeros(fabric.links)
-    for load, count in zip(loads, times, strict=True):
-        total[load.links] += load.link_bytes * float(count)
-    busy_s = np.divide(total, fabric.capacity_bps, out=total, where=fabric.capacity_bps > 0)
+    total_bytes = np.zeros(fabric.links)
+    for load, count in zip(loads, run_counts, strict=True):
+        total_bytes[load.links] += load.link_bytes * float(count)
+    busy_s = np.divide(total_bytes, fabric.capacity_bps, out=total_bytes, where=fabric.capacity_bps > 0)
     busy_s[fabric.never_full] = -1
     is_shared = []
     for load in loads:
@@ -192,13 +194,13 @@ def _find_shared_links(
 
 
 def _sum_loads(
-    loads: Sequence[Load], times: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], links: int
+    loads: Sequence[Load], run_counts: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], links: int
 ) -> ExchangedBytes:
-    """Return the total bytes of exchanges that each run the number of `times`."""
+    """Return the total bytes of exchanges that each run the number of `run_counts`."""
     unshared_bytes = np.zeros(links, np.int64)
-    for load, count, delays in zip(loads, times, is_shared, strict=True):
+    for load, count, delays in zip(loads, run_counts, is_shared, strict=True):
         unshared_bytes[load.links[~delays]] += load.link_bytes[~delays] * count
-    counts = list(zip(loads, times, strict=True))
+    counts = list(zip(loads, run_counts, strict=True))
     return ExchangedBytes(
         sum(load.payload * count for load, count in counts),
         sum(load.packets * count for load, count in counts),
@@ -373,7 +375,7 @@ def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
     )
 
 
-def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
+def count_bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
     """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces by their algorithm."""
     messages = _make_messages(graph, _make_chains(graph, latency, allreduce, by_pair=True))
     sent_bytes = np.zeros((graph.nodes, graph.nodes))
@@ -398,15 +400,16 @@ def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts:
         return messages
     unit, size = latency.packet_bytes, messages.size_bytes // messages.merged
     packets = -(-size // unit)
-    turn = messages.task * _GOLDEN_RATIO % 1.0
-    ends = np.minimum(np.floor(share * packets + turn).astype(np.int64), packets)
+    start_fraction = messages.task * _GOLDEN_RATIO % 1.0
+    ends = np.minimum(np.floor(share * packets + start_fraction).astype(np.int64), packets)
     ends[-1] = packets
     bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, size)
     sizes = np.diff(bounds, axis=0).T
     sizes[size == 0, 0] = -1  # keeps a message of 0 bytes; the maximum below makes its size 0 again
-    which, choice = np.nonzero(sizes)
-    split = Messages(*(column[which] for column in messages))
-    return split._replace(size_bytes=np.maximum(sizes[which, choice], 0) * split.merged, choice=choice)
+    message_index, choice = np.nonzero(sizes)
+    split = Messages(*(column[message_index] for column in messages))
+    size_bytes = np.maximum(sizes[message_index, choice], 0) * split.merged
+    return split._replace(size_bytes=size_bytes, choice=choice)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
@@ -414,9 +417,9 @@ def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     sources, targets, choices = messages.source, messages.target, messages.choice
     if fabric.choices is None:
         return make_routes(*fabric.routes(sources, targets, choices))
-    key = (sources * fabric.nodes + targets) * fabric.choices + choices % fabric.choices
-    key, path = np.unique(key, return_inverse=True)
-    pair, choices = np.divmod(key, fabric.choices)
+    route_key = (sources * fabric.nodes + targets) * fabric.choices + choices % fabric.choices
+    route_key, path = np.unique(route_key, return_inverse=True)
+    pair, choices = np.divmod(route_key, fabric.choices)
     return Routes(*fabric.routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
 
 
@@ -433,8 +436,8 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
     begins, on_path_s = routes.first[has_links], packet_s[routes.links]
     crossing_s = np.zeros(hops.size)
     if has_links.size:
-        total, slowest = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
-        crossing_s[has_links] = np.maximum(total - slowest, 0.0)
+        path_time_s, slowest_s = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
+        crossing_s[has_links] = np.maximum(path_time_s - slowest_s, 0.0)
     return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing_s)[routes.path]
 
 

@@ -34,10 +34,10 @@ from sim.models.network.engine.connections import (
     Paths,
     Queues,
     Transport,
-    fresh_queues,
-    with_more_trains,
+    enlarge_trains,
+    make_queues,
 )
-from sim.models.network.engine.program import fresh_state
+from sim.models.network.engine.program import make_state
 from sim.models.network.execution.lowering import LoweredGraph, lower
 from sim.models.network.execution.simulation import Execution, StalledError
 from sim.models.network.fabrics.model import Fabric, Integers
@@ -83,12 +83,12 @@ def simulate_packets(
         raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
     queues = _make_queues(graph, fabric, lowered, latency)
     transport = _make_transport(lowered, fabric, latency, train, seed)
-    state = fresh_state(program, fabric.links)
+    state = make_state(program, fabric.links)
     with np.errstate(
         over="ignore"
     ):  # the hash of a path overflows on purpose; without numba, numpy would warn
         while (reason := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
-            queues = with_more_trains(queues)
+            queues = enlarge_trains(queues)
     if reason == loop.STALLED:
         raise StalledError(
             f"at {state.clock[0] * 1000.0:.3f} ms nothing moves, and no link is dead: this is a bug"
@@ -146,4 +146,4 @@ def _make_queues(graph: TaskGraph, fabric: Fabric, lowered: LoweredGraph, latenc
         packet_s = latency.packet_bytes * 8 / fabric.capacity_bps
     marks = (fabric.sources >= fabric.nodes) | fabric.hosts_forward
     timeouts_s = np.where(is_ring, RING_TIMEOUT_S, TIMEOUT_S)
-    return fresh_queues(packet_s, marks, timeouts_s, _FIRST_TRAIN_COUNT + 2 * int(SLOW_START_UNTIL))
+    return make_queues(packet_s, marks, timeouts_s, _FIRST_TRAIN_COUNT + 2 * int(SLOW_START_UNTIL))

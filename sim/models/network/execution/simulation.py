@@ -20,8 +20,8 @@ from sim.models.network.engine.program import (
     SHARES,
     Routes,
     State,
-    fresh_neighbours,
-    fresh_state,
+    make_neighbours,
+    make_state,
 )
 from sim.models.network.execution.lowering import LoweredGraph, lower
 from sim.models.network.fabrics.model import Fabric
@@ -133,8 +133,8 @@ class Execution:
 
 def _sum_exactly(link_bytes: Integers) -> int:
     """Return the sum over links, which may exceed 64 bits: a transfer counts once on each of its links."""
-    high, low = np.divmod(link_bytes, 1 << 31)
-    return (int(high.sum()) << 31) + int(low.sum())
+    high_parts, low_parts = np.divmod(link_bytes, 1 << 31)
+    return (int(high_parts.sum()) << 31) + int(low_parts.sum())
 
 
 def simulate(
@@ -211,11 +211,11 @@ class Run:
         self.capacity = np.array(capacity, dtype=np.float64)
         self._shared_capacity = self.capacity.copy()
         self.routes: Routes = lowered.routes
-        rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
-        self.state: State = fresh_state(
-            lowered.program, capacity.size, trace_rows=rows, rounding=rounding, lag=lag
+        row_count = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
+        self.state: State = make_state(
+            lowered.program, capacity.size, trace_rows=row_count, rounding=rounding, lag=lag
         )
-        self._neighbours = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
+        self._neighbours = make_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion
         self._never_full = never_full
         self._tracing = trace
@@ -246,7 +246,7 @@ class Run:
         from sim.models.network.engine import loop
 
         state = self.state
-        moving_messages, remaining_bytes = self.moving()
+        moving_messages, remaining_bytes = self.find_moving_messages()
         moved_bytes = self.lowered.program.message_bytes[moving_messages] - np.ceil(remaining_bytes).astype(
             np.int64
         )
@@ -256,16 +256,16 @@ class Run:
         # A flow adds all its bytes to its links when it ends, so subtract the bytes that the old links carried.
         for message, size_bytes in zip(moving_messages, moved_bytes, strict=True):
             state.link_bytes[self.list_links(message)] -= size_bytes
-        self._neighbours = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
+        self._neighbours = make_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._neighbours, 0)
         state.due_s[0] = state.clock[0]
 
-    def moving(self) -> tuple[Integers, Floats]:
+    def find_moving_messages(self) -> tuple[Integers, Floats]:
         """Return the messages whose data moves, and the remaining bytes of each."""
-        state, moving_messages = self.state, self.state.flows[: self.state.number[FLOWS]]
+        state, moving_messages = self.state, self.state.flows[: self.state.counters[FLOWS]]
         passed_s = state.clock[0] - state.flow_since_s[moving_messages]
         return moving_messages, np.maximum(
-            state.flow_left[moving_messages] - state.flow_rate[moving_messages] * passed_s, 0.0
+            state.flow_bytes_left[moving_messages] - state.flow_rate[moving_messages] * passed_s, 0.0
         )
 
     def list_links(self, message: int) -> Integers:
@@ -273,21 +273,22 @@ class Run:
         path = self.routes.path[message]
         return self.routes.links[self.routes.first[path] : self.routes.first[path + 1]]
 
-    def progress(self) -> int:
+    def count_progress(self) -> int:
         """Return a number that grows with every round that begins and every task that ends."""
-        return int(self.state.number[DONE] + self.state.number[ORDER])
+        return int(self.state.counters[DONE] + self.state.counters[ORDER])
 
     def describe_stalled(self, fabric: Fabric) -> str:
         """Return a message that names a flow and the dead link for which it waits."""
         messages = self.lowered.messages
-        for flow in self.state.flows[: self.state.number[FLOWS]]:
+        for flow in self.state.flows[: self.state.counters[FLOWS]]:
             links = self.list_links(flow)
-            dead = links[self.capacity[links] == 0]
-            if dead.size:
+            dead_links = links[self.capacity[links] == 0]
+            if dead_links.size:
                 pair = f"{messages.source[flow]} -> {messages.target[flow]}"
-                link = f"{fabric.sources[dead[0]]} -> {fabric.targets[dead[0]]}"
-                when = f"{self.state.clock[0] * 1e3:.3f} ms"
-                return f"at {when} the flow {pair} waits for link {dead[0]} ({link}), which has no capacity any more"
+                link = f"{fabric.sources[dead_links[0]]} -> {fabric.targets[dead_links[0]]}"
+                time_text = f"{self.state.clock[0] * 1e3:.3f} ms"
+                waiting_text = f"the flow {pair} waits for link {dead_links[0]} ({link})"
+                return f"at {time_text} {waiting_text}, which has no capacity any more"
         return f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is a bug"
 
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
@@ -302,7 +303,7 @@ class Run:
             state.begin_s,
             state.end_s,
             state.link_bytes if unshared_bytes is None else state.link_bytes + unshared_bytes,
-            int(state.number[SHARES]),
+            int(state.counters[SHARES]),
             trace,
         )
 
@@ -310,16 +311,16 @@ class Run:
         """Mark the links to whose `capacity` the caller has written."""
         state = self.state
         changed_links = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))
-        begin = state.number[DIRTY]
+        begin = state.counters[DIRTY]
         state.dirty[begin : begin + changed_links.size] = changed_links
         state.dirty_mark[changed_links] = 1
-        state.number[DIRTY] += changed_links.size
+        state.counters[DIRTY] += changed_links.size
         if changed_links.size:
             state.due_s[0] = state.clock[0]
         self._shared_capacity[:] = self.capacity
 
     def _empty_trace(self) -> None:
-        number = self.state.number
-        self._flows.append(self.state.flow_rows[: number[FLOW_ROWS]].copy())
-        self._rates.append(self.state.rate_rows[: number[RATE_ROWS]].copy())
-        number[FLOW_ROWS] = number[RATE_ROWS] = 0
+        counters = self.state.counters
+        self._flows.append(self.state.flow_rows[: counters[FLOW_ROWS]].copy())
+        self._rates.append(self.state.rate_rows[: counters[RATE_ROWS]].copy())
+        counters[FLOW_ROWS] = counters[RATE_ROWS] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.models.network.fabrics.circulants import circulant
 from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
-from sim.models.network.fabrics.direct import direct_connect, make_routed, shortest_paths
+from sim.models.network.fabrics.direct import direct_connect, make_routed_fabric, shortest_paths
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.fabrics.rails import join_domains, rail_only, rail_optimized, share_hosts
@@ -20,7 +20,7 @@ __all__ = [
     "fat_tree",
     "ideal_switch",
     "join_domains",
-    "make_routed",
+    "make_routed_fabric",
     "rail_only",
     "rail_optimized",
     "share_hosts",

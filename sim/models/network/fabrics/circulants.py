@@ -35,26 +35,26 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         raise ValueError(
             f"a stride of {strides} leads from a node to itself: none may be a multiple of {nodes}"
         )
-    coins = sorted(set(reduced_strides))
-    copies = np.array([reduced_strides.count(coin) for coin in coins], dtype=np.float64)
-    moves = _list_strides(balance_strides(nodes, coins, copies))
-    host = np.tile(np.arange(nodes), len(coins))
-    hop = np.repeat(np.array(coins, dtype=np.int64), nodes)
+    distinct_strides = sorted(set(reduced_strides))
+    copy_counts = np.array([reduced_strides.count(stride) for stride in distinct_strides], dtype=np.float64)
+    route_strides = _list_strides(balance_strides(nodes, distinct_strides, copy_counts))
+    host = np.tile(np.arange(nodes), len(distinct_strides))
+    hop = np.repeat(np.array(distinct_strides, dtype=np.int64), nodes)
     return Fabric(
-        name="circulant" + "".join(f"+{coin}" for coin in coins),
+        name="circulant" + "".join(f"+{stride}" for stride in distinct_strides),
         nodes=nodes,
         sources=host,
         targets=(host + hop) % nodes,
-        capacity_bps=np.repeat(copies, nodes) * rate_gbps * 1e9,
+        capacity_bps=np.repeat(copy_counts, nodes) * rate_gbps * 1e9,
         lane_bps=np.full(host.size, rate_gbps * 1e9),
         never_full=np.zeros(host.size, dtype=bool),
-        router=CyclicRouter(_make_router(nodes, np.array([*coins, 0]), moves), ROUTE_SETS),
+        router=CyclicRouter(_make_router(nodes, np.array([*distinct_strides, 0]), route_strides), ROUTE_SETS),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, len(reduced_strides), rate_gbps),
     )
 
 
-def balance_strides(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
+def balance_strides(nodes: int, strides: Sequence[int], copy_counts: NDArray[np.float64]) -> Integers:
     """Return how often each distance 0..n-1 uses each stride, (layers, nodes, strides), with evenly loaded strides.
 
     Each layer is a set of shortest routes. Dynamic programming over the hops lists the shortest ways to each distance.
@@ -65,20 +65,20 @@ def balance_strides(nodes: int, coins: Sequence[int], copies: NDArray[np.float64
     >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
-    paths_by_distance = _find_shortest_ways(nodes, coins) * ROUTE_SETS
+    paths_by_distance = _find_shortest_ways(nodes, strides) * ROUTE_SETS
     random = np.random.default_rng(0)
-    best_uses, lowest_unevenness = np.zeros((len(paths_by_distance), len(coins)), np.int64), np.inf
+    best_uses, lowest_unevenness = np.zeros((len(paths_by_distance), len(strides)), np.int64), np.inf
     for _ in range(_RANDOM_STARTS if nodes <= _SMALL_NODES else 1):
         uses = np.stack([options[int(random.integers(len(options)))] for options in paths_by_distance])
-        _even_out(uses, paths_by_distance, random.permutation(len(paths_by_distance)).tolist(), copies)
-        unevenness = float((uses.sum(axis=0) ** 2 / copies).sum())
+        _even_out(uses, paths_by_distance, random.permutation(len(paths_by_distance)).tolist(), copy_counts)
+        unevenness = float((uses.sum(axis=0) ** 2 / copy_counts).sum())
         if unevenness < lowest_unevenness:
             best_uses, lowest_unevenness = uses, unevenness
-    return best_uses.reshape(ROUTE_SETS, nodes, len(coins))
+    return best_uses.reshape(ROUTE_SETS, nodes, len(strides))
 
 
 def _even_out(
-    uses: Integers, paths_by_distance: list[Integers], order: Sequence[int], copies: NDArray[np.float64]
+    uses: Integers, paths_by_distance: list[Integers], order: Sequence[int], copy_counts: NDArray[np.float64]
 ) -> None:
     """Change the chosen ways in place, one distance after another, until the loads do not become more even."""
     load = uses.sum(axis=0)
@@ -86,25 +86,25 @@ def _even_out(
         previous_uses = uses.copy()
         for distance in order:
             other_uses = load - uses[distance]
-            unevenness = ((other_uses + paths_by_distance[distance]) ** 2 / copies).sum(axis=1)
+            unevenness = ((other_uses + paths_by_distance[distance]) ** 2 / copy_counts).sum(axis=1)
             uses[distance] = paths_by_distance[distance][int(np.argmin(unevenness))]
             load = other_uses + uses[distance]
         if (uses == previous_uses).all():
             return
 
 
-def _find_shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
+def _find_shortest_ways(nodes: int, strides: Sequence[int]) -> list[Integers]:
     """Return up to `_MAX_TIES` shortest multisets of strides for each distance, an array (ways, strides) each.
 
     Raise `ValueError` if the strides do not reach every distance.
     """
-    paths_by_distance: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(coins)}}
+    paths_by_distance: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(strides)}}
     layer = [0]
     while layer:
         reached_nodes: dict[int, set[tuple[int, ...]]] = {}
         for node in layer:
-            for index, coin in enumerate(coins):
-                next_node = (node + coin) % nodes
+            for index, stride in enumerate(strides):
+                next_node = (node + stride) % nodes
                 if next_node in paths_by_distance:
                     continue
                 new_ways = reached_nodes.setdefault(next_node, set())
@@ -114,7 +114,8 @@ def _find_shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
         layer = sorted(reached_nodes)
     if len(paths_by_distance) < nodes:
         raise ValueError(
-            f"strides {tuple(coins)} reach {len(paths_by_distance)} of {nodes} nodes: their common factor is too large"
+            f"strides {tuple(strides)} reach {len(paths_by_distance)} of {nodes} nodes:"
+            " their common factor is too large"
         )
     return [np.array(sorted(paths_by_distance[distance]), dtype=np.int64) for distance in range(nodes)]
 
@@ -129,9 +130,9 @@ def _list_strides(uses: Integers) -> Integers:
     return padded_hops
 
 
-def _make_router(nodes: int, steps: Integers, moves: Integers) -> Router:
+def _make_router(nodes: int, steps: Integers, route_strides: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        stride_index = moves[choices % ROUTE_SETS, (targets - sources) % nodes]
+        stride_index = route_strides[choices % ROUTE_SETS, (targets - sources) % nodes]
         hops = steps[stride_index]
         current_nodes = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % nodes
         return np.where(hops > 0, stride_index * nodes + current_nodes, -1)

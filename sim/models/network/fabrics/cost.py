@@ -56,8 +56,8 @@ class Cost:
 
 @cache
 def _load_table(name: str) -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(PRICES.with_name(name).read_text(encoding="utf-8"))
-    return table
+    price_table: dict[str, Any] = json.loads(PRICES.with_name(name).read_text(encoding="utf-8"))
+    return price_table
 
 
 def prices() -> dict[str, Any]:
@@ -71,9 +71,9 @@ def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     >>> price("nic", 100), price("nic", 400), price("switch_port", 70), price("nic", 300, MIXNET)
     (678.0, 1630.0, 165.5, 1289.0)
     """
-    rates, values = _load_table(table)["rate_gbps"], _load_table(table)[part]
+    rates, prices_usd = _load_table(table)["rate_gbps"], _load_table(table)[part]
     growth = max(rate_gbps / rates[-1], 1.0)
-    return float(np.interp(rate_gbps, rates, values)) * float(growth)
+    return float(np.interp(rate_gbps, rates, prices_usd)) * float(growth)
 
 
 def fibre_price(table: str = PRICES.name) -> float:
@@ -87,9 +87,9 @@ def fibre_price(table: str = PRICES.name) -> float:
 
 def _make_cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
     table = _load_table(reading.table)
-    fibre = fibre_price(reading.table)
+    fibre_price_usd = fibre_price(reading.table)
     rows = [
-        (part, number, fibre if part == "fibre" else price(part, rate_gbps, reading.table))
+        (part, number, fibre_price_usd if part == "fibre" else price(part, rate_gbps, reading.table))
         for part, number in counts.items()
     ]
     return Cost(tuple(rows), bool(table["recalled"]))
@@ -119,9 +119,9 @@ def circuit_switch_cost(
 
 def _count_optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]:
     """Return the numbers of NICs, transceivers and fibres of direct connect."""
-    interfaces = nodes * degree
-    cards = nodes if reading.nic_once else interfaces
-    return {"nic": cards, "transceiver": interfaces, "fibre": interfaces}
+    interface_count = nodes * degree
+    nic_count = nodes if reading.nic_once else interface_count
+    return {"nic": nic_count, "transceiver": interface_count, "fibre": interface_count}
 
 
 def fat_tree_cost(
@@ -136,10 +136,15 @@ def fat_tree_cost(
     Per host it has a NIC and a port, and above the edge four ports, four transceivers and two fibres, divided by the
     oversubscription. The cable of a host has no price in the table.
     """
-    above = nodes / oversubscription
+    upper_port_count = nodes / oversubscription
     return _make_cost(
         rate_gbps,
-        {"nic": nodes, "switch_port": nodes + 4 * above, "transceiver": 4 * above, "fibre": 2 * above},
+        {
+            "nic": nodes,
+            "switch_port": nodes + 4 * upper_port_count,
+            "transceiver": 4 * upper_port_count,
+            "fibre": 2 * upper_port_count,
+        },
         reading,
     )
 
@@ -159,10 +164,14 @@ def equal_cost_rate_gbps(budget_usd: float, calculate_cost: Callable[[float], Co
     >>> round(equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(128, rate)))
     248
     """
-    low, high = 1e-3, 1e6
-    if not calculate_cost(low).total_usd <= budget_usd <= calculate_cost(high).total_usd:
-        raise ValueError(f"{budget_usd:.0f} USD buys no rate between {low} and {high} Gbit/s")
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if calculate_cost(middle).total_usd <= budget_usd else (low, middle)
-    return low
+    low_gbps, high_gbps = 1e-3, 1e6
+    if not calculate_cost(low_gbps).total_usd <= budget_usd <= calculate_cost(high_gbps).total_usd:
+        raise ValueError(f"{budget_usd:.0f} USD buys no rate between {low_gbps} and {high_gbps} Gbit/s")
+    while high_gbps - low_gbps > 1e-9 * high_gbps:
+        middle_gbps = (low_gbps + high_gbps) / 2
+        low_gbps, high_gbps = (
+            (middle_gbps, high_gbps)
+            if calculate_cost(middle_gbps).total_usd <= budget_usd
+            else (low_gbps, middle_gbps)
+        )
+    return low_gbps

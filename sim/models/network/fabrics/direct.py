@@ -1,7 +1,7 @@
 """Direct connect: an arbitrary graph of links between hosts; intermediate hosts forward.
 
-Flows use shortest or given paths (`direct_connect`), or planned routes (`make_routed`): sets of next hops, and the
-share of each pair's traffic for each set.
+Flows use shortest or given paths (`direct_connect`), or planned routes (`make_routed_fabric`): sets of next hops, and
+the share of each pair's traffic for each set.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ def direct_connect(
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
     if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes or (pairs[:, 0] == pairs[:, 1]).any()):
         raise ValueError(f"edges must join different nodes of 0..{nodes - 1}")
-    number = {(int(source), int(target)): index for index, (source, target) in enumerate(pairs)}
-    copies = np.zeros(len(number))
+    link_by_edge = {(int(source), int(target)): index for index, (source, target) in enumerate(pairs)}
+    copy_counts = np.zeros(len(link_by_edge))
     for edge in edges:
-        copies[number[edge]] += 1
+        copy_counts[link_by_edge[edge]] += 1
     fixed_paths = {
-        pair: [_find_links(path, pair, number) for path in paths_of_pair]
+        pair: [_find_links(path, pair, link_by_edge) for path in paths_of_pair]
         for pair, paths_of_pair in (paths or {}).items()
     }
     degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
-    router = path_router(next_links(nodes, pairs, seed), pairs[:, 1], fixed_paths)
+    router = make_path_router(find_next_links(nodes, pairs, seed), pairs[:, 1], fixed_paths)
     return Fabric(
         name=name,
         nodes=nodes,
         sources=pairs[:, 0].copy(),
         targets=pairs[:, 1].copy(),
-        capacity_bps=copies * rate_gbps * 1e9,
+        capacity_bps=copy_counts * rate_gbps * 1e9,
         lane_bps=np.full(len(pairs), rate_gbps * 1e9),
         never_full=np.zeros(len(pairs), dtype=bool),
         router=router if fixed_paths else CyclicRouter(router, 1),
@@ -62,16 +62,16 @@ def direct_connect(
     )
 
 
-def _find_links(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int], int]) -> list[int]:
+def _find_links(path: Path, pair: tuple[int, int], link_by_edge: Mapping[tuple[int, int], int]) -> list[int]:
     if (path[0], path[-1]) != pair:
         raise ValueError(f"the path {path} does not lead from {pair[0]} to {pair[1]}")
-    missing_edges = [edge for edge in pairwise(path) if edge not in number]
+    missing_edges = [edge for edge in pairwise(path) if edge not in link_by_edge]
     if missing_edges:
         raise ValueError(f"the path {path} uses {missing_edges[0]}, which is not an edge")
-    return [number[edge] for edge in pairwise(path)]
+    return [link_by_edge[edge] for edge in pairwise(path)]
 
 
-def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
+def find_next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
     distance = _count_hops(nodes, pairs)
     next_link = np.full((nodes, nodes), -1, np.int64)
@@ -92,7 +92,7 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
     sources, targets = pairs[order].T
     parallel_index = np.arange(sources.size) - np.searchsorted(sources, sources)
     # One set of links per number of the link at its source, so that no source appears twice in a set.
-    sets = [
+    link_groups = [
         (sources[parallel_index == number], targets[parallel_index == number])
         for number in range(parallel_index.max(initial=-1) + 1)
     ]
@@ -100,8 +100,8 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
     distance = np.where(is_reached, 0.0, np.inf)
     for hops in range(1, nodes):
         is_reachable = is_reached.copy()
-        for starts, target_sets in sets:
-            is_reachable[starts] |= is_reached[target_sets]
+        for starts, targets_of_group in link_groups:
+            is_reachable[starts] |= is_reached[targets_of_group]
         is_new = is_reachable & ~is_reached
         if not is_new.any():
             break
@@ -110,16 +110,16 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
     return distance
 
 
-def path_router(
+def make_path_router(
     next_link: Integers, head: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
 ) -> Router:
-    """Return a router along the next links in `next_link` (see `next_links`), except for pairs with `fixed_paths`.
+    """Return a router along the next links in `next_link` (see `find_next_links`), except for pairs with `fixed_paths`.
 
     `head` (links,) is the node to which each link leads.
     """
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        columns, current_nodes = [], sources.copy()
+        link_columns, current_nodes = [], sources.copy()
         while (current_nodes != targets).any():
             link = np.where(current_nodes == targets, -1, next_link[current_nodes, targets])
             is_stuck = (link < 0) & (current_nodes != targets)
@@ -127,17 +127,17 @@ def path_router(
                 pair = int(np.argmax(is_stuck))
                 raise ValueError(f"nothing connects node {sources[pair]} to node {targets[pair]}")
             current_nodes = np.where(link >= 0, head[link], current_nodes)
-            columns.append(link)
-        longest = max([len(columns), *(len(path) for paths in fixed_paths.values() for path in paths)])
-        padded_paths = np.full((sources.size, longest), -1, np.int64)
-        if columns:
-            padded_paths[:, : len(columns)] = np.stack(columns, axis=1)
-        for row, target_sets in enumerate(
+            link_columns.append(link)
+        max_hops = max([len(link_columns), *(len(path) for paths in fixed_paths.values() for path in paths)])
+        padded_paths = np.full((sources.size, max_hops), -1, np.int64)
+        if link_columns:
+            padded_paths[:, : len(link_columns)] = np.stack(link_columns, axis=1)
+        for row, endpoints in enumerate(
             zip(sources.tolist(), targets.tolist(), strict=True) if fixed_paths else ()
         ):
-            if target_sets in fixed_paths:
-                links = fixed_paths[target_sets][choices[row] % len(fixed_paths[target_sets])]
-                padded_paths[row] = [*links, *[-1] * (longest - len(links))]
+            if endpoints in fixed_paths:
+                links = fixed_paths[endpoints][choices[row] % len(fixed_paths[endpoints])]
+                padded_paths[row] = [*links, *[-1] * (max_hops - len(links))]
         return padded_paths
 
     return route
@@ -174,62 +174,64 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
 
     def route(from_nodes: Integers, to_nodes: Integers, choices: Integers) -> Integers:
         paths = [
-            walk(*target_sets)
-            for target_sets in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
+            walk(*endpoints)
+            for endpoints in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
         ]
-        longest = max((len(path) for path in paths), default=0)
-        padded_paths = [path + [-1] * (longest - len(path)) for path in paths]
-        return np.array(padded_paths, np.int64).reshape(len(paths), longest)
+        max_hops = max((len(path) for path in paths), default=0)
+        padded_paths = [path + [-1] * (max_hops - len(path)) for path in paths]
+        return np.array(padded_paths, np.int64).reshape(len(paths), max_hops)
 
     return SHORTEST_PATHS, route
 
 
-def make_routed(
+def make_routed_fabric(
     nodes: int,
     edges: Sequence[tuple[int, int]],
     rate_gbps: float,
-    onward: NDArray[np.int64],
+    next_links_by_set: NDArray[np.int64],
     weights: Floats,
 ) -> Fabric:
     """Return the fabric of hosts joined by directed `edges`, the links in this order; parallel edges are separate.
 
-    In set c node v sends towards t on link `onward[c, t, v]`, -1 for none. The share `weights[c, s, t]` of the bytes
-    from s to t uses set c, and every message is split accordingly. A choice with weight 0 falls back to the first set,
-    which must be complete. The router raises `ValueError` if routes do not lead to the target.
+    In set c node v sends towards t on link `next_links_by_set[c, t, v]`, -1 for none. The share `weights[c, s, t]` of
+    the bytes from s to t uses set c, and every message is split accordingly. A choice with weight 0 falls back to the
+    first set, which must be complete. The router raises `ValueError` if routes do not lead to the target.
     """
     check_sizes(nodes, rate_gbps)
-    table = np.array(edges, dtype=np.int64).reshape(-1, 2)
-    sources, targets = table[:, 0].copy(), table[:, 1].copy()
+    edge_array = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    sources, targets = edge_array[:, 0].copy(), edge_array[:, 1].copy()
     degree = int(np.bincount(sources, minlength=nodes).max(initial=0))
     return Fabric(
         name="direct",
         nodes=nodes,
         sources=sources,
         targets=targets,
-        capacity_bps=np.full(len(table), rate_gbps * 1e9),
-        lane_bps=np.full(len(table), rate_gbps * 1e9),
-        never_full=np.zeros(len(table), dtype=bool),
-        router=CyclicRouter(_make_router(nodes, targets, onward, weights), len(weights)),
+        capacity_bps=np.full(len(edge_array), rate_gbps * 1e9),
+        lane_bps=np.full(len(edge_array), rate_gbps * 1e9),
+        never_full=np.zeros(len(edge_array), dtype=bool),
+        router=CyclicRouter(_make_router(nodes, targets, next_links_by_set, weights), len(weights)),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, degree, rate_gbps),
         weights=weights,
     )
 
 
-def _make_router(nodes: int, head: Integers, onward: Integers, weights: Floats) -> Router:
+def _make_router(nodes: int, head: Integers, next_links_by_set: Integers, weights: Floats) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         route_set = choices % len(weights)
         route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)
-        columns: list[Integers] = []
+        link_columns: list[Integers] = []
         current_nodes = sources.copy()
         while (current_nodes != targets).any():
-            link = np.where(current_nodes == targets, -1, onward[route_set, targets, current_nodes])
+            link = np.where(
+                current_nodes == targets, -1, next_links_by_set[route_set, targets, current_nodes]
+            )
             is_stuck = (link < 0) & (current_nodes != targets)
-            if is_stuck.any() or len(columns) >= nodes:
+            if is_stuck.any() or len(link_columns) >= nodes:
                 pair = int(np.argmax(is_stuck if is_stuck.any() else current_nodes != targets))
                 raise ValueError(f"the routes do not lead from node {sources[pair]} to node {targets[pair]}")
             current_nodes = np.where(link >= 0, head[link], current_nodes)
-            columns.append(link)
-        return np.stack(columns, axis=1) if columns else np.full((sources.size, 0), -1, np.int64)
+            link_columns.append(link)
+        return np.stack(link_columns, axis=1) if link_columns else np.full((sources.size, 0), -1, np.int64)
 
     return route

@@ -23,13 +23,13 @@ def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fab
         raise ValueError(
             f"no connected {degree}-regular graph of {nodes} nodes: n * d must be even and d from 2 to n - 1"
         )
-    pairs = random_regular(nodes, degree, np.random.default_rng(seed))
+    pairs = draw_random_regular(nodes, degree, np.random.default_rng(seed))
     directed_pairs = np.concatenate([pairs, pairs[:, ::-1]])
     edges = [(int(source), int(target)) for source, target in directed_pairs]
     return direct_connect(nodes, edges, rate_gbps, name="expander", seed=seed)
 
 
-def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Integers:
+def draw_random_regular(nodes: int, degree: int, random: np.random.Generator) -> Integers:
     """Return the pairs (n * d / 2, 2) of a simple connected d-regular graph.
 
     Stubs are paired at random; loops and duplicates then exchange an end with random other pairs until there are none
@@ -66,11 +66,11 @@ def _exchange_bad_pairs(pairs: Integers, random: np.random.Generator) -> bool:
 
 
 def _is_connected(nodes: int, pairs: Integers) -> bool:
-    label = np.arange(nodes)
+    labels = np.arange(nodes)
     for _ in range(nodes):
-        previous_label = label.copy()
-        np.minimum.at(label, pairs[:, 0], label[pairs[:, 1]])
-        np.minimum.at(label, pairs[:, 1], label[pairs[:, 0]])
-        if (label == previous_label).all():
+        previous_labels = labels.copy()
+        np.minimum.at(labels, pairs[:, 0], labels[pairs[:, 1]])
+        np.minimum.at(labels, pairs[:, 1], labels[pairs[:, 0]])
+        if (labels == previous_labels).all():
             break
-    return not label.any()
+    return not labels.any()

@@ -16,7 +16,7 @@ from sim.models.network.fabrics.cost import Cost
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_PAIRS_AT_ONCE = 1 << 14
+_PAIR_BATCH_SIZE = 1 << 14
 """Number of pairs for which a router is called at once: its tables then stay in the processor's cache."""
 
 Router = Callable[[Integers, Integers, Integers], Integers]
@@ -97,22 +97,22 @@ class Fabric:
                 f"{self.name} has nodes 0..{self.nodes - 1}, not {endpoints.min()}..{endpoints.max()}"
             )
         hops, links = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
-        for begin in range(0, sources.size, _PAIRS_AT_ONCE):
-            part = slice(begin, begin + _PAIRS_AT_ONCE)
-            padded_paths = self.router(sources[part], targets[part], choices[part])
+        for begin in range(0, sources.size, _PAIR_BATCH_SIZE):
+            batch = slice(begin, begin + _PAIR_BATCH_SIZE)
+            padded_paths = self.router(sources[batch], targets[batch], choices[batch])
             is_link = padded_paths >= 0
-            is_link[sources[part] == targets[part]] = False
+            is_link[sources[batch] == targets[batch]] = False
             hops.append(is_link.sum(axis=1))
             links.append(padded_paths[is_link].astype(np.int64))
         return np.cumsum(np.concatenate(hops)), np.concatenate(links)
 
     def relays(self, first: Integers, links: Integers) -> Integers:
         """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
-        forwarded_bytes = np.zeros(first.size - 1, np.int64)
+        relay_counts = np.zeros(first.size - 1, np.int64)
         for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
             relays_before = np.concatenate([[0], np.cumsum(leaves_host)])
-            forwarded_bytes += np.maximum(np.diff(relays_before[first]) - 1, 0)
-        return forwarded_bytes
+            relay_counts += np.maximum(np.diff(relays_before[first]) - 1, 0)
+        return relay_counts
 
     @property
     def leaves_shared_host(self) -> NDArray[np.bool_]:

@@ -46,7 +46,7 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     switches = 1 + max(fabric.sources.max(), fabric.targets.max()) + hosts // domain
     rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
 
-    def inside(router: Router) -> Router:
+    def route_through_domains(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
             paths = router(sources, targets, choices)
             is_inside = sources // domain == targets // domain
@@ -68,8 +68,8 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
         capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
         lane_bps=np.concatenate([fabric.lane_bps, rate_bps]),
         never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
-        router=inside(fabric.router),
-        alternatives=(count, inside(router)) if count else None,
+        router=route_through_domains(fabric.router),
+        alternatives=(count, route_through_domains(router)) if count else None,
     )
 
 
@@ -81,11 +81,11 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     """
     check_sizes(domain, domain_gbps)
     gpus, links = fabric.nodes * domain, fabric.links
-    numbers = np.arange(gpus)
-    hosts = gpus + numbers // domain
+    gpu_indices = np.arange(gpus)
+    hosts = gpus + gpu_indices // domain
     rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
 
-    def around(router: Router) -> Router:
+    def route_through_hosts(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
             from_hosts, to_hosts = sources // domain, targets // domain
             paths = router(from_hosts, to_hosts, choices)
@@ -99,13 +99,13 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
         fabric,
         name=f"{fabric.name}+domains",
         nodes=gpus,
-        sources=np.concatenate([fabric.sources + gpus, numbers, hosts]),
-        targets=np.concatenate([fabric.targets + gpus, hosts, numbers]),
+        sources=np.concatenate([fabric.sources + gpus, gpu_indices, hosts]),
+        targets=np.concatenate([fabric.targets + gpus, hosts, gpu_indices]),
         capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
         lane_bps=np.concatenate([fabric.lane_bps, rate_bps]),
         never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
-        router=around(fabric.router),
-        alternatives=(count, around(router)) if count else None,
+        router=route_through_hosts(fabric.router),
+        alternatives=(count, route_through_hosts(router)) if count else None,
         domain=domain,
     )
 
@@ -123,17 +123,17 @@ def _make_fabric(
     rail = gpus + domains + hosts % domain
     spine = np.full(domain, gpus + domains + domain)
     # Up-links of all GPUs, then of the rails; the same links down follow in the same order.
-    lower = np.concatenate([hosts, hosts, gpus + domains + rails])
-    upper = np.concatenate([inside, rail, spine])
+    lower_ends = np.concatenate([hosts, hosts, gpus + domains + rails])
+    upper_ends = np.concatenate([inside, rail, spine])
     rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpus, gpus, domain]) * 1e9
     lanes = np.repeat([1, 1, domains], [gpus, gpus, domain])
-    link_count = lower.size if has_spine else 2 * gpus
+    link_count = lower_ends.size if has_spine else 2 * gpus
     make_router = _route_over_spine if has_spine else _route_over_domains
     return Fabric(
         name=name,
         nodes=gpus,
-        sources=np.concatenate([lower[:link_count], upper[:link_count]]),
-        targets=np.concatenate([upper[:link_count], lower[:link_count]]),
+        sources=np.concatenate([lower_ends[:link_count], upper_ends[:link_count]]),
+        targets=np.concatenate([upper_ends[:link_count], lower_ends[:link_count]]),
         capacity_bps=np.tile((rate_bps * lanes)[:link_count], 2),
         lane_bps=np.tile(rate_bps[:link_count], 2),
         never_full=np.tile(np.arange(link_count) >= 2 * gpus, 2),
@@ -157,7 +157,7 @@ def rail_cost(gpus: int, domain: int, rail_gbps: float, *, has_spine: bool) -> C
     )
 
 
-def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:
+def _route_over_domains(gpus: int, domain: int, up_link_count: int) -> Router:
     """Return the router of rail-only: over the sender's rail if the domain differs, then through the domain."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
@@ -167,9 +167,9 @@ def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:
         return np.stack(
             [
                 np.where(crosses_domains, gpus + sources, -1),
-                np.where(crosses_domains, one_way + gpus + relays, -1),
+                np.where(crosses_domains, up_link_count + gpus + relays, -1),
                 np.where(has_arrived, -1, relays),
-                np.where(has_arrived, -1, one_way + targets),
+                np.where(has_arrived, -1, up_link_count + targets),
             ],
             axis=1,
         )
@@ -177,7 +177,7 @@ def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:
     return route
 
 
-def _route_over_spine(gpus: int, domain: int, one_way: int) -> Router:
+def _route_over_spine(gpus: int, domain: int, up_link_count: int) -> Router:
     """Return the router of rail-optimised: through the domain if both are in it, otherwise over one or two rails."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
@@ -187,8 +187,8 @@ def _route_over_spine(gpus: int, domain: int, one_way: int) -> Router:
             [
                 np.where(crosses_domains, gpus + sources, sources),
                 np.where(climbs, 2 * gpus + sources % domain, -1),
-                np.where(climbs, one_way + 2 * gpus + targets % domain, -1),
-                np.where(crosses_domains, one_way + gpus + targets, one_way + targets),
+                np.where(climbs, up_link_count + 2 * gpus + targets % domain, -1),
+                np.where(crosses_domains, up_link_count + gpus + targets, up_link_count + targets),
             ],
             axis=1,
         )

@@ -65,7 +65,7 @@ def fat_tree(
     is_hashed = balance == "hash"
     cables = _make_cables(nodes, half) if is_hashed else _make_bundles(nodes, half)
     capacity_divisor = 1.0 if balance == "ideal" else oversubscription
-    above = np.where(cables.lower < nodes, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
+    capacity_factor = np.where(cables.lower < nodes, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
     never_full = (cables.lower >= nodes) & (balance != "hash") & (capacity_divisor == 1)
     climb, one_way = _climb_hashed(seed) if is_hashed else _climb_spread, cables.lower.size
     router = _make_router(nodes, half, one_way, climb)
@@ -74,8 +74,8 @@ def fat_tree(
         nodes=nodes,
         sources=np.concatenate([cables.lower, cables.upper]),
         targets=np.concatenate([cables.upper, cables.lower]),
-        capacity_bps=np.tile(above * cables.lanes, 2),
-        lane_bps=np.tile(above, 2),
+        capacity_bps=np.tile(capacity_factor * cables.lanes, 2),
+        lane_bps=np.tile(capacity_factor, 2),
         never_full=np.tile(never_full, 2),
         router=router if is_hashed else CyclicRouter(router, 1),
         hosts_forward=False,
@@ -85,10 +85,10 @@ def fat_tree(
 
 
 def _find_half(nodes: int) -> int:
-    half = 1
-    while 2 * half**3 < nodes:
-        half += 1
-    return half
+    half_port_count = 1
+    while 2 * half_port_count**3 < nodes:
+        half_port_count += 1
+    return half_port_count
 
 
 class Cables(NamedTuple):

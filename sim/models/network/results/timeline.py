@@ -85,26 +85,26 @@ def _draw_bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: 
     """Draw bars as a single collection, because thousands of separate bars would take minutes."""
     from matplotlib.collections import PolyCollection
 
-    left, right, low = begin_s * 1e3, end_s * 1e3, tops + height
-    corners = [(left, tops), (right, tops), (right, low), (left, low)]
+    left_ms, right_ms, bottoms = begin_s * 1e3, end_s * 1e3, tops + height
+    corners = [(left_ms, tops), (right_ms, tops), (right_ms, bottoms), (left_ms, bottoms)]
     outlines: Any = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
     axes.add_collection(PolyCollection(outlines, facecolors=colour, edgecolors=colour, linewidths=0.2))
 
 
 def _draw_devices(axes: Any, execution: Execution) -> None:
     graph = execution.graph
-    used = np.unique(graph.device[graph.kind == Kind.COMPUTE])
+    used_devices = np.unique(graph.device[graph.kind == Kind.COMPUTE])
     shown_devices = (
-        used
-        if used.size <= _MAX_DEVICES
-        else used[np.linspace(0, used.size - 1, _MAX_DEVICES).round().astype(int)]
+        used_devices
+        if used_devices.size <= _MAX_DEVICES
+        else used_devices[np.linspace(0, used_devices.size - 1, _MAX_DEVICES).round().astype(int)]
     )
     is_shown = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown_devices)
     rows = np.searchsorted(shown_devices, graph.device[is_shown]) + 0.1
     _draw_bars(axes, execution.begin_s[is_shown], execution.end_s[is_shown], rows, 0.8, _COLOURS["compute"])
     axes.set_yticks(np.arange(len(shown_devices)) + 0.5, [str(device) for device in shown_devices])
     axes.set_ylim(max(len(shown_devices), 1), 0)
-    axes.set_ylabel(f"device ({len(shown_devices)} of {used.size})")
+    axes.set_ylabel(f"device ({len(shown_devices)} of {used_devices.size})")
 
 
 def _draw_moves(axes: Any, execution: Execution) -> None:
@@ -130,11 +130,16 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
 
 def _draw_links(axes: Any, execution: Execution) -> None:
     borders, share = utilisation(execution)
-    used = share[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
-    if used.size:
-        axes.stairs(used.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")
+    used_shares = share[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
+    if used_shares.size:
+        axes.stairs(used_shares.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")
         axes.stairs(
-            used.mean(axis=0) * 100, borders * 1e3, color=_COLOURS["mean"], fill=True, alpha=0.6, label="mean"
+            used_shares.mean(axis=0) * 100,
+            borders * 1e3,
+            color=_COLOURS["mean"],
+            fill=True,
+            alpha=0.6,
+            label="mean",
         )
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     axes.set_ylim(0, 105)

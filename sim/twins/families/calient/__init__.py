@@ -34,32 +34,32 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     settings.check_options(
         "reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary", "bulk_results"
     )
-    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
+    device = settings.make_device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MAX_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, at most {MAX_PORTS}")
-    account, serial = settings.account(*FACTORY_ACCOUNT), settings.serial_number
+    account, serial = settings.get_account(*FACTORY_ACCOUNT), settings.serial_number
     configuration = CircuitConfiguration(
-        device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY")
+        device, moving_states=(settings.read_choice("moving", "IS", "UMA"), "RDY")
     )
     tl1 = CalientTl1(
         device,
         configuration,
         account=account,
         serial=serial,
-        page_rows=int(settings.number("page_rows", 0)),
+        page_rows=int(settings.read_number("page_rows", 0)),
         reports=_is_enabled(settings, "reports"),
-        change_word=settings.choice("change_word", "DBCHG", "DBGH"),
+        change_word=settings.read_choice("change_word", "DBCHG", "DBGH"),
     )
     rest = RestFrontend(
         device,
         configuration,
         serial=serial,
         waits=_is_enabled(settings, "rest_waits"),
-        full_summary=settings.choice("summary", "full", "short") == "full",
-        nested_results=settings.choice("bulk_results", "nested", "flat") == "nested",
+        full_summary=settings.read_choice("summary", "full", "short") == "full",
+        nested_results=settings.read_choice("bulk_results", "nested", "flat") == "nested",
     )
     echo = _is_enabled(settings, "echo")
-    server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
+    server = HttpServer(rest.make_routes(), accounts=dict([account]), cookie="JSESSIONID")
     return SwitchTwin(
         device,
         {
@@ -72,11 +72,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "rest": Frontend("calient+rest", server.serve),
         },
         expire=lambda: tl1.expire() + server.expire_sessions(),
-        faults={**configuration.faults(), **tl1.faults(), **rest.faults()},
+        faults={**configuration.list_faults(), **tl1.list_faults(), **rest.list_faults()},
         on_boot=configuration.forget_provisioned,
     )
 
 
 def _is_enabled(settings: TwinSettings, option: str) -> bool:
     """Return True if an option is `yes`, which is the default. Raise `SettingError` unless it is `yes` or `no`."""
-    return settings.choice(option, "yes", "no") == "yes"
+    return settings.read_choice(option, "yes", "no") == "yes"

@@ -38,7 +38,7 @@ class Circuit:
     group: str = "SYSTEM"
     active: bool = False
 
-    def ends(self) -> list[tuple[int, int]]:
+    def list_ends(self) -> list[tuple[int, int]]:
         """Return the pair (input port, output port) of each direction."""
         forward = [(self.source, self.target)]
         return [*forward, (self.target, self.source)] if self.two_way else forward
@@ -59,7 +59,7 @@ class CircuitConfiguration:
         self._device = device
         self._circuits: list[Circuit] = []
 
-    def circuits(self) -> list[Circuit]:
+    def list_circuits(self) -> list[Circuit]:
         """Update the list of circuits from the matrix, and return all circuits in order of creation."""
         connections = set(self._device.matrix.connections.items())
         self._circuits = [
@@ -76,7 +76,7 @@ class CircuitConfiguration:
     def find_circuit(self, port: int) -> Circuit | None:
         """Return the circuit that uses a port of the matrix, or None."""
         return next(
-            (entry for entry in self.circuits() if any(port in pair for pair in self.pairs(entry))), None
+            (entry for entry in self.list_circuits() if any(port in pair for pair in self.pairs(entry))), None
         )
 
     def forget_provisioned(self) -> None:
@@ -94,11 +94,11 @@ class CircuitConfiguration:
 
     def pairs(self, circuit: Circuit) -> list[Pair]:
         """Return the cross-connects of a circuit, as port numbers of the matrix."""
-        return [(port_in, self.names.ports + port_out) for port_in, port_out in circuit.ends()]
+        return [(port_in, self.names.ports + port_out) for port_in, port_out in circuit.list_ends()]
 
     def find(self, name: str) -> Circuit:
         """Return the circuit with a name. Raise `MatrixRefusal` if it does not exist."""
-        for circuit in self.circuits():
+        for circuit in self.list_circuits():
             if self.name(circuit) == name.strip():
                 return circuit
         raise MatrixRefusal(Reason.NOT_CONNECTED, 0)
@@ -109,7 +109,7 @@ class CircuitConfiguration:
         pairs = self.pairs(circuit)
         if two_way and source == target:
             raise MatrixRefusal(Reason.REPEATED, source)
-        if any(self._share_ports(circuit, pairs) for circuit in self.circuits()):
+        if any(self._share_ports(circuit, pairs) for circuit in self.list_circuits()):
             raise MatrixRefusal(Reason.OCCUPIED, source)
         self._device.matrix.with_connections(
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -124,7 +124,7 @@ class CircuitConfiguration:
         """
         if self.skipped_activations:
             self.skipped_activations -= 1
-            self._device.faults.fired["skip_activate"] += 1
+            self._device.faults.fire_counts["skip_activate"] += 1
             return
         if circuit.active:
             return
@@ -133,10 +133,10 @@ class CircuitConfiguration:
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         )
         if self._device.faults.stuck.intersection(pairs):  # connect both directions, or neither
-            self._device.faults.fired["stuck"] += 1
+            self._device.faults.fire_counts["stuck"] += 1
             return
         circuit.active = True
-        self._device.faults.fired["oc_fail"] += len(self.dark.intersection(pairs))
+        self._device.faults.fire_counts["oc_fail"] += len(self.dark.intersection(pairs))
         self._device.change(connections)
 
     def deactivate(self, circuit: Circuit) -> None:
@@ -153,7 +153,7 @@ class CircuitConfiguration:
 
     # -- states and power readings
 
-    def states(self, circuit: Circuit, pairs: Iterable[Pair] = ()) -> tuple[str, str, str]:
+    def describe_states(self, circuit: Circuit, pairs: Iterable[Pair] = ()) -> tuple[str, str, str]:
         """Return the administrative state, operational state and operational capability of a circuit.
 
         The states are `UMA`, `RDY` for a provisioned circuit, `moving_states` while mirrors move, and `IS`, `IS`
@@ -168,7 +168,7 @@ class CircuitConfiguration:
         is_lit = all(self.power_dbm(output) is not None for _, output in pairs)
         return "IS", "IS", "OK" if is_lit else "FAIL"
 
-    def fibre_states(self, number: int) -> tuple[str, str, str]:
+    def describe_fibre_states(self, number: int) -> tuple[str, str, str]:
         """Return the administrative state, operational state and operational capability of a port of the matrix.
 
         An unused port is `OOS-NP`, `OOS`, `OK`, as captures show. The states of failed, locked and disabled ports are
@@ -183,7 +183,7 @@ class CircuitConfiguration:
             return "OOS-MA", "OOS", "OK"
         return ("IS", "IS", "OK") if self.find_circuit(number) else ("OOS-NP", "OOS", "OK")
 
-    def owner(self, number: int) -> str:
+    def find_owner(self, number: int) -> str:
         """Return `TRANSIT` if a circuit uses a port of the matrix, otherwise `NONE`."""
         return "TRANSIT" if self.find_circuit(number) else "NONE"
 
@@ -204,7 +204,7 @@ class CircuitConfiguration:
 
     # -- faults
 
-    def faults(self) -> dict[str, Fault]:
+    def list_faults(self) -> dict[str, Fault]:
         """Return the faults `skip_activate` (activation has no effect) and `oc_fail` (a pair passes no light)."""
         return {
             "skip_activate": Fault(
@@ -222,7 +222,7 @@ class CircuitConfiguration:
         for port in pair:
             self._device.matrix.check_port(port)
         self.dark.add(pair)
-        self._device.faults.fired["oc_fail"] += pair in self._device.matrix.connections.items()
+        self._device.faults.fire_counts["oc_fail"] += pair in self._device.matrix.connections.items()
 
 
 @dataclass(frozen=True, slots=True)

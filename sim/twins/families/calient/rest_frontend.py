@@ -61,7 +61,7 @@ class RestFrontend:
         self._failing_index = 0
         self._denies_writes = False
 
-    def routes(self) -> Sequence[Route]:
+    def make_routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
         return [
             Route("GET", r"/rest/info/?", self._get_info),
@@ -72,7 +72,7 @@ class RestFrontend:
             Route("GET", _PORTS, self._get_ports),
         ]
 
-    def faults(self) -> dict[str, Fault]:
+    def list_faults(self) -> dict[str, Fault]:
         """Return the faults `fail_item` (an item of the next bulk request fails) and `deny_writes` (status 403)."""
         return {
             "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main_field="item"),
@@ -115,7 +115,7 @@ class RestFrontend:
         resource = request.query.get("id", "list")
         if resource == "list":
             return make_json_answer(
-                [self._describe_circuit(circuit) for circuit in self._configuration.circuits()]
+                [self._describe_circuit(circuit) for circuit in self._configuration.list_circuits()]
             )
         if resource == "detail":
             try:
@@ -129,14 +129,14 @@ class RestFrontend:
     def _describe_circuit(self, circuit: Circuit) -> dict[str, Any]:
         name = self._configuration.name(circuit)
         halves = {
-            f"half{n}": self._describe_half(circuit, *ports) for n, ports in enumerate(circuit.ends(), 1)
+            f"half{n}": self._describe_half(circuit, *ports) for n, ports in enumerate(circuit.list_ends(), 1)
         }
         direction = "bi" if circuit.two_way else "uni"
         return {"name": name, "group": circuit.group, "dir": direction, "band": "O", **halves}
 
     def _describe_half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
         output = port_out + self._names.ports
-        admin, operational, capability = self._configuration.states(circuit, [(port_in, output)])
+        admin, operational, capability = self._configuration.describe_states(circuit, [(port_in, output)])
         powers = (self._format_power(port_in), self._format_power(output))
         return {
             "conn": f"{self._names.name(port_in)}>{self._names.name(port_out)}",
@@ -185,14 +185,14 @@ class RestFrontend:
         """Return the fields of one port, with the field names and thresholds of a public capture."""
         document = {"port": self._names.name(number), **THRESHOLDS}
         for side, port in (("in", number), ("out", number + self._names.ports)):
-            admin, operational, capability = self._configuration.fibre_states(port)
+            admin, operational, capability = self._configuration.describe_fibre_states(port)
             circuit = self._configuration.find_circuit(port)
             document |= {
                 f"{side}alias": self._configuration.label(number) if side == "in" else "",
                 f"{side}as": admin,
                 f"{side}os": operational,
                 f"{side}oc": capability,
-                f"{side}owner": self._configuration.owner(port),
+                f"{side}owner": self._configuration.find_owner(port),
                 f"{side}power": self._format_power(port),
                 f"{side}circuit": self._configuration.name(circuit) if circuit else "",
             }
@@ -215,7 +215,7 @@ class RestFrontend:
             return await self._execute_items([form or request.json()], self._add)
         if resource == "deleteall":
             names = [
-                {"conn": self._configuration.name(circuit)} for circuit in self._configuration.circuits()
+                {"conn": self._configuration.name(circuit)} for circuit in self._configuration.list_circuits()
             ]
             return await self._execute_items(names, self._remove)
         if resource in {"activate", "deactivate"}:
@@ -253,7 +253,7 @@ class RestFrontend:
         The fault `fail_item` makes item number `failing_index` fail, counted from 1 (0 for none).
         """
         if self._denies_writes:
-            self._device.faults.fired["deny_writes"] += 1
+            self._device.faults.fire_counts["deny_writes"] += 1
             raise HttpRefusal(403, "this account may only read")
         if not all(isinstance(item, dict) for item in items):
             raise HttpRefusal(400, "a connection is an object")
@@ -272,7 +272,7 @@ class RestFrontend:
 
     def _execute(self, item: Item, apply_item: Callable[[Item], None], *, must_fail: bool) -> dict[str, str]:
         if must_fail:
-            self._device.faults.fired["fail_item"] += 1
+            self._device.faults.fire_counts["fail_item"] += 1
             return _make_failure("Failed", "the connection could not be aligned")
         try:
             apply_item(item)

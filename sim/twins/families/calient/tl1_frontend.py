@@ -47,7 +47,7 @@ class CalientTl1(Tl1Frontend):
                 lambda change: self.report_changes(change, ("DLT-CRS", "ENT-CRS"), f"REPT {change_word}")
             )
 
-    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+    def make_handlers(self, session: Tl1Session) -> Mapping[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
         return {
             "INH-MSG": lambda _: session.silence(silenced=True),
@@ -71,8 +71,11 @@ class CalientTl1(Tl1Frontend):
             "DLT-CRS-ALL": self._delete_all,
         }
 
-    def canonical_verb(self, verb: str) -> str:
-        """Return the key of `verb` in `table`. Any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages."""
+    def find_canonical_verb(self, verb: str) -> str:
+        """Return the key of `verb` in `make_handlers`.
+
+        Any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages.
+        """
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
@@ -81,7 +84,7 @@ class CalientTl1(Tl1Frontend):
             raise Denial("SNVS", "Already logged in")
         return super().check_account(session, command)
 
-    def welcome(self, session: Tl1Session) -> Lines:
+    def format_welcome(self, session: Tl1Session) -> Lines:
         """Return the line of the answer to a login."""
         return [f"{session.user}:{session.user},2"]
 
@@ -98,12 +101,12 @@ class CalientTl1(Tl1Frontend):
         return f"{self._names.name(pair[0])}>{self._names.name(pair[1] - self._names.ports)}"
 
     def answer(self, command: Command, lines: Lines) -> bytes:
-        """Return the frame of a completed command. Count it in `fired` if it is split into pages."""
+        """Return the frame of a completed command. Count it in `fire_counts` if it is split into pages."""
         if 0 < self.page_rows < len(lines):
-            self.device.faults.fired["page_rows"] += 1
+            self.device.faults.fire_counts["page_rows"] += 1
         return super().answer(command, lines)
 
-    def faults(self) -> Mapping[str, Fault]:
+    def list_faults(self) -> Mapping[str, Fault]:
         """Return the faults `page_rows` (answers are split into pages) and `report_noise`, by name."""
         default = self.page_rows
         return {
@@ -119,14 +122,14 @@ class CalientTl1(Tl1Frontend):
     def _list_circuits(self, command: Command) -> Lines:
         # The name of a circuit stands alone, or after an empty group field.
         name = next(filter(None, command.positional), "")
-        circuits = self.configuration.circuits()
+        circuits = self.configuration.list_circuits()
         if name.upper() not in {"", "ALL"}:
             circuits = [self.configuration.find(name)]
         return [self._describe_circuit(circuit) for circuit in circuits]
 
     def _describe_circuit(self, circuit: Circuit) -> str:
         name = self.configuration.name(circuit)
-        admin, operational, capability = self.configuration.states(circuit)
+        admin, operational, capability = self.configuration.describe_states(circuit)
         return (
             f"{name}:SRCPORT={self._names.name(circuit.source)},DSTPORT={self._names.name(circuit.target)},"
             f"GRPNAME={circuit.group},CONNNAME={name},CONNTYPE={'2WAY' if circuit.two_way else '1WAY'},"
@@ -142,22 +145,26 @@ class CalientTl1(Tl1Frontend):
         all_ports = range(1, self._names.ports + 1)
         if aid in {"", "0"}:
             return all_ports
-        bundle = [port for port in all_ports if self._names.name(port).rpartition(".")[0] == aid]
-        return bundle or [self._names.number(name) for name in aid.split("&")]
+        matching_ports = [port for port in all_ports if self._names.name(port).rpartition(".")[0] == aid]
+        return matching_ports or [self._names.number(name) for name in aid.split("&")]
 
     def _describe_port(self, port: int) -> str:
         sides = [
             f"{side}AS={admin},{side}OS={operational},{side}OC={capability},{side}RS=NPR"
             for side, number in (("IN", port), ("OUT", port + self._names.ports))
-            for admin, operational, capability in [self.configuration.fibre_states(number)]
+            for admin, operational, capability in [self.configuration.describe_fibre_states(number)]
         ]
-        owners = ",".join(self.configuration.owner(number) for number in (port, port + self._names.ports))
+        owners = ",".join(
+            self.configuration.find_owner(number) for number in (port, port + self._names.ports)
+        )
         return f"{self._names.name(port)}:WX,{owners}:{','.join(sides)}"
 
     def _summarise_port(self, port: int) -> str:
         powers = [self._format_power(number) for number in (port, port + self._names.ports)]
         circuits = [
-            entry for entry in self.configuration.circuits() if any(port in ports for ports in entry.ends())
+            entry
+            for entry in self.configuration.list_circuits()
+            if any(port in ports for ports in entry.list_ends())
         ][:2]
         connections = [
             (self.configuration.name(entry), "ACT" if entry.active else "PRO") for entry in circuits
@@ -203,6 +210,6 @@ class CalientTl1(Tl1Frontend):
     def _delete_all(self, command: Command) -> Lines:
         del command
         if not self.device.faults.must_drop_command():
-            for circuit in self.configuration.circuits():
+            for circuit in self.configuration.list_circuits():
                 self.configuration.delete(circuit)
         return ()

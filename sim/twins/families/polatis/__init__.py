@@ -38,19 +38,19 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         *("when_occupied", "hitless", "separate_lines", "page_rows", "own_reports", "post_vanishes_s"),
         *("rest_default", "rest_nothing", "baud", "product"),
     )
-    must_replace = settings.choice("when_occupied", "reject", "replace") == "replace"
-    device = settings.device(
+    must_replace = settings.read_choice("when_occupied", "reject", "replace") == "replace"
+    device = settings.make_device(
         switch_time_s=DEFAULT_SWITCH_TIME_S,
         when_occupied="replace" if must_replace else "reject",
-        hitless=settings.flag("hitless"),
+        hitless=settings.read_flag("hitless"),
     )
     model = settings.options.get("product") or f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
-    account, serial = settings.account(*FACTORY_ACCOUNT), settings.serial_number
+    account, serial = settings.get_account(*FACTORY_ACCOUNT), settings.serial_number
     scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",
         get_network_text=lambda: _describe_network(switch_twin.get_host("scpi")),
-        separate_lines=settings.flag("separate_lines"),
+        separate_lines=settings.read_flag("separate_lines"),
     )
     attenuators = Attenuators(device)
     tl1 = PolatisTl1(
@@ -60,8 +60,8 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         serial=serial,
         firmware=FIRMWARE,
         attenuators=attenuators,
-        page_rows=int(settings.number("page_rows", 0)),
-        own_reports=settings.flag("own_reports"),
+        page_rows=int(settings.read_number("page_rows", 0)),
+        own_reports=settings.read_flag("own_reports"),
     )
     rest = RestFrontend(
         device,
@@ -72,9 +72,9 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "software-version": FIRMWARE,
         },
         attenuators=attenuators,
-        post_vanishes_s=settings.number("post_vanishes_s", 0.0),
-        default="json" if settings.choice("rest_default", "xml", "json") == "json" else "xml",
-        empty_is_204=settings.choice("rest_nothing", "204", "200") == "204",
+        post_vanishes_s=settings.read_number("post_vanishes_s", 0.0),
+        default="json" if settings.read_choice("rest_default", "xml", "json") == "json" else "xml",
+        empty_is_204=settings.read_choice("rest_nothing", "204", "200") == "204",
     )
     frontends = {
         "scpi": Frontend("polatis+scpi", lambda line: _serve_scpi(scpi, line)),
@@ -82,11 +82,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "polatis+serial",
             lambda line: _serve_scpi(scpi, line, line_end=b"\r"),
             wire="serial",
-            baud=int(settings.number("baud", DEFAULT_BAUD)),
+            baud=int(settings.read_number("baud", DEFAULT_BAUD)),
             max_sessions_here=False,
         ),
         "tl1": Frontend("polatis+tl1", tl1.serve, max_sessions_here=False),
-        "rest": Frontend("polatis+rest", HttpServer(rest.routes(), accounts=dict([account])).serve),
+        "rest": Frontend("polatis+rest", HttpServer(rest.make_routes(), accounts=dict([account])).serve),
     }
     switch_twin = SwitchTwin(device, frontends, expire=tl1.expire, on_boot=scpi.errors.clear)
     return switch_twin

@@ -32,7 +32,7 @@ class Attenuators:
         self._device = device
         self._settings: dict[int, AttenuatorSetting] = {}
 
-    def setting(self, port: int) -> AttenuatorSetting:
+    def get_setting(self, port: int) -> AttenuatorSetting:
         """Return the setting of an output. The default does not attenuate."""
         return self._settings.get(port, AttenuatorSetting())
 

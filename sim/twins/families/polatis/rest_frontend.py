@@ -76,7 +76,7 @@ class RestFrontend:
         self._changes = 0
         device.listen(self._note_change)
 
-    def routes(self) -> Sequence[Route]:
+    def make_routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
         all_pairs_path, pairs_path = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
         pair_path = rf"{pairs_path}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
@@ -299,7 +299,7 @@ class PortResources:
         return {"port-id": port, "status": status, "label": label, "peer-port": "" if peer is None else peer}
 
     def _describe_attenuator(self, port: int) -> Entry:
-        setting = self._attenuators.setting(port)
+        setting = self._attenuators.get_setting(port)
         entry: dict[str, Any] = {"port-id": port, "atten-mode": f"{_MODE_PREFIX}{setting.mode}"}
         if setting.mode != "NONE":
             entry["atten-level"] = f"{setting.level:.2f}"

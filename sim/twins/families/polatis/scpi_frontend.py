@@ -205,12 +205,12 @@ class ScpiFrontend:
         return ports
 
     def _set_boot_mode(self, texts: Sequence[str]) -> None:
-        text = _get_single(texts)
+        mode_text = _get_single(texts)
         for mode, header in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
-            if compile_header(header).fullmatch(text):
+            if compile_header(header).fullmatch(mode_text):
                 self._apply(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
                 return
-        raise ScpiError(-224, text[:40])
+        raise ScpiError(-224, mode_text[:40])
 
 
 def _get_single(texts: Sequence[str]) -> str:

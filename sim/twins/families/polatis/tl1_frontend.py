@@ -47,7 +47,7 @@ class PolatisTl1(Tl1Frontend):
         self._ports = PortCommands(device, attenuators)
         device.listen(lambda change: self.report_changes(change, ("DLT-PATCH", "ENT-PATCH")))
 
-    def table(self, session: Tl1Session) -> dict[str, Handler]:
+    def make_handlers(self, session: Tl1Session) -> dict[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
         commands: dict[str, Handler] = {
             "RTRV-HDR": lambda _: (),
@@ -61,7 +61,7 @@ class PolatisTl1(Tl1Frontend):
             "INH-MSG": lambda _: session.silence(silenced=True),
             "ALW-MSG": lambda _: session.silence(silenced=False),
         }
-        return {**commands, **self._ports.table()}
+        return {**commands, **self._ports.make_handlers()}
 
     def check_target(self, command: Command) -> None:
         """Raise `Denial` (IITA) if a command names another device."""
@@ -95,7 +95,7 @@ class PolatisTl1(Tl1Frontend):
             ]
         if query == ("ATTEN", "CONFIG"):
             outputs = matrix.ports[matrix.inputs :]
-            return [f"ATTEN::PORT={port},MODE={self._ports.attenuation(port).mode}" for port in outputs]
+            return [f"ATTEN::PORT={port},MODE={self._ports.get_attenuation(port).mode}" for port in outputs]
         if query == ("TIMEOUT", "ADMIN"):
             return [f"TIMEOUT:ADMIN={self.idle_timeout_s / 60:g}"]
         raise Denial("IIAC", f"no parameter {query[1]} of {query[0]}")
@@ -201,7 +201,7 @@ class PortCommands:
         self._matrix = device.matrix
         self._monitors: dict[int, Monitor] = {}
 
-    def table(self) -> Mapping[str, PortHandler]:
+    def make_handlers(self) -> Mapping[str, PortHandler]:
         """Return the command handlers by verb."""
         return {
             "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=True),
@@ -222,7 +222,7 @@ class PortCommands:
             ),
             "SET-PORT-PMON": self._set_monitors,
             "RTRV-PORT-ATTEN": lambda command: self._list_values(
-                command, lambda port: str(self.attenuation(port))
+                command, lambda port: str(self.get_attenuation(port))
             ),
             "SET-PORT-ATTEN": self._set_attenuators,
             "RTRV-PORT-LABEL": lambda command: self._list_values(
@@ -313,10 +313,10 @@ class PortCommands:
 
     # -- attenuators
 
-    def attenuation(self, port: int) -> AttenuatorSetting:
+    def get_attenuation(self, port: int) -> AttenuatorSetting:
         """Return the attenuator setting of an output. Raise `Denial` (IICM) for an input."""
         self._check_output(port)
-        return self._attenuators.setting(port)
+        return self._attenuators.get_setting(port)
 
     def _set_attenuators(self, command: Command) -> Lines:
         ports = self._parse_ports(command)

@@ -81,47 +81,49 @@ def afm(settings: TwinSettings) -> SwitchTwin:
 
 
 def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
-    device = settings.patch_panel()
-    robot = Robot(device, move_s=settings.move_s(MOVE_S), homing_s=settings.number("homing_s", HOMING_S))
+    device = settings.make_patch_panel()
+    robot = Robot(
+        device, move_s=settings.get_move_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
+    )
     frontends: list[CliFrontend] = []
 
     def announce(*lines: str) -> None:
         for frontend in frontends:
             frontend.announce(*lines)
 
-    logical = "numbers" if product == "AFM" else settings.choice("logical", "AB", "Q", "P", "XY")
-    matrices = settings.choice("matrices", *("2" if logical in {"Q", "P", "XY"} else "12"))
+    logical = "numbers" if product == "AFM" else settings.read_choice("logical", "AB", "Q", "P", "XY")
+    matrices = settings.read_choice("matrices", *("2" if logical in {"Q", "P", "XY"} else "12"))
     behaviour = Behaviour(
         matrices=int(matrices),
         logical=cast("Scheme", logical),
-        removes_both_ways=settings.choice("paired", "one", "both", "off") == "both",
-        announces_jam=settings.choice("jam", "announced", "silent") == "announced",
-        validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
+        removes_both_ways=settings.read_choice("paired", "one", "both", "off") == "both",
+        announces_jam=settings.read_choice("jam", "announced", "silent") == "announced",
+        validates_at_once=settings.read_choice("validation", "at_once", "in_turn") == "at_once",
     )
     cabinet = Cabinet(device, robot, behaviour, announce)
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     printer = Printer(
         product,
-        spares=settings.flag("spares"),
-        by_place=settings.choice("rows", "port", "place") == "place",
-        paired="Disabled" if settings.choice("paired", "one", "both", "off") == "off" else "Enabled",
-        always_hints=settings.choice("homing_hint", "stuck", "always") == "always",
+        spares=settings.read_flag("spares"),
+        by_place=settings.read_choice("rows", "port", "place") == "place",
+        paired="Disabled" if settings.read_choice("paired", "one", "both", "off") == "off" else "Enabled",
+        always_hints=settings.read_choice("homing_hint", "stuck", "always") == "always",
     )
     commands = Commands(
         cabinet,
         printer,
         table_faults,
         re.sub(r"\W", "", settings.name) or product,
-        holds_prompt=settings.choice("homing", "prompt", "holds") == "holds",
-        shows_queue=settings.choice("pending", "shown", "unknown") == "shown",
+        holds_prompt=settings.read_choice("homing", "prompt", "holds") == "holds",
+        shows_queue=settings.read_choice("pending", "shown", "unknown") == "shown",
     )
-    account = settings.account("admin", "admin")
+    account = settings.get_account("admin", "admin")
     style = CliStyle(
-        f"{commands.name}[{settings.choice('mode', 'OPER', 'TECH')}]# ",
+        f"{commands.name}[{settings.read_choice('mode', 'OPER', 'TECH')}]# ",
         user=account[0],
         greeting=_GREETINGS[product],
         login="login: " if product == "ROME" else "Login:",
-        colour=settings.flag("colour"),
+        colour=settings.read_flag("colour"),
         unknown="Error: unknown command",
         login_failure="username or password invalid",
         noise="%% LOG: temperature of the robot is 31 C",
@@ -144,8 +146,8 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
             "telnet": Frontend(f"{scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),
-        verbs=robot.verbs(),
-        faults={**robot.faults(), **cli_faults.table(), **table_faults.table()},
+        verbs=robot.make_verbs(),
+        faults={**robot.list_faults(), **cli_faults.list_faults(), **table_faults.list_faults()},
     )
 
 
@@ -153,11 +155,11 @@ def _make_command_line(
     settings: TwinSettings, commands: Commands, faults: CliFaults, style: CliStyle
 ) -> CliFrontend:
     return CliFrontend(
-        commands.table(),
+        commands.make_handlers(),
         style,
         clock=settings.clock,
         faults=faults,
-        idle_timeout_s=settings.number("idle_s", IDLE_S),
+        idle_timeout_s=settings.read_number("idle_s", IDLE_S),
         name="telnet" if style.account else "cli",
     )
 
@@ -186,7 +188,7 @@ class TableFaults:
     device: LineFaults
     broken_tables: int = 0
 
-    def table(self) -> Mapping[str, Fault]:
+    def list_faults(self) -> Mapping[str, Fault]:
         """Return the fault by its name. The field `count` is the number of tables to break."""
         return {
             "break_table": Fault(
@@ -200,7 +202,7 @@ class TableFaults:
         if not self.broken_tables:
             return table
         self.broken_tables -= 1
-        self.device.fired["break_table"] += 1
+        self.device.fire_counts["break_table"] += 1
         *head, last = table.split("\n")
         words = last.split()
         return "\n".join([*head[:-2], f"{head[-2]}     {head[-1]}", " ".join(words[:3]), " ".join(words[3:])])
@@ -221,7 +223,7 @@ class Commands:
     holds_prompt: bool
     shows_queue: bool
 
-    def table(self) -> Mapping[str, Handler]:
+    def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by regular expression."""
         cabinet, printer = self.cabinet, self.printer
         commands: dict[str, Handler] = {

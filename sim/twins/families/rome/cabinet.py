@@ -77,9 +77,9 @@ def list_circuits(port1: Iterable[Place], port2: Iterable[Place]) -> list[tuple[
 def _list_one_way(sources: list[Place], targets: list[Place]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for matrix in sorted({place.matrix for place in sources}):
-        east = [place.port for place in sources if (place.side, place.matrix) == ("E", matrix)]
-        west = [place.port for place in targets if (place.side, place.matrix) == ("W", matrix)]
-        pairs += zip(east, reversed(west), strict=False)
+        east_ports = [place.port for place in sources if (place.side, place.matrix) == ("E", matrix)]
+        west_ports = [place.port for place in targets if (place.side, place.matrix) == ("W", matrix)]
+        pairs += zip(east_ports, reversed(west_ports), strict=False)
     return pairs
 
 
@@ -194,7 +194,7 @@ class Cabinet:
         """Number of logical ports of an AFM, which have an E and a W port each."""
         return min(self.sizes)
 
-    def full_name(self, port: int) -> str:
+    def format_full_name(self, port: int) -> str:
         """Return the name and place of a port, as in messages: `E12[1AE12]`."""
         return f"{self.name(port)}[{self.place(port)}]"
 
@@ -251,7 +251,7 @@ class Cabinet:
         self._requests.update(dict.fromkeys(request.moves, request))
         return f"OK - request added to pending queue ({port1.upper()}-{port2.upper()})"
 
-    def entries(self) -> list[Entry]:
+    def list_entries(self) -> list[Entry]:
         """Return the queue, with one entry for each request. A request may have several moves."""
         entries: dict[int, Entry] = {}
         for job in self.robot.queue:
@@ -331,25 +331,27 @@ class Cabinet:
     def _report_end(self, event: Event, job: Job) -> None:
         if event == "failed" and job.number not in self._started_jobs:
             request = self._requests.get(job.number)
-            typed = (request.port1, request.port2) if request is not None and not request.is_logical else None
-            self._report_invalid(job.kind, job.pair, typed)
+            typed_names = (
+                (request.port1, request.port2) if request is not None and not request.is_logical else None
+            )
+            self._report_invalid(job.kind, job.pair, typed_names)
             return
         self._started_jobs.discard(job.number)
         outcome = {"done": "SUCCEEDED", "skipped": "SKIPPED(already done)"}.get(event, "FAILED")
         source, output = job.pair
         self._announce(
             f"{self.now} CONNECTION OPERATION {outcome}:"
-            f"{self.full_name(source)}<->{self.full_name(output)} OP:{job.kind}"
+            f"{self.format_full_name(source)}<->{self.format_full_name(output)} OP:{job.kind}"
         )
 
-    def _report_invalid(self, kind: Kind, pair: Pair, typed: tuple[str, str] | None) -> None:
-        """Announce that a request is invalid. Use the port names as `typed`, or the names of the pair if None."""
+    def _report_invalid(self, kind: Kind, pair: Pair, typed_names: tuple[str, str] | None) -> None:
+        """Announce that a request is invalid. Use the port names as `typed_names`, or the names of the pair if None."""
         source, output = pair
-        names = "-".join(typed or (self.name(source), self.name(output)))
+        names = "-".join(typed_names or (self.name(source), self.name(output)))
         self._announce(
             f"{self.now} ",
             "Ports details:",
-            f"[{self.full_name(source)}] [{self.full_name(output)}]",
+            f"[{self.format_full_name(source)}] [{self.format_full_name(output)}]",
             f"{self.now} OPERATION VALIDATION FAILED:{names} requestType={kind}",
         )
 

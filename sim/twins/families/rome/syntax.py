@@ -152,12 +152,12 @@ class Printer:
         logical = cabinet.logical(port)
         return _format_columns(
             (
-                cabinet.place(port) if self.by_place else cabinet.full_name(port),
+                cabinet.place(port) if self.by_place else cabinet.format_full_name(port),
                 "Locked" if port in matrix.locked else "Unlocked",
                 "Disabled" if port in matrix.disabled else "Enabled",
                 "In process" if cabinet.is_in_process(port) else state,
                 str(cabinet.device.moves_by_port[port]),
-                "" if peer is None else cabinet.full_name(peer),
+                "" if peer is None else cabinet.format_full_name(peer),
                 f"{cabinet.name(port)},{logical}" if self.by_place else logical,
             ),
             _ROME_COLUMNS,
@@ -227,7 +227,7 @@ class Printer:
 
     def format_queue(self, cabinet: Cabinet) -> str:
         """Return the text of the queue: the current request, then the waiting requests."""
-        entries = cabinet.entries()
+        entries = cabinet.list_entries()
         running_entry = next((entry for entry in entries if entry.is_running), None)
         recommends_homing = cabinet.robot.jammed or (self.always_hints and running_entry is not None)
         enabled_text = "enabled" if cabinet.robot.enabled else "disabled"
@@ -268,5 +268,5 @@ def _format_half(number: int, highest_port: int) -> str:
     >>> _format_half(90, 180), _format_half(91, 180)
     ('1_90', '91_180')
     """
-    half = -(-highest_port // 2)
-    return f"1_{half}" if number <= half else f"{half + 1}_{highest_port}"
+    half_count = -(-highest_port // 2)
+    return f"1_{half_count}" if number <= half_count else f"{half_count + 1}_{highest_port}"

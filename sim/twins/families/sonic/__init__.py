@@ -52,13 +52,13 @@ _BUILTINS = {"true": 0, "false": 1}
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated SONiC switch. Raise `SettingError` for an invalid option."""
     settings.check_options("idle_s")
-    account = settings.account("admin", "YourPaSsWoRd")
-    device = settings.device(switch_time_s=TUNING_S)
+    account = settings.get_account("admin", "YourPaSsWoRd")
+    device = settings.make_device(switch_time_s=TUNING_S)
     device.set_boot_mode("AUTOSAVE")
     configuration = Configuration(device)
     faults = CliFaults(device.faults)
     cli = CliFrontend(
-        Commands(configuration, settings.name).table(),
+        Commands(configuration, settings.name).make_handlers(),
         CliStyle(
             f"{account[0]}@sonic:~{'#' if account[0] == 'root' else '$'} ",
             user=account[0],
@@ -70,14 +70,14 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         ),
         clock=settings.clock,
         faults=faults,
-        idle_timeout_s=settings.number("idle_s", 0) or None,
+        idle_timeout_s=settings.read_number("idle_s", 0) or None,
         interpreter=interpret,
     )
     return SwitchTwin(
         device,
         {"cli": Frontend("sonic-ocs", cli.serve, cli.execute, wire="ssh", account=account)},
         expire=cli.expire,
-        faults={**configuration.faults(), **faults.table()},
+        faults={**configuration.list_faults(), **faults.list_faults()},
         on_boot=configuration.restore_configuration,
     )
 

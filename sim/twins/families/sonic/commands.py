@@ -62,7 +62,7 @@ class Commands:
         self._name = name
         self._matrix = configuration.device.matrix
 
-    def table(self) -> Mapping[str, Handler]:
+    def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by regular expression."""
         changes: Mapping[str, Callable[[TypedCommand], str | CommandOutput]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
@@ -213,9 +213,10 @@ def explain_usage_error(words: Sequence[str]) -> CommandOutput:
     if len(rest) < len(required_arguments):
         return _format_error(path, f'Missing argument "{required_arguments[len(rest)]}".')
     if len(rest) > len(arguments):
-        extra = rest[len(arguments) :]
+        extra_words = rest[len(arguments) :]
         return _format_error(
-            path, f"Got unexpected extra argument{'s' if len(extra) > 1 else ''} ({' '.join(extra)})"
+            path,
+            f"Got unexpected extra argument{'s' if len(extra_words) > 1 else ''} ({' '.join(extra_words)})",
         )
     return _format_error(path, f'Invalid value for "{arguments[-1].strip("[]")}": {rest[-1]}')
 

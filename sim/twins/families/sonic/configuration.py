@@ -121,7 +121,7 @@ class Configuration:
         is_usable = (
             matrix.passes_light(pair) and self.device.find_plugged_input(pair[0]) not in faults.dark_inputs
         )
-        return "tuning" if is_usable and pair[0] not in self.device.lit else "tuned"
+        return "tuning" if is_usable and pair[0] not in self.device.lit_connections else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
         """Configure all cross-connects, or none if there is an error.
@@ -174,7 +174,7 @@ class Configuration:
         self.device.matrix.connections = dict(sorted(self.configured_pairs - self.device.faults.stuck))
         self.device.set_boot_mode("AUTOSAVE")
 
-    def faults(self) -> dict[str, Fault]:
+    def list_faults(self) -> dict[str, Fault]:
         """Return the fault `ghost_entry` by its name. It makes a ghost: the circuit of `port`, or the new `pair`."""
         return {"ghost_entry": Fault(self._make_ghost, lambda _: self._configure_ghosts(), "port")}
 
@@ -205,7 +205,7 @@ class Configuration:
             self.device.matrix.check_port(port)
             removed_pairs = {pair for pair in self.configured_pairs & self.hardware if port in pair}
         self.configured_pairs -= removed_pairs
-        self.device.faults.fired["ghost_entry"] += len(removed_pairs)
+        self.device.faults.fire_counts["ghost_entry"] += len(removed_pairs)
 
     def _parse_free_pair(self, request: Request) -> Pair:
         pair = request.pair("pair")

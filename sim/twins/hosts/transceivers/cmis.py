@@ -62,7 +62,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def _make_identity(nic: str) -> bytearray:
     identity = make_page(
-        _VENDOR_FIELDS.content("LB-400G-FR4", nic)
+        _VENDOR_FIELDS.make_content("LB-400G-FR4", nic)
         | {
             128: 0x18,
             190: encode_ascii("", 10),
@@ -116,33 +116,35 @@ def _encode_lane_flags(quantity: Quantity) -> bytes:
 
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints for a module."""
-    yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
-    yield text.format_line("Power class", str((module.byte(200) >> 5) + 1))
-    yield text.format_line("Max power", f"{module.byte(201) * 0.25:.2f}W")
-    yield text.format_code("Connector", module.byte(203), text.CONNECTORS)
+    yield text.format_code("Identifier", module.read_byte(0), text.IDENTIFIERS)
+    yield text.format_line("Power class", str((module.read_byte(200) >> 5) + 1))
+    yield text.format_line("Max power", f"{module.read_byte(201) * 0.25:.2f}W")
+    yield text.format_code("Connector", module.read_byte(203), text.CONNECTORS)
     yield text.format_line("Cable assembly length", "0.00m")
     for bit, name in ((1, "CDR bypass control"), (0, "CDR")):
         for index, direction in enumerate(("Tx", "Rx")):
-            is_supported = module.byte(161 + index, _ADVERTISEMENT_PAGE) >> bit & 1
+            is_supported = module.read_byte(161 + index, _ADVERTISEMENT_PAGE) >> bit & 1
             yield text.format_line(f"{direction} {name}", "Yes" if is_supported else "No")
-    yield text.format_code("Transmitter technology", module.byte(212), _TECHNOLOGIES)
+    yield text.format_code("Transmitter technology", module.read_byte(212), _TECHNOLOGIES)
     yield from text.format_wavelength(module, 138, _ADVERTISEMENT_PAGE)
-    yield text.format_line("Length (SMF)", f"{module.byte(132, _ADVERTISEMENT_PAGE) & 0x3F:.2f}km")
+    yield text.format_line("Length (SMF)", f"{module.read_byte(132, _ADVERTISEMENT_PAGE) & 0x3F:.2f}km")
     for index, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
         yield text.format_line(
-            f"Length ({fibre})", f"{module.byte(133 + index, _ADVERTISEMENT_PAGE) * unit}m"
+            f"Length ({fibre})", f"{module.read_byte(133 + index, _ADVERTISEMENT_PAGE) * unit}m"
         )
     yield from text.format_vendor(module, _VENDOR_FIELDS)
-    yield text.format_line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
-    yield text.format_code("Module State", module.byte(3) >> 1 & 7, _STATES)
+    yield text.format_line(
+        "Revision compliance", f"Rev. {module.read_byte(1) >> 4}.{module.read_byte(1) & 0xF}"
+    )
+    yield text.format_code("Module State", module.read_byte(3) >> 1 & 7, _STATES)
     yield text.format_line("LowPwrAllowRequestHW", "Off")
     yield text.format_line("LowPwrRequestSW", "Off")
     yield from _describe_diagnostics(module)
 
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
-    yield text.format_temperature("Module temperature", module.word(14))
-    yield text.format_voltage("Module voltage", module.word(16))
+    yield text.format_temperature("Module temperature", module.read_word(14))
+    yield text.format_voltage("Module voltage", module.read_word(16))
     quantities = (
         ("Laser tx bias current ", text.format_bias, _BIAS),
         ("Transmit avg optical power ", text.format_power, _TRANSMIT),
@@ -152,7 +154,7 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
         yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANE_COUNT, _LANE_PAGE)
     for index, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
-            yield text.format_flag(name, label, is_on=bool(module.byte(9) >> 4 * index + level & 1))
+            yield text.format_flag(name, label, is_on=bool(module.read_byte(9) >> 4 * index + level & 1))
     for lane in range(_SHOWN_LANE_COUNT):
         yield from _describe_lane(module, lane)
     yield from text.format_thresholds(
@@ -174,5 +176,5 @@ def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:
     )
     for name, (_, flags_at, _), lane_name in rows:
         for level, label in enumerate(text.LEVELS):
-            is_on = module.byte(flags_at + level, _LANE_PAGE) >> lane & 1
+            is_on = module.read_byte(flags_at + level, _LANE_PAGE) >> lane & 1
             yield text.format_flag(name, label, is_on=bool(is_on), lane=f"{lane_name} {lane + 1}")

@@ -79,7 +79,7 @@ def make_module(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
     """Return the memory of the optical module in a NIC, with current measurements. Raise `FibreError` if unknown."""
     standard = select_standard(rate_gbps)
     measurements = measure(
-        standard.LANES, plant.transmit_power_dbm, plant.transmit_dbm(nic), plant.receive_dbm(nic)
+        standard.LANES, plant.transmit_power_dbm, plant.read_transmit_dbm(nic), plant.read_receive_dbm(nic)
     )
     return standard.memory(nic, measurements)
 
@@ -111,7 +111,7 @@ def _select_bytes(module: ModuleMemory, numbers: Mapping[str, int], *, complete:
     """
     offset = numbers.get("offset", 0)
     if complete and not numbers.keys() & {"page", "bank", "i2c"}:
-        data = module.complete()
+        data = module.read_dump()
         length = numbers.get("length", len(data) - offset)
         if length < 1 or offset + length > len(data):
             raise NoSuchPageError

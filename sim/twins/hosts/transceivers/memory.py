@@ -55,15 +55,15 @@ class ModuleMemory:
             raise NoSuchPageError
         return (lower + upper)[offset : offset + length]
 
-    def complete(self) -> bytes:
+    def read_dump(self) -> bytes:
         """Return the bytes of a complete dump."""
         return b"".join(self.pages[page] for page in self.dump)
 
-    def byte(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
+    def read_byte(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
         """Return one byte as a number. Raise `NoSuchPageError`."""
         return self.read(address=address, page=page, offset=offset, length=1)[0]
 
-    def word(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
+    def read_word(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
         """Return two bytes as an unsigned number, most significant byte first. Raise `NoSuchPageError`."""
         return int.from_bytes(self.read(address=address, page=page, offset=offset, length=2), "big")
 
@@ -103,7 +103,7 @@ class VendorFields:
     serial: int
     date: int
 
-    def content(self, part: str, nic: str) -> dict[int, bytes | int]:
+    def make_content(self, part: str, nic: str) -> dict[int, bytes | int]:
         """Return the vendor fields of the simulated module in a NIC, for `make_page`."""
         return {
             self.name: encode_ascii(VENDOR, 16),

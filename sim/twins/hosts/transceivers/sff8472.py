@@ -64,8 +64,10 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     diagnostics = make_page({0: b"".join(quantity.limits.memory for quantity in quantities)}, base=0)
     diagnostics[_VALUES : _VALUES + 10] = b"".join(quantity.memory for quantity in quantities)
     diagnostics[95] = compute_checksum(diagnostics[:95])
-    for flags_offset, (high, low) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
-        bits = "".join(f"{quantity.flags[0][high]:d}{quantity.flags[0][low]:d}" for quantity in quantities)
+    for flags_offset, (high_index, low_index) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
+        bits = "".join(
+            f"{quantity.flags[0][high_index]:d}{quantity.flags[0][low_index]:d}" for quantity in quantities
+        )
         diagnostics[flags_offset : flags_offset + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
     offsets = [
         (FIRST_ADDRESS, 0, LOWER_PAGE),
@@ -79,19 +81,19 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints for a module."""
-    yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
+    yield text.format_code("Identifier", module.read_byte(0), text.IDENTIFIERS)
     yield text.format_line("Extended identifier", "0x04 (GBIC/SFP defined by 2-wire interface ID)")
-    yield text.format_code("Connector", module.byte(2), text.CONNECTORS)
-    codes = [*module.read(offset=3, length=8), module.byte(36)]
+    yield text.format_code("Connector", module.read_byte(2), text.CONNECTORS)
+    codes = [*module.read(offset=3, length=8), module.read_byte(36)]
     yield text.format_line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
-    yield text.format_line("Transceiver type", f"Extended: {_TYPES[module.byte(36)]}")
-    yield text.format_code("Encoding", module.byte(11), _ENCODINGS)
-    yield text.format_line("BR, Nominal", f"{module.byte(66) * 250}MBd")
-    yield text.format_code("Rate identifier", module.byte(13), {0: "unspecified"})
+    yield text.format_line("Transceiver type", f"Extended: {_TYPES[module.read_byte(36)]}")
+    yield text.format_code("Encoding", module.read_byte(11), _ENCODINGS)
+    yield text.format_line("BR, Nominal", f"{module.read_byte(66) * 250}MBd")
+    yield text.format_code("Rate identifier", module.read_byte(13), {0: "unspecified"})
     lengths = (("SMF,km", 1, "km"), ("SMF", 100, "m"), ("50um", 10, "m"), ("62.5um", 10, "m"))
     for index, (fibre, unit, name) in enumerate((*lengths, ("Copper", 1, "m"), ("OM3", 10, "m"))):
-        yield text.format_line(f"Length ({fibre})", f"{module.byte(14 + index) * unit}{name}")
-    yield text.format_line("Laser wavelength", f"{module.word(60)}nm")
+        yield text.format_line(f"Length ({fibre})", f"{module.read_byte(14 + index) * unit}{name}")
+    yield text.format_line("Laser wavelength", f"{module.read_word(60)}nm")
     yield text.format_line("Vendor name", module.text(20, 16))
     yield text.format_oui(module.read(offset=37, length=3))
     yield text.format_line("Vendor PN", module.text(40, 16))
@@ -100,10 +102,10 @@ def describe(module: ModuleMemory) -> Iterator[str]:
         "Option values", " ".join(f"0x{value:02x}" for value in module.read(offset=64, length=2))
     )
     for bit, option in ((1, "RX_LOS"), (3, "TX_FAULT"), (4, "TX_DISABLE")):
-        if module.byte(65) & 1 << bit:
+        if module.read_byte(65) & 1 << bit:
             yield text.format_line("Option", f"{option} implemented")
     for margin in ("max", "min"):
-        yield text.format_line(f"BR margin, {margin}", f"{module.byte(67)}%")
+        yield text.format_line(f"BR margin, {margin}", f"{module.read_byte(67)}%")
     yield text.format_line("Vendor SN", module.text(68, 16))
     yield text.format_line("Date code", module.text(84, 8))
     yield text.format_line("Optical diagnostics support", "Yes")
@@ -112,7 +114,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     celsius, volt, ampere, transmit, receive = (
-        module.word(_VALUES + 2 * index, address=SECOND_ADDRESS) for index in range(len(_CHANNEL_ORDER))
+        module.read_word(_VALUES + 2 * index, address=SECOND_ADDRESS) for index in range(len(_CHANNEL_ORDER))
     )
     yield text.format_bias("Laser bias current", ampere)
     yield text.format_power("Laser output power", transmit)
@@ -122,7 +124,7 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield text.format_line("Alarm/warning flags implemented", "Yes")
     for name, index in _FLAGS:
         for level, label in enumerate(text.LEVELS):
-            flags = module.word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
+            flags = module.read_word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
             yield text.format_flag(name, label, is_on=bool(flags & 1 << 15 - 2 * index - level % 2))
     offsets = {f"{name}_at": 8 * index for index, name in enumerate(_CHANNEL_ORDER)}
     yield from text.format_thresholds(module, **offsets, address=SECOND_ADDRESS)

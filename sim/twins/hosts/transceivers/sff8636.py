@@ -59,7 +59,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def _make_identity(nic: str) -> bytearray:
     identity = make_page(
-        _VENDOR_FIELDS.content("LB-100G-CWDM4", nic)
+        _VENDOR_FIELDS.make_content("LB-100G-CWDM4", nic)
         | {
             128: bytes([0x11, 0xCC, 0x07, 0x80]),
             139: bytes([0x03, 0xFF]),  # NRZ; 0xFF: the nominal rate is in byte 222
@@ -88,33 +88,33 @@ def _encode_flags(quantity: Quantity) -> bytes:
 
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints for a module."""
-    yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
-    yield text.format_line("Extended identifier", f"0x{module.byte(129):02x}")
+    yield text.format_code("Identifier", module.read_byte(0), text.IDENTIFIERS)
+    yield text.format_line("Extended identifier", f"0x{module.read_byte(129):02x}")
     yield text.format_line(_DESCRIPTION, "3.5W max. Power consumption")
     yield text.format_line(_DESCRIPTION, "CDR present in TX, CDR present in RX")
     yield text.format_line(_DESCRIPTION, "High Power Class (> 3.5 W) not enabled")
     yield text.format_line("Power set", "Off")
     yield text.format_line("Power override", "Off")
-    yield text.format_code("Connector", module.byte(130), text.CONNECTORS)
+    yield text.format_code("Connector", module.read_byte(130), text.CONNECTORS)
     codes = module.read(offset=131, length=8)
     yield text.format_line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
-    yield text.format_line("Transceiver type", f"100G Ethernet: {_TYPES[module.byte(192)]}")
-    yield text.format_code("Encoding", module.byte(139), _ENCODINGS)
-    yield text.format_line("BR, Nominal", f"{module.byte(140) * 100}Mbps")
-    yield text.format_line("Rate identifier", f"0x{module.byte(141):02x}")
+    yield text.format_line("Transceiver type", f"100G Ethernet: {_TYPES[module.read_byte(192)]}")
+    yield text.format_code("Encoding", module.read_byte(139), _ENCODINGS)
+    yield text.format_line("BR, Nominal", f"{module.read_byte(140) * 100}Mbps")
+    yield text.format_line("Rate identifier", f"0x{module.read_byte(141):02x}")
     lengths = (("SMF,km", 1, "km"), ("OM3 50um", 2, "m"), ("OM2 50um", 1, "m"), ("OM1 62.5um", 1, "m"))
     for offset, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
-        yield text.format_line(f"Length ({fibre})", f"{module.byte(142 + offset) * unit}{name}")
-    yield text.format_code("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
+        yield text.format_line(f"Length ({fibre})", f"{module.read_byte(142 + offset) * unit}{name}")
+    yield text.format_code("Transmitter technology", module.read_byte(147) & 0xF0, _TECHNOLOGIES)
     yield from text.format_wavelength(module, 186)
     yield from text.format_vendor(module, _VENDOR_FIELDS)
-    yield text.format_line("Revision Compliance", _REVISIONS[module.byte(1)])
+    yield text.format_line("Revision Compliance", _REVISIONS[module.read_byte(1)])
     yield from _describe_diagnostics(module)
 
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
-    yield text.format_temperature("Module temperature", module.word(_TEMPERATURE[0]))
-    yield text.format_voltage("Module voltage", module.word(_VOLTAGE[0]))
+    yield text.format_temperature("Module temperature", module.read_word(_TEMPERATURE[0]))
+    yield text.format_voltage("Module voltage", module.read_word(_VOLTAGE[0]))
     yield text.format_line("Alarm/warning flags implemented", "Yes")
     yield from text.format_lanes(module, "Laser tx bias current ", text.format_bias, _BIAS[0], LANES)
     yield from text.format_lanes(
@@ -143,7 +143,7 @@ def _describe_flags(
     module: ModuleMemory, name: str, offset: int, lane_name: str = "", lanes: int = 1
 ) -> Iterator[str]:
     for lane in range(lanes):
-        half = module.byte(offset + lane // 2) >> (4 if lane % 2 == 0 else 0)
+        lane_bits = module.read_byte(offset + lane // 2) >> (4 if lane % 2 == 0 else 0)
         for level, label in enumerate(text.LEVELS):
             lane_label = f"{lane_name} {lane + 1}" if lane_name else ""
-            yield text.format_flag(name, label, is_on=bool(half & 8 >> level), lane=lane_label)
+            yield text.format_flag(name, label, is_on=bool(lane_bits & 8 >> level), lane=lane_label)

@@ -48,8 +48,8 @@ def format_vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
 
 def format_wavelength(module: ModuleMemory, offset: int, page: int = 0) -> Iterator[str]:
     """Yield the lines of the wavelength (0.05 nm units, at `offset`) and tolerance (0.005 nm units, two further)."""
-    yield format_line("Laser wavelength", f"{module.word(offset, page) * 0.05:.3f}nm")
-    yield format_line("Laser wavelength tolerance", f"{module.word(offset + 2, page) * 0.005:.3f}nm")
+    yield format_line("Laser wavelength", f"{module.read_word(offset, page) * 0.05:.3f}nm")
+    yield format_line("Laser wavelength tolerance", f"{module.read_word(offset + 2, page) * 0.005:.3f}nm")
 
 
 def format_power(name: str, value: int) -> str:
@@ -104,7 +104,7 @@ def format_lanes(
 ) -> Iterator[str]:
     """Yield one line for each of `count` lanes. The words of the lanes are adjacent and start at `offset`."""
     for lane in range(count):
-        yield format_value(f"{name}(Channel {lane + 1})", module.word(offset + 2 * lane, page))
+        yield format_value(f"{name}(Channel {lane + 1})", module.read_word(offset + 2 * lane, page))
 
 
 def format_thresholds(
@@ -128,5 +128,5 @@ def format_thresholds(
     )
     for name, format_value, offset in quantities:
         for index, level in enumerate(LEVELS):
-            value = module.word(offset + 2 * index, page, address=address)
+            value = module.read_word(offset + 2 * index, page, address=address)
             yield format_value(f"{name} {level} threshold", value)

@@ -35,37 +35,37 @@ def modulator(snapshot: Snapshot, index: int) -> Modulator:
     parameters = snapshot.parameters.modulators[index]
     return Modulator(
         half_wave_v=parameters.v_pi,
-        null_v=present_null_v(snapshot, index) - parameters.bias_v,
+        null_v=compute_present_null_v(snapshot, index) - parameters.bias_v,
         extinction_db=parameters.extinction_db,
         insertion_loss_db=parameters.insertion_loss_db,
     )
 
 
-def channel_transmission(detuning_nm: float, width_nm: float) -> float:
+def compute_channel_transmission(detuning_nm: float, width_nm: float) -> float:
     """Return the transmission of a multiplexer channel: a Gaussian with full width `width_nm` at half power.
 
-    >>> channel_transmission(0.0, 0.4), round(channel_transmission(0.2, 0.4), 12)
+    >>> compute_channel_transmission(0.0, 0.4), round(compute_channel_transmission(0.2, 0.4), 12)
     (1.0, 0.5)
     """
     return math.exp(-4.0 * math.log(2.0) * (detuning_nm / width_nm) ** 2)
 
 
-def line_power_w(snapshot: Snapshot) -> float:
+def compute_line_power_w(snapshot: Snapshot) -> float:
     """Return the power in W on the detector of one line of the laser, if its arm had no modulators."""
     kit = snapshot.parameters
     if not snapshot.is_lit:
         return 0.0
-    on_channel = channel_transmission(kit.wavelength_nm - kit.channel_nm, kit.channel_width_nm)
+    channel_share = compute_channel_transmission(kit.wavelength_nm - kit.channel_nm, kit.channel_width_nm)
     alignment = float(polariser_transmission(polariser(kit), kit.polarisation_rad + snapshot.walk_rad))
-    return watts(kit.laser_dbm) * attenuate(kit.path_loss_db) * on_channel * alignment
+    return watts(kit.laser_dbm) * attenuate(kit.path_loss_db) * channel_share * alignment
 
 
-def full_product_w(kit: KitParameters) -> float:
+def compute_full_product_w(kit: KitParameters) -> float:
     """Return the power in W on the detector if arm 0 is fully open, and the laser is on, tuned and aligned.
 
     The default is 10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
 
-    >>> round(full_product_w(KitParameters()), 12)
+    >>> round(compute_full_product_w(KitParameters()), 12)
     0.001
     """
     losses_db = kit.path_loss_db + sum(kit.modulators[index].insertion_loss_db for index in ARMS[0])
@@ -79,7 +79,7 @@ def detect_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
     at the output. The powers of the two lines add.
     """
     kit = snapshot.parameters
-    power_w, leak = line_power_w(snapshot), attenuate(kit.crosstalk_db)
+    power_w, leak = compute_line_power_w(snapshot), attenuate(kit.crosstalk_db)
     arm0_w, arm1_w = (power_w * _transmit_arm(snapshot, drives, pair) for pair in ARMS)
     phase = kit.crosstalk_phase_rad
     return combine_w(arm0_w, leak * arm1_w, phase) + combine_w(arm1_w, leak * arm0_w, phase)
@@ -95,7 +95,7 @@ def _transmit_arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int
     return first * second
 
 
-def tap_power_w(snapshot: Snapshot) -> float:
+def compute_tap_power_w(snapshot: Snapshot) -> float:
     """Return the power in W at the tap of the power meter while all generators are idle."""
     idle_drives = [np.zeros(1)] * len(snapshot.parameters.modulators)
     return float(detect_power_w(snapshot, idle_drives)[0]) * attenuate(snapshot.parameters.meter_tap_db)
@@ -115,7 +115,7 @@ def draw_drift(
     )
 
 
-def present_null_v(snapshot: Snapshot, index: int) -> float:
+def compute_present_null_v(snapshot: Snapshot, index: int) -> float:
     """Return the bias voltage in V at which a modulator now transmits least."""
     kit = snapshot.parameters
     drift = BiasDrift(_make_drift_process(kit, index), kit.null_v_per_k)

@@ -124,15 +124,17 @@ class PhotonicKit:
         snapshot = self.state.now
         kit = snapshot.parameters
         if readout != DETECTOR:
-            dark = np.zeros(count)
-            return ReceivedSignal(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
+            no_noise = np.zeros(count)
+            return ReceivedSignal(
+                no_noise, no_noise, 0.0, receiver.compute_converter_noise(kit, no_noise, no_noise)
+            )
         light_a, slope_a_s = _compute_light(snapshot, self._driven_count, rate_hz, first, count, outputs)
         correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
         return ReceivedSignal(
             receiver.level(kit, light_a),
             receiver.noise(kit, light_a),
             correlation,
-            receiver.converter_noise(kit, light_a, slope_a_s),
+            receiver.compute_converter_noise(kit, light_a, slope_a_s),
         )
 
 
@@ -213,10 +215,10 @@ def make_kit(options: Mapping[str, str], *, board: str = "", generators: int = M
     knobs = {name: value for name, value in options.items() if name not in ("seed", "vary")}
     seed = parse_whole("seed", options.get("seed", "1"))
     parameters = replace(KitParameters(), seed=seed)
-    text = options.get("vary", "no")
-    if text not in ("yes", "no"):
-        raise ValueError(f"vary must be yes or no, not {text!r}")
-    is_varied = text == "yes"
+    vary_text = options.get("vary", "no")
+    if vary_text not in ("yes", "no"):
+        raise ValueError(f"vary must be yes or no, not {vary_text!r}")
+    is_varied = vary_text == "yes"
     if is_varied:
         parameters = vary(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY

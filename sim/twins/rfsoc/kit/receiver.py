@@ -12,7 +12,7 @@ from sim.models.photonics.amplifier import Amplifier, amplify_v, small_signal_ga
 from sim.models.photonics.converter import Converter, converter_v2, jitter_v2
 from sim.models.photonics.detector import Detector, photocurrent_a
 from sim.models.photonics.noise import receiver_a2
-from sim.twins.rfsoc.kit.optics import full_product_w
+from sim.twins.rfsoc.kit.optics import compute_full_product_w
 from sim.twins.rfsoc.kit.parameters import KitParameters
 
 Samples = npt.NDArray[np.float64]
@@ -68,13 +68,13 @@ def noise(kit: KitParameters, light_a: Samples) -> Samples:
     if kit.noise == "off":
         return np.zeros(len(light_a))
     if kit.noise == "constant":
-        step_a = kit.responsivity_a_w * full_product_w(kit) / 255.0
+        step_a = kit.responsivity_a_w * compute_full_product_w(kit) / 255.0
         return np.full(len(light_a), kit.noise_lsb * step_a * kit.transimpedance_ohm / kit.adc_full_scale_v)
     deviation_a = np.sqrt(receiver_a2(detector(kit), kit.rin_db_hz, light_a))
     return np.asarray(deviation_a * _compute_level_per_ampere(kit, light_a))
 
 
-def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
+def compute_converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
     """Return the standard deviation of the converter's noise and rounding, as a fraction of full scale.
 
     Return None if the converter only rounds. `slope_a_s` is the slope of the current. The converter's jitter makes

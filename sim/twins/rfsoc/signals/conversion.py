@@ -28,13 +28,13 @@ def convert(
     from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
     if not machine_code.IS_AVAILABLE:
-        return convert_plainly(rng, level, mixing, bits=bits, taps=taps)
+        return convert_with_numpy(rng, level, mixing, bits=bits, taps=taps)
     from sim.twins.rfsoc.signals import conversion_compiled
 
     return conversion_compiled.convert(rng, level, mixing, bits=bits, taps=taps)
 
 
-def convert_plainly(
+def convert_with_numpy(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Do what `convert` does, but without numba. With the same state of `rng`, both draw the same noise."""

@@ -37,8 +37,8 @@ def _convert_windows(
     traces: Floats,
     noises: Floats,
     correlations: Floats,
-    owns: Floats,
-    which: npt.NDArray[np.int64],
+    own_noises: Floats,
+    trace_of_window: npt.NDArray[np.int64],
     freqs: npt.NDArray[np.int64],
     turns: npt.NDArray[np.int64],
     sources: npt.NDArray[np.int64],
@@ -48,9 +48,9 @@ def _convert_windows(
 ) -> None:
     samples = traces.shape[1]
     real_part, imaginary_part = np.zeros(samples), np.zeros(samples)
-    for window in range(len(which)):
-        trace = which[window]
-        _digitise(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real_part)
+    for window in range(len(trace_of_window)):
+        trace = trace_of_window[window]
+        _digitise(rng, traces[trace], noises[trace], correlations[trace], own_noises[trace], bits, real_part)
         is_complex = _mix(real_part, imaginary_part, freqs[window], turns[window], sources[window])
         _decimate(real_part, taps, out[window, :, 0])
         if is_complex:

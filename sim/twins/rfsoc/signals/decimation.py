@@ -42,8 +42,8 @@ def taps(kind: str) -> npt.NDArray[np.float64]:
 
 
 def _low_pass() -> npt.NDArray[np.float64]:
-    positions = np.arange(TAPS) - (TAPS - 1) / 2
-    return np.asarray(np.sinc(2 * EDGE * positions) * np.kaiser(TAPS, BETA))
+    tap_positions = np.arange(TAPS) - (TAPS - 1) / 2
+    return np.asarray(np.sinc(2 * EDGE * tap_positions) * np.kaiser(TAPS, BETA))
 
 
 def margin(count: int) -> int:

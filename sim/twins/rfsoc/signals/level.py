@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sim.twins.rfsoc.plant import ReceivedSignal
 
 Floats = npt.NDArray[np.float64]
-DRAWN_TOGETHER = 0.01
+NEGLIGIBLE_CORRELATION = 0.01
 """If the received noise has less correlation, it is drawn together with the converter's noise: as one noise with the
 sum of the variances. The converter's part then has the same small correlation, instead of none.
 """
@@ -48,7 +48,7 @@ def make_level(signals: Sequence[ReceivedSignal], which: npt.NDArray[np.int64], 
     noises = np.stack([signal.noise for signal in signals])
     correlations = np.array([signal.correlation for signal in signals], np.float64)
     owns = np.stack([_remove_rounding(signal, bits) for signal in signals])
-    drawn_together = (correlations < DRAWN_TOGETHER)[:, None]
+    drawn_together = (correlations < NEGLIGIBLE_CORRELATION)[:, None]
     noises = np.where(drawn_together, np.hypot(noises, owns), noises)
     owns = np.where(drawn_together, 0.0, owns)
     return Level(

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import waves
-from sim.twins.rfsoc.signals.readout import Scene, find_rises
+from sim.twins.rfsoc.signals.readout import Scene, find_trigger_rises
 from sim.twins.rfsoc.signals.track import ChannelState, Generator, TimeLine, Track, play
 
 GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
-HOST_TUNED = "axis_readout_v2"
-PROGRAM_TUNED = "axis_dyn_readout_v1"
+HOST_TUNED_TYPE = "axis_readout_v2"
+PROGRAM_TUNED_TYPE = "axis_dyn_readout_v1"
 
 ChannelStates: TypeAlias = Mapping[tuple[str, int], ChannelState]
 """Pulses and readout settings that outlive a run, by kind ("gen" or "ro") and number of the channel."""
@@ -62,24 +62,26 @@ def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -
     tuned_readouts = {
         ("ro", number): _make_readout_track(board_state, run, earlier_states, number)
         for number, readout in enumerate(board_state.cfg["readouts"])
-        if readout["ro_type"] == PROGRAM_TUNED
+        if readout["ro_type"] == PROGRAM_TUNED_TYPE
     }
-    line = TimeLine(
-        [_make_generator(board_state, one) for one in board_state.cfg["gens"]],
+    timeline = TimeLine(
+        [_make_generator(board_state, generator_cfg) for generator_cfg in board_state.cfg["gens"]],
         {number: track for (_, number), track in tracks.items() if track is not None},
         board_state.envelopes,
     )
     scenes = [
-        Scene(line, find_rises(run.pins, readout), tuned_readouts.get(("ro", number)))
+        Scene(timeline, find_trigger_rises(run.pins, readout), tuned_readouts.get(("ro", number)))
         for number, readout in enumerate(board_state.cfg["readouts"])
     ]
     channel_states = {
-        key: track.channel_state() for key, track in (tracks | tuned_readouts).items() if track is not None
+        key: track.find_channel_state()
+        for key, track in (tracks | tuned_readouts).items()
+        if track is not None
     }
     return Playback(
         run,
         scenes,
-        {key: one for key, one in channel_states.items() if one is not None},
+        {key: generator_cfg for key, generator_cfg in channel_states.items() if generator_cfg is not None},
         int(run.writes["time"].max(initial=-1)),
         _make_counter_lookup(run.counts),
     )

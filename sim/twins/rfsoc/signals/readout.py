@@ -116,8 +116,8 @@ def _write(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> in
     if end <= len(memory):
         memory[address:end] = rows
     else:
-        tail = rows[-len(memory) :]
-        memory[np.arange(end - len(tail), end) % len(memory)] = tail
+        last_rows = rows[-len(memory) :]
+        memory[np.arange(end - len(last_rows), end) % len(memory)] = last_rows
     return end % len(memory)
 
 
@@ -127,7 +127,7 @@ def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[An
     return memory[np.arange(address, address + length) % len(memory)]
 
 
-def find_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
+def find_trigger_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
     """Return the ticks of the processor at which the trigger of a readout rises."""
     kind = 1 if readout["trigger_type"] == "tport" else 0
     trigger_pins = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
@@ -232,10 +232,10 @@ class Readout:
         """Return the starts of windows for rises from number `first`. Results are cached for the same run."""
         if self._window_starts is None or self._window_starts[0] is not rises:
             self._window_starts = (rises, {})
-        known_starts, key = self._window_starts[1], (first, self.buffer.length)
-        if key not in known_starts:
-            known_starts[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
-        return known_starts[key]
+        cached_starts, key = self._window_starts[1], (first, self.buffer.length)
+        if key not in cached_starts:
+            cached_starts[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
+        return cached_starts[key]
 
     def extend(self, scene: Scene) -> None:
         """Replace the scene by a longer part of the same run. Earlier windows stay unchanged."""
@@ -270,16 +270,16 @@ class Readout:
 
     def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
         assert self._scene is not None
-        firsts = starts * DECIMATION - margin(len(converter.taps))
-        level = self._find_level(self._scene.timeline, firsts, count, converter)
+        first_samples = starts * DECIMATION - margin(len(converter.taps))
+        level = self._find_level(self._scene.timeline, first_samples, count, converter)
         self.buffer.store(
             conversion.convert(
-                self._rng, level, self._make_mixing(firsts), bits=converter.bits, taps=converter.taps
+                self._rng, level, self._make_mixing(first_samples), bits=converter.bits, taps=converter.taps
             )
         )
 
     def _find_level(
-        self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
+        self, timeline: TimeLine, first_samples: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
         """Return the levels of windows. If run and epoch are the same as before, reuse the levels."""
         if (
@@ -288,29 +288,31 @@ class Readout:
             or self._levels_key[1] != self.traces.epoch
         ):
             self._levels_key, self._levels = (timeline, self.traces.epoch), {}
-        key = firsts.tobytes()
+        key = first_samples.tobytes()
         if key not in self._levels:
             if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
-            signals, trace_numbers = self.traces.of_windows(timeline, rate_hz, firsts, count)
+            signals, trace_numbers = self.traces.receive_windows(timeline, rate_hz, first_samples, count)
             self._levels[key] = make_level(signals, trace_numbers, converter.bits)
         return self._levels[key]
 
-    def _make_mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:
+    def _make_mixing(self, first_samples: npt.NDArray[np.int64]) -> Mixing:
         assert self._scene is not None
         words = self._scene.words
         if words is None:
-            freqs = np.full(len(firsts), self.tuning.freq)
+            freqs = np.full(len(first_samples), self.tuning.freq)
             return Mixing(
-                freqs, (self.tuning.phase + freqs * firsts) % TURN, np.full(len(firsts), self.tuning.source)
+                freqs,
+                (self.tuning.phase + freqs * first_samples) % TURN,
+                np.full(len(first_samples), self.tuning.source),
             )
         if not len(words.starts):
-            return Mixing(*(np.zeros(len(firsts), np.int64) for _ in range(3)))
-        last = np.maximum(np.searchsorted(words.starts, firsts, "right") - 1, 0)
-        freqs = words.waves.freq[last]
+            return Mixing(*(np.zeros(len(first_samples), np.int64) for _ in range(3)))
+        last_words = np.maximum(np.searchsorted(words.starts, first_samples, "right") - 1, 0)
+        freqs = words.waves.freq[last_words]
         return Mixing(
             freqs,
-            (words.turns[last] + freqs * (firsts - words.starts[last])) % TURN,
-            words.waves.source[last],
+            (words.turns[last_words] + freqs * (first_samples - words.starts[last_words])) % TURN,
+            words.waves.source[last_words],
         )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.plant import Plant, ReceivedSignal
-from sim.twins.rfsoc.signals.track import Recorder, TimeLine, whole_ratio
+from sim.twins.rfsoc.signals.track import Recorder, TimeLine, find_whole_ratio
 
 MEMORY_BYTES = 64 << 20
 MAX_GROUPINGS = 4
@@ -65,52 +65,56 @@ class Traces:
         self._traces[key] = received_signal
         return received_signal
 
-    def of_windows(
-        self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
+    def receive_windows(
+        self, timeline: TimeLine, rate_hz: float, first_samples: npt.NDArray[np.int64], count: int
     ) -> tuple[list[ReceivedSignal], npt.NDArray[np.int64]]:
         """Return a list of traces, and (windows,) the number of the trace of each window of `count` samples.
 
         Windows with the same signals form a group and share a trace, so a thousand equal shots need one trace.
         """
-        self.receive(timeline, rate_hz, int(firsts[0]), count)
+        self.receive(timeline, rate_hz, int(first_samples[0]), count)
         for _ in range(MAX_GROUPINGS):
             reach = self._reach
-            representatives, group = _group_windows(timeline, rate_hz, firsts, reach or {})
+            representatives, group = _group_windows(timeline, rate_hz, first_samples, reach or {})
             received_signal = [
-                self.receive(timeline, rate_hz, first, count) for first in firsts[representatives].tolist()
+                self.receive(timeline, rate_hz, first, count)
+                for first in first_samples[representatives].tolist()
             ]
             if (
                 self._reach == reach
             ):  # otherwise the plant has read more samples, and groups of a shorter reach are ambiguous
                 return received_signal, group
-        received_signals = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
+        received_signals = [self.receive(timeline, rate_hz, first, count) for first in first_samples.tolist()]
         return received_signals, np.arange(len(received_signals))
 
     @staticmethod
     def _key(timeline: TimeLine, positions: list[Place], reach: dict[int, tuple[int, int]]) -> Any:
         return tuple(
-            (positions[g][1], timeline.signature(g, positions[g][0] + low, high - low))
+            (positions[g][1], timeline.make_signature(g, positions[g][0] + low, high - low))
             for g, (low, high) in reach.items()
         )
 
 
 def _group_windows(
-    timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], reach: dict[int, tuple[int, int]]
+    timeline: TimeLine,
+    rate_hz: float,
+    first_samples: npt.NDArray[np.int64],
+    reach: dict[int, tuple[int, int]],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return one window of each group, (groups,), and the group of each window, (windows,)."""
-    columns = [np.zeros((len(firsts), 1), np.int64)]
-    for g, (low, high) in reach.items():
-        step, lanes = whole_ratio(timeline.generators[g].rate_hz / rate_hz)
-        positions, rest = np.divmod(firsts * step, lanes)
-        columns += [rest[:, None], timeline.signatures(g, positions + low, high - low)]
-    table = np.ascontiguousarray(np.column_stack(columns))
-    rows = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+    columns = [np.zeros((len(first_samples), 1), np.int64)]
+    for generator, (low, high) in reach.items():
+        step, lanes = find_whole_ratio(timeline.generators[generator].rate_hz / rate_hz)
+        positions, remainders = np.divmod(first_samples * step, lanes)
+        columns += [remainders[:, None], timeline.make_signatures(generator, positions + low, high - low)]
+    key_rows = np.ascontiguousarray(np.column_stack(columns))
+    rows = key_rows.view(np.dtype((np.void, key_rows.itemsize * key_rows.shape[1]))).ravel()
     _, representatives, group = np.unique(rows, return_index=True, return_inverse=True)
     return representatives, group.reshape(-1)
 
 
 def _split_position(sample: int, ratio: float) -> Place:
-    step, lanes = whole_ratio(ratio)
+    step, lanes = find_whole_ratio(ratio)
     return divmod(sample * step, lanes)
 
 

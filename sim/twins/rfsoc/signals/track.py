@@ -65,11 +65,11 @@ class Track:
     """(n,) a number for each pulse. Pulses with equal contents have equal numbers."""
 
     def __post_init__(self) -> None:
-        numbers: dict[bytes, int] = {}
-        codes = [numbers.setdefault(pulse, len(numbers)) for pulse in self.contents]
+        code_by_content: dict[bytes, int] = {}
+        codes = [code_by_content.setdefault(pulse, len(code_by_content)) for pulse in self.contents]
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
-    def channel_state(self) -> ChannelState | None:
+    def find_channel_state(self) -> ChannelState | None:
         """Return the state after the run, or None if no pulse outlives the run."""
         if not len(self.waves):
             return None
@@ -77,45 +77,48 @@ class Track:
             return None
         return ChannelState(self.waves.rows(np.array([-1])), int(self.turns[-1]))
 
-    def overlapping(self, first: int, count: int) -> range:
+    def find_overlapping_pulses(self, first: int, count: int) -> range:
         """Return the numbers of the pulses that affect `count` samples from `first`. Include an earlier held pulse."""
         begin = int(self.starts.searchsorted(first, "right")) - 1
         return range(max(begin, 0), int(self.starts.searchsorted(first + count, "left")))
 
-    def signature(self, first: int, count: int) -> tuple[Any, ...]:
+    def make_signature(self, first: int, count: int) -> tuple[Any, ...]:
         """Return a signature of a section. With the same envelopes, equal signatures mean equal samples.
 
         The sections may belong to different runs.
         """
-        pulses = (self._describe_pulse(i, first, count) for i in self.overlapping(first, count))
+        pulses = (self._describe_pulse(i, first, count) for i in self.find_overlapping_pulses(first, count))
         return tuple(pulse for pulse in pulses if pulse is not None)
 
-    def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    def make_signatures(self, first_samples: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
         """Return (sections, columns) for many sections at once. Equal rows mean equal signatures."""
         if not len(self.starts):
-            return np.zeros((len(firsts), 1), np.int64)
-        begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
-        stop = self.starts.searchsorted(firsts + count, "left")
-        widest = int((stop - begin).max())
-        columns = [self._describe_pulses(begin + i, stop, firsts, count) for i in range(widest)]
-        return np.column_stack([*columns, np.zeros(len(firsts), np.int64)])
+            return np.zeros((len(first_samples), 1), np.int64)
+        first_pulses = np.maximum(self.starts.searchsorted(first_samples, "right") - 1, 0)
+        end_pulses = self.starts.searchsorted(first_samples + count, "left")
+        max_pulse_count = int((end_pulses - first_pulses).max())
+        columns = [
+            self._describe_pulses(first_pulses + i, end_pulses, first_samples, count)
+            for i in range(max_pulse_count)
+        ]
+        return np.column_stack([*columns, np.zeros(len(first_samples), np.int64)])
 
     def _describe_pulses(
         self,
-        numbers: npt.NDArray[np.int64],
-        stop: npt.NDArray[np.int64],
-        firsts: npt.NDArray[np.int64],
+        pulse_indices: npt.NDArray[np.int64],
+        end_pulses: npt.NDArray[np.int64],
+        first_samples: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
         """Return (sections, 4): `_describe_pulse` of one pulse per section, or -FOREVER if the pulse has no effect."""
-        i = np.minimum(numbers, len(self.starts) - 1)
-        start, end = self.starts[i] - firsts, self.ends[i] - firsts
+        i = np.minimum(pulse_indices, len(self.starts) - 1)
+        start, end = self.starts[i] - first_samples, self.ends[i] - first_samples
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
         has_ended = end <= 0
         start = np.where(has_ended, -FOREVER, np.where(is_flat, np.maximum(start, -1), start))
         end = np.where(has_ended, 0, np.minimum(end, count))
         rows = np.column_stack([start, end, self.codes[i], self.turns[i]])
-        rows[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
+        rows[(pulse_indices >= end_pulses) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
         return rows
 
     def _describe_pulse(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
@@ -128,7 +131,7 @@ class Track:
     def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
         """Return `count` samples from `first`, as fractions of full scale. `envelope` is (length, 2)."""
         out = np.zeros(count, np.int64)
-        for i in self.overlapping(first, count):
+        for i in self.find_overlapping_pulses(first, count):
             begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
             if begin < end:
                 out[begin - first : end - first] = self._synthesise(i, envelope, begin, end - begin)
@@ -219,10 +222,10 @@ def _find_earlier_start(channel_state: ChannelState) -> int:
     return -length * (1 << 20) if channel_state.wave.is_periodic[0] else -length
 
 
-def _join(lengths_before: Waves, next_start: Waves) -> Waves:
+def _join(earlier_waves: Waves, later_waves: Waves) -> Waves:
     return Waves(
         *(
-            np.concatenate([getattr(lengths_before, name), getattr(next_start, name)])
+            np.concatenate([getattr(earlier_waves, name), getattr(later_waves, name)])
             for name in Waves.__slots__
         )
     )
@@ -265,18 +268,18 @@ def _compute_phases(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[
 
     It is the phase of the word, plus its frequency times the number of samples since the run's start or the last reset.
     """
-    marks = np.where(waves.is_reset, starts, -FOREVER)
-    origins = np.maximum.accumulate(marks) if len(marks) else marks
+    reset_starts = np.where(waves.is_reset, starts, -FOREVER)
+    origins = np.maximum.accumulate(reset_starts) if len(reset_starts) else reset_starts
     sample_numbers = starts - np.where(origins == -FOREVER, 0, origins)
     product = waves.freq.astype(np.uint64) * sample_numbers.astype(np.uint64)
     return ((product + waves.phase.astype(np.uint64)) % np.uint64(TURN)).astype(np.int64)
 
 
 @cache
-def whole_ratio(ratio: float) -> tuple[int, int]:
+def find_whole_ratio(ratio: float) -> tuple[int, int]:
     """Return the ratio of two sample rates as a fraction of integers with a denominator of at most 1000.
 
-    >>> whole_ratio(9584.64 / 2457.6)
+    >>> find_whole_ratio(9584.64 / 2457.6)
     (39, 10)
     """
     exact_ratio = Fraction(ratio).limit_denominator(1000)
@@ -305,15 +308,21 @@ class TimeLine:
             return np.zeros(count)
         return track.samples(self.envelopes[generator], first, count)
 
-    def signature(self, generator: int, first: int, count: int) -> tuple[Any, ...]:
-        """Return the signature of a section. See `Track.signature`."""
+    def make_signature(self, generator: int, first: int, count: int) -> tuple[Any, ...]:
+        """Return the signature of a section. See `Track.make_signature`."""
         track = self.tracks.get(generator)
-        return () if track is None else track.signature(first, count)
+        return () if track is None else track.make_signature(first, count)
 
-    def signatures(self, generator: int, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """Return the signatures of many sections. See `Track.signatures`."""
+    def make_signatures(
+        self, generator: int, first_samples: npt.NDArray[np.int64], count: int
+    ) -> npt.NDArray[np.int64]:
+        """Return the signatures of many sections. See `Track.make_signatures`."""
         track = self.tracks.get(generator)
-        return np.zeros((len(firsts), 1), np.int64) if track is None else track.signatures(firsts, count)
+        return (
+            np.zeros((len(first_samples), 1), np.int64)
+            if track is None
+            else track.make_signatures(first_samples, count)
+        )
 
 
 @dataclass(slots=True)

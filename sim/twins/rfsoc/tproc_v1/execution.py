@@ -68,7 +68,7 @@ class Execution:
         self.has_read = False
         """True if the program has read an input port. Another run may then differ."""
 
-    def so_far(self) -> Run:
+    def collect_events(self) -> Run:
         """Return all events so far, even if they take effect later. `end` is the current tick."""
         sent_words = _to_array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
         stored_words = _to_array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
@@ -87,7 +87,7 @@ class Execution:
         finally:
             self._store_memories()
         self._state[machine.TICK] += 1
-        return self.so_far()
+        return self.collect_events()
 
     def _handle_stop(self, status: int, read: ReadInput, limits: Limits) -> None:
         if status == machine.READING:
@@ -199,9 +199,14 @@ def make_run(
     Words to `data_ports` are levels of pins. All other words go to generators and readouts. Words that take effect at
     the same tick stay in the order in which the program sent them.
     """
-    in_time = sent_words[np.argsort(sent_words[:, 1], kind="stable")]
-    on_pins = np.isin(in_time[:, 0], list(data_ports))
-    return Run(_make_writes(in_time[~on_pins]), _make_pins(in_time[on_pins]), _make_counts(stored_words), end)
+    ordered_words = sent_words[np.argsort(sent_words[:, 1], kind="stable")]
+    is_pin_word = np.isin(ordered_words[:, 0], list(data_ports))
+    return Run(
+        _make_writes(ordered_words[~is_pin_word]),
+        _make_pins(ordered_words[is_pin_word]),
+        _make_counts(stored_words),
+        end,
+    )
 
 
 def _make_writes(sent_words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:

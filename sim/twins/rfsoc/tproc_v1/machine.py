@@ -163,10 +163,10 @@ def pass_queue(queues: Numbers, channel: int, entry_tick: int, due_tick: int) ->
     base = channel * QUEUE_STRIDE
     slot = base + queues[base + COUNT] % QUEUE_SIZE
     entry_tick = max(entry_tick, queues[slot])
-    out = max(entry_tick + 2, queues[base + LAST] + 3)
-    queues[slot] = out
+    leave_tick = max(entry_tick + 2, queues[base + LAST] + 3)
+    queues[slot] = leave_tick
     queues[base + COUNT] += 1
-    queues[base + LAST] = max(out, due_tick)
+    queues[base + LAST] = max(leave_tick, due_tick)
     return entry_tick
 
 

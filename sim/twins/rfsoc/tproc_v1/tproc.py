@@ -102,7 +102,7 @@ class TprocV1:
     def run(self, read: ReadInput) -> Run:
         """Execute the program from its beginning. Raise `ProgramError` (see `Processor.run`).
 
-        `read` is called at every `read` instruction, and may call `so_far()`.
+        `read` is called at every `read` instruction, and may call `collect_events()`.
         """
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
@@ -116,13 +116,13 @@ class TprocV1:
             self._runs_with_input += self._execution.has_read
             self._execution = None
 
-    def so_far(self) -> Run:
+    def collect_events(self) -> Run:
         """Return all events of the program so far, with the current tick as `end`. Only `read` may call it."""
         if self._execution is None:
             raise ProgramError(
                 "no program is running: call so_far() only from the function that answers `read`"
             )
-        return self._execution.so_far()
+        return self._execution.collect_events()
 
     def _set_program(self, words: npt.NDArray[np.uint64]) -> None:
         self._words = words

@@ -176,7 +176,7 @@ _BITS = {effect: sum(1 << n for n, row in enumerate(_FLAT) if row[0] == effect) 
 def find_needed_cells(word: Word, *, to_memory: bool) -> int:
     """Return a bit mask of the cells, from READY_FLAG, that an instruction waits for before it starts."""
     sources = {word.left, word.right}
-    waits = {
+    needs_by_cell = {
         READY_FLAG: word.conditional and word.cond,
         READY_PORT: word.header == PORT_HEADER,
         READY_WAVE: to_memory,
@@ -184,7 +184,7 @@ def find_needed_cells(word: Word, *, to_memory: bool) -> int:
         READY_UNIT: sources & {6, 7, 10, 11},
         READY_INPUT: sources & {8, 9},
     }
-    return sum(1 << (cell - READY_FLAG) for cell, is_needed in waits.items() if is_needed)
+    return sum(1 << (cell - READY_FLAG) for cell, is_needed in needs_by_cell.items() if is_needed)
 
 
 def find_address_effects(word: Word) -> int:
@@ -196,7 +196,7 @@ def find_address_effects(word: Word) -> int:
 
 def find_effects(word: Word, *, to_port: bool, source: int) -> int:
     """Return a bit mask of the effects (EFFECT_CELL) of an executed instruction."""
-    effects = {
+    has_effect_by_name = {
         "flags": word.uf and word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER},
         "unit": word.header in {CONTROL, PERIPHERAL_HEADER},
         "port": to_port,
@@ -205,7 +205,7 @@ def find_effects(word: Word, *, to_port: bool, source: int) -> int:
         "load": source == FROM_DMEM,
     }
     return find_address_effects(word) | sum(
-        _BITS[effect] for effect, has_effect in effects.items() if has_effect
+        _BITS[effect] for effect, has_effect in has_effect_by_name.items() if has_effect
     )
 
 
@@ -236,14 +236,14 @@ def _address_index(address: int, registers: int) -> int:
 
 def _find_control_action(word: Word) -> tuple[int, int]:
     """Return the action and operation of a command for an internal unit: time, flag, multiplier or divider."""
-    unit, operation = bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
-    if unit == 0:
+    unit_code, operation = bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
+    if unit_code == 0:
         return (TIME_CHANGE if operation & 3 else REFERENCE), operation
-    if unit == 1:
+    if unit_code == 1:
         return FLAG, operation
-    if unit == 2:
+    if unit_code == 2:
         return (ARITHMETIC if operation <= 8 else UNKNOWN), operation
-    return (DIVIDE if unit == 3 else UNKNOWN), operation
+    return (DIVIDE if unit_code == 3 else UNKNOWN), operation
 
 
 def _find_action(word: Word) -> tuple[int, int]:

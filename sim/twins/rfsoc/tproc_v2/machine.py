@@ -214,26 +214,26 @@ def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
     return wrap(product, 46)
 
 
-def quotient(a: int, b: int) -> int:
+def compute_quotient(a: int, b: int) -> int:
     """Return the quotient of the divider, at most 2**31 - 1. The quotient of a division by zero is also 2**31 - 1.
 
-    >>> quotient(17, 5), quotient(17, 0) == 2**31 - 1
+    >>> compute_quotient(17, 5), compute_quotient(17, 0) == 2**31 - 1
     (3, True)
     """
     largest = 0x7FFF_FFFF
     return min(a // b, largest) if b else largest
 
 
-def next_random(lfsr: int) -> int:
+def compute_next_random(lfsr: int) -> int:
     """Return the next word of the random register: `lfsr` shifted left. Its LSB is the inverted parity of 4 old bits.
 
     These are bits 31, 21, 1 and 0.
 
-    >>> next_random(0), next_random(1)
+    >>> compute_next_random(0), compute_next_random(1)
     (1, 2)
     """
-    new = 1 ^ (lfsr >> 31 ^ lfsr >> 21 ^ lfsr >> 1 ^ lfsr) & 1
-    return (lfsr << 1 | new) & MASK
+    new_bit = 1 ^ (lfsr >> 31 ^ lfsr >> 21 ^ lfsr >> 1 ^ lfsr) & 1
+    return (lfsr << 1 | new_bit) & MASK
 
 
 # -- multiplier and divider: the state keeps their results until they are ready
@@ -251,7 +251,7 @@ def start_divider(dividend: int, divisor: int, reg: Cells, state: Cells) -> None
     deliver(state[CYCLE] + 1, reg, state)
     if state[DIVIDED_AT] - state[CYCLE] == 2:
         return
-    state[QUOTIENT] = quotient(dividend, divisor)
+    state[QUOTIENT] = compute_quotient(dividend, divisor)
     state[REMAINDER] = dividend - state[QUOTIENT] * divisor
     state[DIVIDED_AT] = state[CYCLE] + DIVIDE_CYCLES
     reg[S_STATUS] &= READY_MULTIPLIER | NEW_PRODUCT
@@ -398,15 +398,15 @@ def configure(value: int, reg: Cells, state: Cells) -> int:
     """
     deliver(state[CYCLE], reg, state)
     reg[2] = value & 0xFF
-    cleared = (value >> 16 & 1) << 1 | (value >> 17 & 1) << 3
-    reg[S_STATUS] &= MASK - cleared
-    data, flag = value & 15, value >> 4 & 15
-    if flag not in (0, 3):
+    cleared_bits = (value >> 16 & 1) << 1 | (value >> 17 & 1) << 3
+    reg[S_STATUS] &= MASK - cleared_bits
+    data_source, flag_source = value & 15, value >> 4 & 15
+    if flag_source not in (0, 3):
         return FLAG_SOURCE
-    if data > 1:
+    if data_source > 1:
         return DATA_SOURCE
-    reg[6] = state[ARITHMETIC_LOW] if data else state[HOST]
-    reg[7] = state[ARITHMETIC_HIGH] if data else state[HOST + 1]
+    reg[6] = state[ARITHMETIC_LOW] if data_source else state[HOST]
+    reg[7] = state[ARITHMETIC_HIGH] if data_source else state[HOST + 1]
     return GO
 
 
@@ -424,7 +424,7 @@ def write_register(target: int, value: int, reg: Cells, state: Cells, records: C
     elif target == 1:
         reg[1] = value
     elif state[LFSR_MODE] == 3:
-        reg[1] = next_random(reg[1])
+        reg[1] = compute_next_random(reg[1])
     return GO
 
 
@@ -587,11 +587,11 @@ def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> in
     """Return the value to write to a register: result, word of the data memory, or literal."""
     source = code[row + SOURCE]
     if source == FROM_DMEM:
-        return dmem[data_address(code, row, reg) % len(dmem)]
+        return dmem[compute_data_address(code, row, reg) % len(dmem)]
     return code[row + LITERAL] if source == FROM_LITERAL else result
 
 
-def data_address(code: Cells, row: int, reg: Cells) -> int:
+def compute_data_address(code: Cells, row: int, reg: Cells) -> int:
     """Return an address of the data memory: a literal or register, plus another register."""
     position = code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]
     return position + reg[code[row + OFFSET]]
@@ -620,7 +620,7 @@ def execute_action(
         return move_pin(code, row, reg, state, ring, pushed, records)
     if action == STORE:
         data = code[row + LITERAL] if code[row + DATA_LITERAL] else result
-        dmem[data_address(code, row, reg) % len(dmem)] = data
+        dmem[compute_data_address(code, row, reg) % len(dmem)] = data
     elif action == INPUT:
         state[INPUT_PORT] = code[row + PORT] & 15
         return READ
@@ -683,7 +683,7 @@ def step(
     action = code[row + ACTION]
     left = operand(code[row + LEFT], reg, state)
     if code[row + LEFT] == 1 and state[LFSR_MODE] == 2:
-        reg[1] = next_random(reg[1])
+        reg[1] = compute_next_random(reg[1])
     if not is_met(code[row + CONDITION], reg, state):
         return skip_instruction(code, row, state)
     if action >= FIRST_REFUSED:

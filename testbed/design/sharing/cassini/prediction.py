@@ -93,7 +93,7 @@ def make_shifted_setting(
     stretched_periods = tuple(float(period) * stretch for period in periods_ms)
     return Setting(
         tuple(start * stretch for start in starts_ms),
-        Holding(stretched_periods, most_alignments=0),
+        Holding(stretched_periods, max_alignments=0),
         trace_rows=trace_rows,
     )
 
@@ -186,7 +186,7 @@ def predict_policy(
     """Return the prediction for each job under a policy: weights, MLTCP's (slope, intercept), or slots as periods."""
     slope, intercept = mltcp or (0.0, 1.0)
     sharing = Sharing(tuple(weights), slope=slope, intercept=intercept)
-    holding = Holding(tuple(slots_ms), most_alignments=0) if slots_ms else None
+    holding = Holding(tuple(slots_ms), max_alignments=0) if slots_ms else None
     contention = run_policy(jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations)
     rows = zip(jobs, contention.mean_ms(), contention.p99_ms(), strict=True)
     return [PolicyPrediction(job.name, float(mean), float(p99)) for job, mean, p99 in rows]

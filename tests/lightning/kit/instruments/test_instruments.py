@@ -284,7 +284,7 @@ def test_garbage_is_no_number(broken):
     faults.garbage_replies = 1
     with pytest.raises(UnreadableReply, match="connection was closed"):
         read(instrument)
-    assert faults.fired["garbage"] == 1
+    assert faults.fire_counts["garbage"] == 1
     assert read(instrument) == right
 
 

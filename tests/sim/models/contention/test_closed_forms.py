@@ -15,7 +15,7 @@ from sim.models.contention.job import (
     Sharing,
     compute_then_send,
 )
-from sim.models.contention.simulation import Holding, Setting, link_rates, simulate, sweep
+from sim.models.contention.simulation import Holding, Setting, list_link_rates, simulate, sweep
 
 
 def twins(fraction: float, period_ms: float = 100.0) -> list[PeriodicJob]:
@@ -67,7 +67,7 @@ def test_max_min_over_several_links_and_levels():
 
     done = simulate(jobs, [10.0, 4.0], 2, setting=Setting(trace_rows=10))
 
-    begin, _, rates = link_rates(done, [0, 1, 2, 3])[0]
+    begin, _, rates = list_link_rates(done, [0, 1, 2, 3])[0]
     assert begin == 0.0
     assert rates.tolist() == pytest.approx([2.0, 7.5, 2.0, 0.5])
 
@@ -115,7 +115,7 @@ def test_a_job_that_is_late_by_more_than_the_tolerance_takes_a_later_slot_as_oft
     job = [compute_then_send("a", 100.0, 0.5)]
 
     def begins(most: int) -> list[float]:
-        setting = Setting((), Holding((90.0,), tolerance=0.05, most_alignments=most))
+        setting = Setting((), Holding((90.0,), tolerance=0.05, max_alignments=most))
         return simulate(job, [1.0], 4, setting=setting).begins_ms[0].tolist()
 
     assert begins(1) == pytest.approx([0, 180, 280, 380, 480])

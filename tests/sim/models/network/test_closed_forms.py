@@ -6,7 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sim.models.network.allreduce import double_binary_tree, exchange, halving_doubling, ring, tree_parents
+from sim.models.network.allreduce import (
+    double_binary_tree,
+    exchange,
+    find_tree_parents,
+    halving_doubling,
+    ring,
+)
 from sim.models.network.execution import simulate
 from sim.models.network.execution.flows import Flow, transfer
 from sim.models.network.fabrics import circulant, direct_connect, ideal_switch
@@ -80,7 +86,7 @@ def test_everybody_hears_of_everybody(n, algorithm):
 
 @pytest.mark.parametrize("n", [2, 7, 8, 12, 100])
 def test_trees_have_one_root_and_logarithmic_depth(n):
-    parents = tree_parents(n)
+    parents = find_tree_parents(n)
     depth = []
     for position in range(n):
         steps = 0

@@ -13,9 +13,9 @@ from sim.models.network.allreduce import ring
 from sim.models.network.execution.circuits import (
     CircuitSwitch,
     Controller,
-    communication_layers,
+    compute_communication_layers,
+    compute_remaining_demand,
     plan_circuits,
-    remaining_demand,
     simulate_circuits,
 )
 from sim.models.network.execution.lowering import lower
@@ -131,8 +131,8 @@ def test_bytes_of_a_layer_to_come_are_its_own():
     started.run_until(0.25)
 
     running, to_come, both = (
-        remaining_demand(started, lowered, NODES, 1, tasks)
-        for tasks in (None, communication_layers(graph) == 1, np.ones(graph.tasks, dtype=bool))
+        compute_remaining_demand(started, lowered, NODES, 1, tasks)
+        for tasks in (None, compute_communication_layers(graph) == 1, np.ones(graph.tasks, dtype=bool))
     )
     assert running.tolist() == (THERE * 0.75).tolist()
     assert to_come.tolist() == ASIDE.tolist()
@@ -203,7 +203,7 @@ def test_layers_count_the_communication_before():
     beside = job.transfer(2, 0, 1)
     job.transfer(0, 2, 1, after=[second, beside])
 
-    assert communication_layers(job.build()).tolist() == [0, -1, 1, 0, 2]
+    assert compute_communication_layers(job.build()).tolist() == [0, -1, 1, 0, 2]
 
 
 # ------------------------------------------------------------------------------ the best possible

@@ -9,13 +9,13 @@ import pytest
 
 from sim.models.network.allreduce import double_binary_tree, halving_doubling, ring
 from sim.models.network.allreduce.fluid import (
+    choose_position_strides,
     circulant_rings,
     fluid,
     fluid_ring,
     make_stride_rings,
-    position_strides,
 )
-from sim.models.network.engine.program import FLOWS, fresh_state
+from sim.models.network.engine.program import FLOWS, make_state
 from sim.models.network.execution import Change, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.execution.flows import _make_program_without_tasks
@@ -98,7 +98,7 @@ def test_strides_of_a_group_are_rings_over_exactly_its_members():
     for nodes, steps in ((12, (1, 11, 5, 7)), (16, (1, 15, 6, 10)), (24, (1, 23, 4, 20)), (13, (1, 5))):
         for size in (size for size in range(2, nodes + 1) if nodes % size == 0):
             group = tuple(range(1 % (nodes // size), nodes, nodes // size))
-            strides = position_strides(nodes, steps, group)
+            strides = choose_position_strides(nodes, steps, group)
             assert all(gcd(stride, size) == 1 for stride in strides)
             joined = [stride * nodes // size for stride in strides]
             own = [
@@ -116,7 +116,7 @@ def test_rings_of_a_group_without_strides_pass_other_hosts():
     fabric, group = circulant(12, (1, 5, 7, 11), 100), (9, 0, 6, 3)
     done = simulate(one_allreduce(12, group, 4_000_000), fabric, allreduce=circulant_rings(12, (1, 5, 7, 11)))
     assert done.bandwidth_tax == pytest.approx(3.0)
-    assert position_strides(12, (1, 11, 5, 7), (0, 3, 6, 9)) == (1, 3)
+    assert choose_position_strides(12, (1, 11, 5, 7), (0, 3, 6, 9)) == (1, 3)
 
 
 def test_any_other_group_has_one_ring():
@@ -148,8 +148,8 @@ def test_rounded_ends_are_late_by_no_more_than_asked():
         assert late.min() >= -1e-6
         assert late.max() <= rounding * (1 + 1e-6)
         assert late.mean() > rounding / 10
-        state = fresh_state(_make_program_without_tasks(300), 1, rounding=rounding)
-        state.flows[:], state.number[FLOWS] = np.arange(300), 300
+        state = make_state(_make_program_without_tasks(300), 1, rounding=rounding)
+        state.flows[:], state.counters[FLOWS] = np.arange(300), 300
         state.flow_begin_s[:], state.flow_until_s[:] = begin_s, begin_s + lasts_s
         shares_numpy._round_ends(state, np.arange(300))  # both engines must round alike
         assert state.flow_until_s.tolist() == ends.tolist()

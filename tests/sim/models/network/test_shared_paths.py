@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.engine import program
-from sim.models.network.engine.program import fresh_neighbours, make_routes
+from sim.models.network.engine.program import make_neighbours, make_routes
 from sim.models.network.execution.circuits import CircuitSwitch
 from sim.models.network.fabrics import (
     circulant,
@@ -13,7 +13,7 @@ from sim.models.network.fabrics import (
     fat_tree,
     ideal_switch,
     join_domains,
-    make_routed,
+    make_routed_fabric,
     rail_only,
     rail_optimized,
     share_hosts,
@@ -30,7 +30,7 @@ def route_both_ways():
     weights = np.full((2, 16, 16), 0.5)
     weights[:, nodes, (nodes + 1) % 16] = [[1.0], [0.0]]
     back = [(target, source) for source, target in RING]
-    return make_routed(16, RING + [back[node - 1] for node in range(16)], 100, onward, weights)
+    return make_routed_fabric(16, RING + [back[node - 1] for node in range(16)], 100, onward, weights)
 
 
 FABRICS = {
@@ -83,10 +83,10 @@ def test_routes_that_are_too_many_to_number_are_refused(monkeypatch, limit, coun
     routes = make_routes(np.array([0, 3]), np.array([0, 1, 1]))
     monkeypatch.setattr(program, "MAX_COUNT", limit)
     with pytest.raises(ValueError, match=f"^{count} in the routes, .* simulate fewer messages at once"):
-        fresh_neighbours(routes, np.zeros(2, dtype=bool))
+        make_neighbours(routes, np.zeros(2, dtype=bool))
 
 
 def test_links_that_are_never_full_need_no_numbers(monkeypatch):
     routes = make_routes(np.array([0, 3]), np.array([0, 1, 1]))
     monkeypatch.setattr(program, "MAX_COUNT", 2)
-    assert fresh_neighbours(routes, np.ones(2, dtype=bool)).links.size == 0
+    assert make_neighbours(routes, np.ones(2, dtype=bool)).links.size == 0

@@ -11,8 +11,8 @@ from sim.models.network.engine.program import (
     FLOWS,
     FREE,
     Routes,
-    fresh_neighbours,
-    fresh_state,
+    make_neighbours,
+    make_state,
 )
 from sim.models.network.execution.flows import _make_program_without_tasks
 
@@ -29,35 +29,37 @@ class Crossing:
         ]
         first = np.concatenate([[0], np.cumsum([route.size for route in routes])])
         path = np.arange(messages) if paths == messages else random.integers(paths, size=messages)
-        self.near = fresh_neighbours(Routes(first, np.concatenate(routes), path), np.zeros(links, dtype=bool))
-        self.state = fresh_state(_make_program_without_tasks(messages), links)
+        self.neighbours = make_neighbours(
+            Routes(first, np.concatenate(routes), path), np.zeros(links, dtype=bool)
+        )
+        self.state = make_state(_make_program_without_tasks(messages), links)
         self.capacity = random.choice([0.3, 1.0, 1.0, 2.5, 7.0], links)
         self.waiting = list(range(messages))
         self.fresh = set()
 
-    def moving(self):
-        return self.state.flows[: self.state.number[FLOWS]]
+    def find_moving_messages(self):
+        return self.state.flows[: self.state.counters[FLOWS]]
 
     def ending(self):
         """Return what may end: a flow that has only just begun has no rate as yet."""
-        return np.setdiff1d(self.moving(), list(self.fresh))
+        return np.setdiff1d(self.find_moving_messages(), list(self.fresh))
 
     def begin(self, message):
-        state, place = self.state, self.state.number[FLOWS]
+        state, place = self.state, self.state.counters[FLOWS]
         self.waiting.remove(message)
         self.fresh.add(message)
-        state.flows[place], state.flow_place[message], state.flow_rate[message] = message, place, 0.0
-        state.number[FLOWS] += 1
-        shares.join(state, self.near, place)
+        state.flows[place], state.flow_position[message], state.flow_rate[message] = message, place, 0.0
+        state.counters[FLOWS] += 1
+        shares.join(state, self.neighbours, place)
 
     def end(self, message):
         """Behind those that move, as the loop does it."""
         state = self.state
-        state.number[FLOWS] -= 1
-        place, last = int(np.flatnonzero(state.flows == message)[0]), state.number[FLOWS]
+        state.counters[FLOWS] -= 1
+        place, last = int(np.flatnonzero(state.flows == message)[0]), state.counters[FLOWS]
         state.flows[place], state.flows[last] = state.flows[last], message
-        state.flow_place[state.flows[place]] = place
-        shares.leave(state, self.near, last + 1)
+        state.flow_position[state.flows[place]] = place
+        shares.leave(state, self.neighbours, last + 1)
         self.waiting.append(message)
 
     def change_capacities(self, random):
@@ -65,7 +67,7 @@ class Crossing:
         self.capacity[random.integers(self.capacity.size)] = random.choice([0.0, 0.5, 3.0])
         self.state.dirty[:] = np.arange(self.capacity.size)
         self.state.dirty_mark[:] = 1
-        self.state.number[DIRTY] = self.capacity.size
+        self.state.counters[DIRTY] = self.capacity.size
 
 
 @pytest.mark.slow
@@ -87,13 +89,15 @@ def test_rates_kept_up_are_those_worked_out_anew():
                         crossing.begin(ended)
             if random.random() < 0.05:
                 crossing.change_capacities(random)
-            shares.share(crossing.state, crossing.near, crossing.capacity)
+            shares.share(crossing.state, crossing.neighbours, crossing.capacity)
             crossing.fresh.clear()
-            moving = crossing.moving()
-            used = crossing.near.path[moving]
-            again = shares_numpy.fair_rates(used, crossing.near.first, crossing.near.links, crossing.capacity)
+            moving = crossing.find_moving_messages()
+            used = crossing.neighbours.path[moving]
+            again = shares_numpy.fair_rates(
+                used, crossing.neighbours.first, crossing.neighbours.links, crossing.capacity
+            )
             assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)
-            seen["some rates kept"] += 0 < crossing.near.size[FREE] < np.unique(used).size
+            seen["some rates kept"] += 0 < crossing.neighbours.size[FREE] < np.unique(used).size
             seen["several flows on a path"] += np.unique(used).size < used.size
             seen["dead link"] += bool((again == 0).any())
     assert seen["some rates kept"] > 600, seen

@@ -139,9 +139,11 @@ class Bench:
         settling = Settling(self._state, loop.call_later, SETTLING_S)
         seed = (self._state.now.parameters.seed, 0x6D6574)
         tables: dict[Role, Mapping[str, Handler]] = {
-            "laser": LaserTwin(self._state, settling, errors["laser"]).table(self._serial),
-            "bias": SupplyTwin(self._state, errors["bias"]).table(self._serial),
-            "meter": MeterTwin(self._state, np.random.default_rng(seed), errors["meter"]).table(self._serial),
+            "laser": LaserTwin(self._state, settling, errors["laser"]).make_handlers(self._serial),
+            "bias": SupplyTwin(self._state, errors["bias"]).make_handlers(self._serial),
+            "meter": MeterTwin(self._state, np.random.default_rng(seed), errors["meter"]).make_handlers(
+                self._serial
+            ),
         }
         return {role: Instrument(tables[role], _STYLES[role], errors[role]) for role in ROLES}
 

@@ -35,7 +35,7 @@ class LaserTwin:
         self._errors = errors
         self._uses_milliwatt = False
 
-    def table(self, serial: str) -> Mapping[str, Handler]:
+    def make_handlers(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
             **make_common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),

@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.bench.instrument import get_single, make_common_commands, parse_number
-from sim.twins.rfsoc.kit.optics import tap_power_w
+from sim.twins.rfsoc.kit.optics import compute_tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
 WAVELENGTH_NM = (800.0, 1700.0)
@@ -36,7 +36,7 @@ class MeterTwin:
         self._wavelength_nm = 1550.0
         self._averages = 1
 
-    def table(self, serial: str) -> Mapping[str, Handler]:
+    def make_handlers(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
             **make_common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
@@ -70,7 +70,7 @@ class MeterTwin:
 
     def _measure_power_w(self) -> float:
         snapshot = self._state.now
-        power_w = tap_power_w(snapshot) * snapshot.parameters.wavelength_nm / self._wavelength_nm
+        power_w = compute_tap_power_w(snapshot) * snapshot.parameters.wavelength_nm / self._wavelength_nm
         if snapshot.parameters.noise == "off":
             return power_w
         return power_w + READING_NOISE_W / math.sqrt(self._averages) * float(self._rng.standard_normal())

@@ -30,7 +30,7 @@ class SupplyTwin:
         self._stored_v: dict[int, float] = {}
         """Voltage settings of outputs that are off, by channel."""
 
-    def table(self, serial: str) -> Mapping[str, Handler]:
+    def make_handlers(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         voltage_v = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
