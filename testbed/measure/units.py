@@ -51,9 +51,9 @@ def compute_round_ticks(largest: float, max_count: int = 6) -> Sequence[float]:
 
     Raises `ValueError` if `max_count` is too small.
 
-    >>> round_ticks(400)
+    >>> compute_round_ticks(400)
     [0.0, 100.0, 200.0, 300.0, 400.0]
-    >>> round_ticks(0)
+    >>> compute_round_ticks(0)
     [0.0, 1.0]
     """
     if largest <= 0:

@@ -46,7 +46,7 @@ _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 def compute_checksum(data: bytes) -> int:
     """Return the Internet checksum (RFC 1071).
 
-    >>> hex(checksum(bytes.fromhex("0001f203f4f5f6f7")))
+    >>> hex(compute_checksum(bytes.fromhex("0001f203f4f5f6f7")))
     '0x220d'
     """
     data += b"\0" * (len(data) % 2)

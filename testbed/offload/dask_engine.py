@@ -112,7 +112,7 @@ class WeightedRotation:
 
     >>> rotation = WeightedRotation({"a": 2, "b": 1})
     >>> rotation.set_addresses({"a": "a", "b": "b"})
-    >>> [rotation.next() for _ in range(6)]
+    >>> [rotation.choose_next() for _ in range(6)]
     ['a', 'b', 'a', 'a', 'b', 'a']
     """
 

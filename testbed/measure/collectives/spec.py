@@ -86,7 +86,7 @@ class CollectiveSpec:
 def make_all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
     """Return the exchange in which every node sends an equal part of its tensor to every other.
 
-    >>> all_to_all("x", 3, (1024,)).pairs
+    >>> make_all_to_all("x", 3, (1024,)).pairs
     ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
     """
     return Configuration(name, (), sizes, tuple(permutations(range(nodes), 2)))

@@ -52,7 +52,7 @@ def find_change_points(
 ) -> tuple[ChangePoint, ...]:
     """Return the changes of a series, in order. At most a fraction `rate` of series without changes gives an alarm.
 
-    >>> [point.index for point in change_points([10, 11, 10, 9, 10, 4, 5, 4, 5, 4])]
+    >>> [point.index for point in find_change_points([10, 11, 10, 9, 10, 4, 5, 4, 5, 4])]
     [5]
     """
     series = np.asarray(values, float)
