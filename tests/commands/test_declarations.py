@@ -166,7 +166,7 @@ def test_a_request_becomes_the_words_of_the_command(table, tmp_path):
     request = make_model("count", CountThings, "")(
         lab="lab1", command="count", kind="hosts", last=3, within="5m", plan="{}", out=True
     )
-    words = request.arguments({"lab1": Path("lab1.yaml")}, Path("runs"), tmp_path)
+    words = request.make_arguments({"lab1": Path("lab1.yaml")}, Path("runs"), tmp_path)
     assert words == [
         "count",
         "--last=3",
@@ -200,7 +200,7 @@ def test_a_port_that_looks_like_an_option_is_a_port(monkeypatch):
     monkeypatch.setattr(
         parameters, "carry_out", lambda command, _place: seen.append(command) or Count(number=0, source="")
     )
-    assert app.run_app(request.arguments({}, Path("runs"), Path("folder"))) == 0
+    assert app.run_app(request.make_arguments({}, Path("runs"), Path("folder"))) == 0
     (command,) = seen
     assert (command.named, command.record, command.timeout_s) == (
         ("--record=/stolen", "--timeout=9"),

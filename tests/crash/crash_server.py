@@ -70,7 +70,7 @@ def warm(path: str) -> None:
         session.plan(design)
         session.prove(design_of(path, simplex=False))
         with open_journal(runs) as journal, journal.operation("warm"):
-            journal.find_unfinished()
+            journal.find_open_steps()
 
 
 def session_of(request: Request, stack: ExitStack) -> LabSession:

@@ -68,11 +68,11 @@ def test_a_step_without_an_outcome_is_settled_by_a_read(journal):
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
-    (step,) = journal.find_unfinished()
+    (step,) = journal.find_open_steps()
     assert (step.operation, step.after) == (operation, AFTER)
     ((_, became),) = journal.settle("lab", "memory://ocs1", Snapshot(AFTER, 0.0))
     assert became is Status.DONE
-    assert journal.find_unfinished() == ()
+    assert journal.find_open_steps() == ()
 
 
 def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
