@@ -1,4 +1,4 @@
-"""Replay of a counterexample: the elements of ports whose values differ from the language.
+"""Replay of a counterexample: the elements of ports whose values differ from the reference simulator.
 
 The reference simulator runs the stimulus of the counterexample. The first cycle in which an element of a port differs
 shows the failure, with the expected value.
@@ -39,7 +39,8 @@ class Difference:
 def find_differences(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> tuple[Difference, ...]:
     """Return the first difference of every element, causes first.
 
-    The first differing cycle contributes only causes: a fire follows from registers, and a ready bit from a fire.
+    In the first cycle with a difference only causes count: a wrong register causes a wrong fire, which causes a wrong
+    ready bit.
     """
     first_differences: dict[str, Difference] = {}
     for cycle in np.flatnonzero((expected_rows != actual_rows).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
@@ -92,7 +93,7 @@ def _find_property(wire: Wire) -> str:
 
 
 def _find_taker(datapath: Datapath, wire: Wire) -> str:
-    """Return the first module that takes the stream of a ready bit, or the first module if none does."""
+    """Return the first module that reads the stream of a ready bit, or the first module if none does."""
     stream = wire.port.name.removesuffix(_READY_SUFFIX)
     takers = (module for module in datapath.modules if _takes_stream(module, stream))
     return next(takers, datapath.modules[0]).name
@@ -124,7 +125,7 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
             for difference in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
                 first_differences.setdefault(difference.element, replace(difference, cycle=cycle))
         if reset:
-            reference.state = previous_state  # in a cycle of reset nothing is stored, but loads act (R25)
+            reference.state = previous_state  # a reset stores nothing, but a driver may load memories (R25)
             for module, memory in list_memories(datapath):
                 load, address, word = (series.get(f"{ref.name}_i", (0,) * len(resets)) for ref in memory.refs)
                 if load[cycle]:
@@ -137,7 +138,7 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
 def find_target_differences(
     datapath: Datapath, series: Mapping[str, tuple[int, ...]], target_values: tuple[int, ...]
 ) -> Iterator[Difference]:
-    """Yield the first difference of each target in force in a counterexample (R8, R12)."""
+    """Yield, for each target, the first cycle in which its value in force is wrong in a counterexample (R8, R12)."""
     shadow, commits, resets = (series.get(name, ()) for name in ("target_shadow_i", "commit_i", "rst_i"))
     low_bit = 0
     for module, target in datapath.targets():

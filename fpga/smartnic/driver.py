@@ -84,7 +84,7 @@ class SmartNicDriver:
             self._transfer(list(_list_table_writes(TABLES[name], words)))
 
     def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = LIMIT) -> None:
-        """Load another program between two requests. It answers waiting requests, or refuses them with FAILED.
+        """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
         Raise SmartNicError if the request in work has not ended after `limit` reads of STATUS.
         """

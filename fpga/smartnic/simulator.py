@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TOP = "smartnic_loopback"
 CONTROL = "smartnic_control"
-"""The datapath of the library whose counts and targets a trace has."""
+"""Name of the library datapath. A trace contains its counts and targets."""
 COUNTERS = OUTCOMES
 """Counters of the NIC, in the order of its `counter_select_i`."""
 SIGNALS = (
@@ -83,7 +83,7 @@ class Settings:
     """Cycles after which an unfinished request fails."""
     optics: Optics = field(default_factory=Optics)
     apart: int = 0
-    """Delay of the weights' converter relative to the activations' converter, in samples, also of simulated light."""
+    """Samples by which the weights' converter is later than the activations' converter, also in simulated light."""
     loss_factor: int = 128
     """128 times the factor that compensates the loss of light."""
     memory_latency: int = 40
@@ -134,14 +134,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Trace:
-    """Signals of the NIC in consecutive cycles: a value a cycle."""
+    """Signals of the NIC in consecutive cycles, with one value for each cycle."""
 
     signals: Mapping[str, NDArray[np.bool_]]
     layer: NDArray[np.uint8]
     counts: Mapping[str, NDArray[np.int64]]
-    """By module and accumulating count of `smartnic_control`, such as `sequencer.row`."""
+    """Values of the accumulating counts of `smartnic_control`, by name, such as `sequencer.row`."""
     targets: Mapping[str, NDArray[np.int64]]
-    """The target of each count that the next commit sets."""
+    """The target that the next commit sets, by count."""
     fires: Mapping[str, NDArray[np.bool_]]
     """Whether each count reaches its target."""
 
@@ -175,7 +175,7 @@ class SmartNic:
         return int(self._functions.nic_cycle(self._get_pointer()))
 
     @property
-    def waiting(self) -> int:
+    def waiting_frame_count(self) -> int:
         """Number of sent frames that the NIC has not completely received."""
         return int(self._functions.nic_waiting(self._get_pointer()))
 
@@ -229,10 +229,10 @@ class SmartNic:
         self._functions.nic_send(self._get_pointer(), bytes(frame), len(frame), int(is_bad), gap)
 
     def pause(self, receive_share: float = 0.0, transmit_share: float = 0.0, seed: int = 1) -> None:
-        """Insert random pauses, with probabilities below 1: before beats to the NIC, and before it may send a beat."""
+        """Insert random pauses before beats to the NIC and before beats from it, with probabilities below 1."""
         if not (0 <= receive_share < 1 and 0 <= transmit_share < 1):
             raise ValueError(
-                f"shares of pauses are 0 to 1, and not 1, not {receive_share} and {transmit_share}"
+                f"shares of pauses are at least 0 and below 1, not {receive_share} and {transmit_share}"
             )
         units = (round(share * _PAUSE_UNIT) for share in (receive_share, transmit_share))
         self._functions.nic_pause(self._get_pointer(), *units, seed)
@@ -309,7 +309,7 @@ class SmartNic:
         self.set_input("abort", 0)
 
     def reload(self, program: NicProgram, limit: int = IDLE_LIMIT) -> None:
-        """Load another program between two requests. It answers waiting requests, or refuses them with FAILED.
+        """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
         Raise SmartNicError if the request in work does not end within `limit` cycles, or for a program that is too
         large.
@@ -341,7 +341,7 @@ class SmartNic:
 
 
 def _split_bits(bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]) -> dict[str, NDArray[np.int64]]:
-    """Return the fields of rows of bits by name, the first field lowest."""
+    """Return the fields of each row of bits, by name; the first field has the lowest bits."""
     values, low = {}, 0
     for name, width in fields:
         values[name] = bits[:, low : low + width].astype(np.int64) @ (1 << np.arange(width))

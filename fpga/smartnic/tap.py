@@ -364,7 +364,7 @@ def serve_tap(nic: SmartNic, tap: Tap, stop: Stop) -> None:
         if stop.fileno() in events:
             return
         if tap.fileno() in events:
-            while nic.waiting < _BURST_FRAMES and (frame := tap.read()) is not None:
+            while nic.waiting_frame_count < _BURST_FRAMES and (frame := tap.read()) is not None:
                 nic.send(frame)
         is_idle = nic.run_until_idle(_TURN_CYCLES)
         for _, frame in nic.receive():

@@ -90,7 +90,7 @@ def find_answer_count_breach(log: Columns, requests: int, answer_channel: str) -
 
 
 MAX_WAITING_CYCLES = 16
-"""Largest number of cycles until an answer or a beat must appear although its receiver is not ready."""
+"""Number of cycles within which an answer or a beat must appear, even if its receiver is not ready."""
 
 
 def find_waits_for_ready(
@@ -109,7 +109,7 @@ def find_waits_for_ready(
 
 
 def find_late_answers(log: Columns) -> Iterator[Breach]:
-    """Yield the answers that wait for their ready, the earliest first."""
+    """Yield a breach for each channel whose valid waits for its ready, the earliest first."""
     requests = {
         "b": [
             max(pair)
@@ -126,7 +126,7 @@ def find_late_answers(log: Columns) -> Iterator[Breach]:
         pairs = zip(log[f"s_axi_{other_channel}valid"], log[f"s_axi_{other_channel}ready"], strict=True)
         unanswered_requests, offers = 0, []
         for cycle, (is_valid, is_ready) in enumerate(pairs):
-            # A top may answer in the order of requests, so an answer may wait while the bench delays the other channel.
+            # A top may answer in the order of requests: while the bench delays one channel, the other may wait.
             offers.append(unanswered_requests > 0 and not (is_valid and not is_ready))
             unanswered_requests += starts[cycle] - answer_counts[cycle]
         name = f"s_axi_{channel}"

@@ -36,7 +36,9 @@ def find_target(module: FlatModule, count: FlatCount, index: int) -> str:
     if len(names) != len(module.counts):
         message = f"{quote(module.name)} has {len(module.counts)} counts and {len(names)} targets"
         raise SourceError(
-            count.location, message, "Write one target, one for each count, or `to TARGET` in the count."
+            count.location,
+            message,
+            "Write a single target, a target for each count, or `to TARGET` in the count.",
         )
     return names[index]
 

@@ -6,7 +6,7 @@
 | `latency` | latency of a message, without the time of its bytes; constants with sources |
 | `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
-| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; faster `fluid` forms that merge rounds |
+| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; `fluid` merges rounds, which is faster |
 | `execution` | running task graphs on a fabric (`simulate`), sharing of links (`flows`), switching of circuits |
 | `results` | traces of an iteration as Parquet (`traces`) and as a plot (`timeline`) |
 | `engine` | the event loop |

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.twins.hosts.netns import KernelFault
-from sim.twins.hosts.spec import ETC, HOME, SEARCH_PATH, HostSpec
+from sim.twins.hosts.spec import ETC_FOLDER, HOME_FOLDER, SEARCH_PATH, HostSpec
 
 _TIMEOUT_S = 30.0
 _KEY_PAIR = re.compile(r"(-----BEGIN [^\n]*\n.*?\n-----END [^\n]*\n)([^\n]+)\n", re.DOTALL)
@@ -71,12 +71,12 @@ def make_ssh_files(
     is the public key of the operator.
     """
     return {
-        f"{ETC}/ssh_host_ed25519_key": keys.servers[spec.name].private,
-        f"{ETC}/authorized_keys": f"{authorized_key}\n{keys.login.public}\n",
-        f"{HOME}/.ssh/id_ed25519": keys.login.private,
-        f"{HOME}/.ssh/id_ed25519.pub": f"{keys.login.public}\n",
-        f"{HOME}/.ssh/known_hosts": "".join(_format_known_host(host, keys) for host in hosts),
-        f"{HOME}/.ssh/config": "".join(
+        f"{ETC_FOLDER}/ssh_host_ed25519_key": keys.servers[spec.name].private,
+        f"{ETC_FOLDER}/authorized_keys": f"{authorized_key}\n{keys.login.public}\n",
+        f"{HOME_FOLDER}/.ssh/id_ed25519": keys.login.private,
+        f"{HOME_FOLDER}/.ssh/id_ed25519.pub": f"{keys.login.public}\n",
+        f"{HOME_FOLDER}/.ssh/known_hosts": "".join(_format_known_host(host, keys) for host in hosts),
+        f"{HOME_FOLDER}/.ssh/config": "".join(
             f"Host {host.name} {host.address.ip}\n  Port {host.ssh_port}\n"
             for host in hosts
             if host.ssh_port != 22

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 
-HOME = "/run/home"
-ETC = "/run/etc"
-COMMANDS = "/run/sbin"
+HOME_FOLDER = "/run/home"
+ETC_FOLDER = "/run/etc"
+COMMANDS_FOLDER = "/run/sbin"
 """Directory of the host's own programs, first in its PATH."""
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -17,7 +17,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class HostSpec:
     """Specification of a host: name, network namespace, management address with prefix length, SSH port and NICs.
 
-    `fabric` holds the host's (address, name) pairs in the optical fabric. NICs get these addresses with a topology.
+    `fabric` holds the host's (address, name) pairs in the optical fabric. NICs get them when a topology is applied.
     """
 
     name: str

@@ -23,7 +23,14 @@ from pathlib import Path
 from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
 from sim.twins.hosts.own_root import DROPPED_CAPABILITIES
 from sim.twins.hosts.redirects import LinkShape
-from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, format_hosts_file
+from sim.twins.hosts.spec import (
+    COMMANDS_FOLDER,
+    ETC_FOLDER,
+    HOME_FOLDER,
+    SEARCH_PATH,
+    HostSpec,
+    format_hosts_file,
+)
 
 MANAGEMENT_LINK = "mgmt"
 _START_TIMEOUT_S = 20.0
@@ -87,8 +94,8 @@ def format_sshd_config(spec: HostSpec) -> str:
     return f"""\
 Port {spec.ssh_port}
 ListenAddress {spec.address.ip}
-HostKey {ETC}/ssh_host_ed25519_key
-AuthorizedKeysFile {ETC}/authorized_keys
+HostKey {ETC_FOLDER}/ssh_host_ed25519_key
+AuthorizedKeysFile {ETC_FOLDER}/authorized_keys
 AuthenticationMethods publickey
 PermitRootLogin prohibit-password
 AllowUsers root
@@ -104,7 +111,7 @@ Compression no
 MaxStartups 200
 MaxSessions 200
 LogLevel INFO
-SetEnv PATH={COMMANDS}:{SEARCH_PATH} TMPDIR=/run/tmp
+SetEnv PATH={COMMANDS_FOLDER}:{SEARCH_PATH} TMPDIR=/run/tmp
 Subsystem sftp internal-sftp
 """
 
@@ -117,7 +124,7 @@ def make_etc_files(
     return {
         "hostname": f"{spec.name}\n",
         "hosts": format_hosts_file(hosts),
-        "passwd": "\n".join([f"root:x:0:0:root:{HOME}:{shell}", *accounts]) + "\n",
+        "passwd": "\n".join([f"root:x:0:0:root:{HOME_FOLDER}:{shell}", *accounts]) + "\n",
         # sshd refuses a locked root ("!") even with a key. "*" only means that no password is valid.
         "shadow": "root:*:19000:0:99999:7:::\n",
     }
@@ -137,12 +144,12 @@ def make_boot_script(
     `own_root` holds the shell lines that build a separate root. Without them, the host has the machine's root.
     """
     files = {
-        **{f"{ETC}/{name}": text for name, text in etc.items()},
-        f"{ETC}/sshd_config": format_sshd_config(spec),
+        **{f"{ETC_FOLDER}/{name}": text for name, text in etc.items()},
+        f"{ETC_FOLDER}/sshd_config": format_sshd_config(spec),
         **ssh,
-        **{f"{COMMANDS}/{name}": text for name, text in (commands or {}).items()},
+        **{f"{COMMANDS_FOLDER}/{name}": text for name, text in (commands or {}).items()},
     }
-    server = f"{tools['sshd']} -D -e -f {ETC}/sshd_config"
+    server = f"{tools['sshd']} -D -e -f {ETC_FOLDER}/sshd_config"
     return "\n".join(
         [
             "set -eu",
@@ -150,15 +157,15 @@ def make_boot_script(
             f"hostname {spec.name} 2>/dev/null || echo {spec.name} >/proc/sys/kernel/hostname",
             *(own_root or ("mount -t sysfs sysfs /sys", "mount -t tmpfs -o mode=755,size=256m tmpfs /run")),
             "mount -t tmpfs -o mode=1777,size=256m tmpfs /dev/shm",
-            f"mkdir -p -m 755 /run/sshd {ETC} {COMMANDS}",
-            f"mkdir -p -m 700 {HOME} {HOME}/.ssh /run/tmp",
+            f"mkdir -p -m 755 /run/sshd {ETC_FOLDER} {COMMANDS_FOLDER}",
+            f"mkdir -p -m 700 {HOME_FOLDER} {HOME_FOLDER}/.ssh /run/tmp",
             "umask 077",
             *(f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()),
-            f"chmod 644 {ETC}/hostname {ETC}/hosts {ETC}/passwd",
+            f"chmod 644 {ETC_FOLDER}/hostname {ETC_FOLDER}/hosts {ETC_FOLDER}/passwd",
             *(_make_etc_lines(etc, is_own=bool(own_root))),
             *_make_command_lines(commands or (), is_own=bool(own_root)),
             "umask 022",
-            f"cd {HOME}",
+            f"cd {HOME_FOLDER}",
             *(_make_server_lines(server, tools) if own_root else [f"exec {server} </dev/null"]),
             "",
         ]
@@ -168,8 +175,8 @@ def make_boot_script(
 def _make_etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
     """Return shell lines that install files in /etc: as copies if the host has its own root, else as bind mounts."""
     if is_own:
-        return [f"cp -p --remove-destination {' '.join(f'{ETC}/{name}' for name in names)} /etc/"]
-    return [f"[ ! -e /etc/{name} ] || mount --bind {ETC}/{name} /etc/{name}" for name in names]
+        return [f"cp -p --remove-destination {' '.join(f'{ETC_FOLDER}/{name}' for name in names)} /etc/"]
+    return [f"[ ! -e /etc/{name} ] || mount --bind {ETC_FOLDER}/{name} /etc/{name}" for name in names]
 
 
 def _make_command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
@@ -177,7 +184,7 @@ def _make_command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
 
     Through the links, the shell finds the programs without the PATH of SSH sessions.
     """
-    paths = [f"{COMMANDS}/{name}" for name in names]
+    paths = [f"{COMMANDS_FOLDER}/{name}" for name in names]
     links = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
     return [f"chmod 755 {' '.join(paths)}", *links] if paths else []
 

@@ -136,7 +136,7 @@ class BoardKnobs(MutableMapping[str, Any]):
                 )
             self._board_knobs[name] = int(value)
         elif name == "filter":
-            decimation.taps(value)
+            decimation.make_taps(value)
             self._board_knobs[name] = value
         elif name == "fault":
             # A plant that has a knob of this name implements the fault itself.
@@ -406,7 +406,9 @@ class Board:
         )
 
     def _make_converter(self) -> Converter:
-        return Converter(self.knobs["adc_bits"], decimation.taps(self.knobs["filter"]), self.clock_factor)
+        return Converter(
+            self.knobs["adc_bits"], decimation.make_taps(self.knobs["filter"]), self.clock_factor
+        )
 
     def epoch(self) -> tuple[Any, ...]:
         """Return a value that changes whenever noiseless traces may change."""

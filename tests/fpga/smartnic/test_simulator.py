@@ -59,9 +59,9 @@ def test_frames_come_back_whole_and_in_order(nic, receive, transmit):
     frames = [frame_of(random, size, random.choice([MAC, MAC, OTHER])) for size in sizes]
     for frame in frames:
         nic.send(frame, gap=random.choice([0, 0, 1, 30]))
-    assert nic.waiting == len(frames)
+    assert nic.waiting_frame_count == len(frames)
     assert nic.run_until_idle(100_000)
-    assert nic.waiting == 0
+    assert nic.waiting_frame_count == 0
     received = nic.receive()
     assert [frame for _, frame in received] == [echo_of(frame) for frame in frames if frame[:6] == MAC]
     cycles = [cycle for cycle, _ in received]
@@ -106,7 +106,7 @@ def test_a_reset_loses_frames_on_their_way(nic):
     nic.send(frame_of(Random(1), 100))
     nic.run(50)
     nic.reset()
-    assert nic.waiting == 0
+    assert nic.waiting_frame_count == 0
     assert nic.run_until_idle(100)
     assert nic.receive() == []
     nic.send(frame_of(Random(2), 100))

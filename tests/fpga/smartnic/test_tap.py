@@ -116,7 +116,7 @@ class CountingNic:
     """A NIC that sends every frame back, and counts the turns that it is given."""
 
     def __init__(self):
-        self.waiting, self.turns, self.frames = 0, 0, []
+        self.waiting_frame_count, self.turns, self.frames = 0, 0, []
 
     def send(self, frame):
         self.frames.append(frame)

@@ -11,7 +11,7 @@ import pytest
 from sim.twins.hosts.keys import KeyPair, LabKeys, make_ssh_files
 from sim.twins.hosts.netns import KernelFault
 from sim.twins.hosts.own_root import MachineMount, make_root_script
-from sim.twins.hosts.spec import HOME, HostSpec
+from sim.twins.hosts.spec import HOME_FOLDER, HostSpec
 from sim.twins.hosts.twin import find_tools, format_sshd_config, make_boot_script, make_etc_files
 
 FABRIC = (("10.100.1.100", "a.fabric"), ("10.100.1.1", "nic1.a.fabric"))
@@ -35,7 +35,7 @@ def pretend_tools(folder, names):
 
 def test_the_account_keeps_the_machines_users_and_gets_a_home_of_its_own():
     assert make_etc_files(A, [A, B], PASSWD, "/bin/bash")["passwd"].splitlines() == [
-        f"root:x:0:0:root:{HOME}:/bin/bash",
+        f"root:x:0:0:root:{HOME_FOLDER}:/bin/bash",
         "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin",
     ]
 

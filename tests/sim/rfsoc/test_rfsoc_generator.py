@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.rfsoc.signals.track import FOREVER, TURN, Generator, play
+from sim.twins.rfsoc.signals.track import FOREVER, TURN, Generator, make_track
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode
 
 GENERATOR = Generator(rate_hz=6.144e9, ticks_per_time=1.0, samples_per_tick=16)
@@ -25,7 +25,7 @@ def track(*sent, standing=None, generator=GENERATOR):
     """Return (time, word) pairs, played."""
     words = np.array([word for _, word in sent], np.uint32).reshape(-1, 6)
     times = np.array([time for time, _ in sent], np.int64)
-    return play(generator, times, decode(words, 2), standing)
+    return make_track(generator, times, decode(words, 2), standing)
 
 
 def counts(fractions):

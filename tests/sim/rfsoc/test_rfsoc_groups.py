@@ -7,7 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, play
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, make_track
 from sim.twins.rfsoc.signals.waves import Waves, decode
 
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
@@ -32,7 +32,7 @@ def track(rng, generator=GENERATORS[0]):
     pulses = int(rng.integers(0, 6))
     times = np.sort(rng.choice(np.arange(0, 200, 10), pulses, replace=False)).astype(np.int64)
     waves: Waves = sent(rng, pulses)
-    return play(generator, times, waves, None)
+    return make_track(generator, times, waves, None)
 
 
 class Sum:

@@ -13,7 +13,7 @@ from sim.models.photonics.pole import deviation_of_mean
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.processor import PIN_DTYPE
 from sim.twins.rfsoc.signals.conversion import convert, convert_with_numpy
-from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
+from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, count_margin_samples, make_taps
 from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
 from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, find_trigger_rises, windows
 from sim.twins.rfsoc.signals.track import TURN
@@ -141,7 +141,7 @@ def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
 
 
 BOTH = pytest.mark.parametrize("way", [convert, convert_with_numpy])
-FIR = taps("fir")
+FIR = make_taps("fir")
 
 
 @BOTH
@@ -162,11 +162,19 @@ def test_a_level_comes_out_halved_by_the_mixer_and_with_the_gain_of_the_filter(w
 @BOTH
 def test_the_converter_clips(way):
     out = way(
-        np.random.default_rng(0), level(np.full(128, 3.0)), mixing(source=INPUT), bits=12, taps=taps("mean")
+        np.random.default_rng(0),
+        level(np.full(128, 3.0)),
+        mixing(source=INPUT),
+        bits=12,
+        taps=make_taps("mean"),
     )
     assert out[0, :, 0] == pytest.approx(np.full(16, 2047 * 16 * GAIN), abs=1)
     out = way(
-        np.random.default_rng(0), level(np.full(128, -3.0)), mixing(source=INPUT), bits=12, taps=taps("mean")
+        np.random.default_rng(0),
+        level(np.full(128, -3.0)),
+        mixing(source=INPUT),
+        bits=12,
+        taps=make_taps("mean"),
     )
     assert out[0, :, 0] == pytest.approx(np.full(16, -32768 * GAIN), abs=1)
 
@@ -217,7 +225,7 @@ def test_noise_of_the_converter_has_no_memory_whatever_the_bandwidth(way, correl
     of strong correlation count for less."""
     sigma, own, count = 0.01, 0.02, 800_000
     arriving = level(np.zeros(count), sigma, correlation, own=own)
-    out = way(np.random.default_rng(2), arriving, mixing(source=INPUT), bits=16, taps=taps("mean"))
+    out = way(np.random.default_rng(2), arriving, mixing(source=INPUT), bits=16, taps=make_taps("mean"))
     expected = np.hypot(deviation_of_mean(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
     assert out[0, :, 0].std() == pytest.approx(expected, rel=0.018 if correlation else 0.009)
 
@@ -232,7 +240,7 @@ def test_a_converters_noise_counts_its_rounding_once(way):
         level(ramp, own=own, bits=12),
         mixing(source=INPUT),
         bits=12,
-        taps=taps("mean"),
+        taps=make_taps("mean"),
     )
     noise = out[0, :, 0] - ramp.reshape(-1, 8).mean(axis=1) * 32768 * GAIN
     expected = (own * 32768 * GAIN) ** 2 / 8 + 1 / 12  # the filter's result is rounded
@@ -269,7 +277,7 @@ def test_noise_has_the_variance_it_is_given_and_is_narrowed_by_the_filter(way):
         level(np.zeros(count), sigma),
         mixing(source=INPUT),
         bits=16,
-        taps=taps("mean"),
+        taps=make_taps("mean"),
     )
     expected = sigma * 32768 * GAIN / np.sqrt(8)
     assert out[0, :, 0].astype(float).var() == pytest.approx(expected**2 + 1 / 12, rel=0.018)
@@ -282,7 +290,7 @@ def test_neighbouring_samples_are_as_correlated_as_the_plant_says(way, correlati
     sigma, count = 0.02, 800_000
     out = way(
         np.random.default_rng(2), level(np.zeros(count), sigma, correlation), mixing(source=INPUT), bits=16,
-        taps=taps("mean"),
+        taps=make_taps("mean"),
     )  # fmt: skip
     k = np.arange(1, 8)
     factor = (1 + 2 * ((1 - k / 8) * correlation**k).sum()) / 8
@@ -302,9 +310,9 @@ def test_the_filter_is_down_by_six_decibels_at_its_edge_and_by_sixty_beyond():
     assert 20 * np.log10(response[np.argmin(np.abs(turns - EDGE))]) == pytest.approx(-6.0, abs=0.1)
     assert response[turns > 0.067].max() < 1e-3
     assert response[turns < 0.03].min() > 0.998
-    assert margin(len(FIR)) == 56
+    assert count_margin_samples(len(FIR)) == 56
 
 
 def test_an_unknown_filter_is_refused():
     with pytest.raises(ValueError, match="filter must be one of fir, mean, not"):
-        taps("boxcar")
+        make_taps("boxcar")

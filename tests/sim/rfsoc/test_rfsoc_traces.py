@@ -7,7 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, play
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, make_track
 from sim.twins.rfsoc.signals.waves import decode
 
 RATE = 3.072e9
@@ -44,7 +44,7 @@ def line(rng):
         words = np.zeros((4, 6), np.uint32)
         words[:, 3] = rng.choice([5000, 20000], 4)
         words[:, 4], words[:, 5] = 6, 0b1001
-        tracks[number] = play(generator, times, decode(words, 2), None)
+        tracks[number] = make_track(generator, times, decode(words, 2), None)
     return TimeLine(GENERATORS, tracks, [np.zeros((16, 2), np.int16)] * 2)
 
 

@@ -27,10 +27,10 @@ FILTERS = ("fir", "mean")
 
 
 @cache
-def taps(kind: str) -> npt.NDArray[np.float64]:
+def make_taps(kind: str) -> npt.NDArray[np.float64]:
     """Return the taps of a filter, a read-only array. Their sum is the gain. Raise `ValueError` for an unknown kind.
 
-    >>> round(float(taps("fir").sum()), 4), len(taps("mean"))
+    >>> round(float(make_taps("fir").sum()), 4), len(make_taps("mean"))
     (0.5157, 8)
     """
     if kind not in FILTERS:
@@ -46,10 +46,10 @@ def _low_pass() -> npt.NDArray[np.float64]:
     return np.asarray(np.sinc(2 * EDGE * tap_positions) * np.kaiser(TAPS, BETA))
 
 
-def margin(count: int) -> int:
-    """Return the number of samples that a filter of `count` taps needs before the eight samples of an output sample.
+def count_margin_samples(count: int) -> int:
+    """Return how many samples before the eight samples of an output sample a filter of `count` taps reads.
 
-    >>> margin(120), margin(8)
+    >>> count_margin_samples(120), count_margin_samples(8)
     (56, 0)
     """
     return (count - DECIMATION) // 2

@@ -14,7 +14,7 @@ from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import waves
 from sim.twins.rfsoc.signals.readout import Scene, find_trigger_rises
-from sim.twins.rfsoc.signals.track import ChannelState, Generator, TimeLine, Track, play
+from sim.twins.rfsoc.signals.track import ChannelState, Generator, TimeLine, Track, make_track
 
 GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
 HOST_TUNED_TYPE = "axis_readout_v2"
@@ -113,7 +113,7 @@ def _make_track(
         return None
     if cfg["type"] not in GENERATORS:
         raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATORS[-1]}")
-    return play(_make_generator(board_state, cfg), times, sent_words, channel_state)
+    return make_track(_make_generator(board_state, cfg), times, sent_words, channel_state)
 
 
 def _make_readout_track(
@@ -123,7 +123,7 @@ def _make_readout_track(
     cfg = board_state.cfg["readouts"][number]
     times, sent_words = _find_words(board_state, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
     receiver = Generator(cfg["fs"] * 1e6 * board_state.clock_factor, cfg["f_fabric"] / board_state.f_time, 8)
-    return play(receiver, times, sent_words, earlier_states.get(("ro", number)), is_last_kept=True)
+    return make_track(receiver, times, sent_words, earlier_states.get(("ro", number)), is_last_kept=True)
 
 
 def _find_words(

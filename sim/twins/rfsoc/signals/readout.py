@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.signals import conversion
-from sim.twins.rfsoc.signals.decimation import DECIMATION, margin
+from sim.twins.rfsoc.signals.decimation import DECIMATION, count_margin_samples
 from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
 from sim.twins.rfsoc.signals.traces import Traces
 from sim.twins.rfsoc.signals.track import TURN, TimeLine, Track
@@ -270,7 +270,7 @@ class Readout:
 
     def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
         assert self._scene is not None
-        first_samples = starts * DECIMATION - margin(len(converter.taps))
+        first_samples = starts * DECIMATION - count_margin_samples(len(converter.taps))
         level = self._find_level(self._scene.timeline, first_samples, count, converter)
         self.buffer.store(
             conversion.convert(

@@ -1,9 +1,9 @@
 """Signals of generators in a run: a track of pulses for each generator, and its samples at full rate.
 
 This follows firmware `axis_signal_gen_v6`. A word waits in a queue until the previous pulse has ended. A periodic pulse
-ends with the first whole period after the next word has arrived. The oscillator has a 32-bit phase, which continues
-from pulse to pulse. Products keep the upper 16 of 32 bits. The gain is applied last; it has 16 bits, and 32768 would be
-1. The converter uses the upper 14 of 16 bits.
+ends at the end of the period in which the next word arrives. The oscillator has a 32-bit phase, which continues
+from pulse to pulse. Products keep the upper 16 of 32 bits. The gain is applied last; it has 16 bits, and its
+unit is 1/32768. The converter uses the upper 14 of 16 bits.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Track:
         return ChannelState(self.waves.rows(np.array([-1])), int(self.turns[-1]))
 
     def find_overlapping_pulses(self, first: int, count: int) -> range:
-        """Return the numbers of the pulses that affect `count` samples from `first`. Include an earlier held pulse."""
+        """Return the indices of the pulses that affect `count` samples from `first`, with an earlier held pulse."""
         begin = int(self.starts.searchsorted(first, "right")) - 1
         return range(max(begin, 0), int(self.starts.searchsorted(first + count, "left")))
 
@@ -110,7 +110,7 @@ class Track:
         first_samples: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
-        """Return (sections, 4): `_describe_pulse` of one pulse per section, or -FOREVER if the pulse has no effect."""
+        """Return the description of one pulse for each section, (sections, 4); -FOREVER for a pulse without effect."""
         i = np.minimum(pulse_indices, len(self.starts) - 1)
         start, end = self.starts[i] - first_samples, self.ends[i] - first_samples
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
@@ -186,7 +186,7 @@ def oscillator(turns: Samples) -> tuple[Samples, Samples]:
     )
 
 
-def play(
+def make_track(
     generator: Generator,
     times: npt.NDArray[np.int64],
     waves: Waves,
@@ -217,7 +217,7 @@ def play(
 
 
 def _find_earlier_start(channel_state: ChannelState) -> int:
-    """Return a start for the pulse of the previous run, so that it ends at 0, or starts long before 0 if periodic."""
+    """Return a start so that the last pulse of the previous run ends at 0; a start long before 0 if it is periodic."""
     length = max(int(channel_state.wave.length[0]), 1)
     return -length * (1 << 20) if channel_state.wave.is_periodic[0] else -length
 
@@ -290,7 +290,7 @@ def find_whole_ratio(ratio: float) -> tuple[int, int]:
 class TimeLine:
     """Signals of all generators: tracks by number of the generator, and envelope memories (length, 2).
 
-    A plant may have more inputs than the board has outputs, so a generator that the board does not have is silent.
+    A plant may have more inputs than the board has generators: a generator that the board does not have is silent.
     """
 
     generators: Sequence[Generator]
