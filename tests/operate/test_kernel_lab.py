@@ -133,7 +133,7 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
     topology = find_topology(4, 2)
     found = balancing.route(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     sets = map_routes(found, RING)
-    used = [number for number in range(found.route_sets) if found.weight[number, 0, 2] > 0]
+    used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
     plan = bench.patch(RING)
     install(bench.fleet, plan_forwarding(bench.lab, RING, sets[0], bench.macs, sets[1:]))
     one, other = bench.lab.hosts[0], bench.lab.hosts[2]
