@@ -41,8 +41,8 @@ def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] =
 def _run_path(path: Path) -> int:
     try:
         runpy.run_path(str(path), run_name="__main__")
-    except SystemExit as ended:
-        return _find_exit_code(ended.code)
+    except SystemExit as exit_request:
+        return _find_exit_code(exit_request.code)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script may raise anything
@@ -73,13 +73,13 @@ def _skip_to_script(start: TracebackType | None, path: Path) -> TracebackType | 
 @contextlib.contextmanager
 def _set_arguments(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     """Set `sys.argv` and the first entry of `sys.path` as under `python SCRIPT ARGUMENTS`."""
-    argv, search = sys.argv, sys.path
+    arguments_before, import_path = sys.argv, sys.path
     sys.argv = [str(path), *arguments]
-    sys.path = [str(path.resolve().parent), *search[1:]]
+    sys.path = [str(path.resolve().parent), *import_path[1:]]
     try:
         yield
     finally:
-        sys.argv, sys.path = argv, search
+        sys.argv, sys.path = arguments_before, import_path
 
 
 @contextlib.contextmanager

@@ -253,8 +253,8 @@ def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None 
     return "\n\n".join([*parts, _write_top(len(blocks))])
 
 
-def _write_top(blocks: int) -> str:
-    instances = [f"  proof_{index} b{index} (.clk_i(clk_i), .rst_i(rst_i));" for index in range(blocks)]
+def _write_top(block_count: int) -> str:
+    instances = [f"  proof_{index} b{index} (.clk_i(clk_i), .rst_i(rst_i));" for index in range(block_count)]
     return "\n".join(
         [
             "module proof (input logic clk_i, input logic rst_i);",
@@ -290,8 +290,8 @@ def _write_wrapper(index: int, proof: BlockProof, module: str) -> Iterator[str]:
     connections = {port.name: port.name for port in ports}
     yield f"  {module} {assignment}dut ({_connect(connections)});"
     hidden_wires = {port: f"\\dut.{path} " for port, (path, _) in proof.hidden.items()}
-    checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden_wires, **proof.extra}
-    yield f"  {proof.block}_checks {assignment}checks ({_connect(checks)});"
+    check_connections = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden_wires, **proof.extra}
+    yield f"  {proof.block}_checks {assignment}checks ({_connect(check_connections)});"
     yield "endmodule"
 
 

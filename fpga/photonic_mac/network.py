@@ -187,14 +187,14 @@ def count_beats(input_count: int) -> int:
 
 
 def simulate_noisy_results(
-    network: Network, image: ArrayLike, optics: Optics, beats: Sequence[int]
+    network: Network, image: ArrayLike, optics: Optics, first_noise_cycles: Sequence[int]
 ) -> Iterator[NDArray[np.int16]]:
     """Yield the results of every layer for one image through imperfect optics.
 
-    `beats` holds, for each layer, the noise cycle in which the light of its first product is sent.
+    `first_noise_cycles` holds, for each layer, the noise cycle in which the light of its first product is sent.
     """
     activations = _check_images(network, image)[0]
-    for weights, first_cycle in zip(network.layers, beats, strict=True):
+    for weights, first_cycle in zip(network.layers, first_noise_cycles, strict=True):
         results = _multiply_with_light(weights, activations, optics, first_cycle)
         yield results
         activations = normalise(results[None])[0]
@@ -210,5 +210,5 @@ def _multiply_with_light(
     magnitudes = optics.light((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
     if optics.sparsity:
         magnitudes = np.where((padded_weights != 0) & (repeated_activations != 0), magnitudes, 0)
-    signed_weights = np.where(padded_weights >= 0, magnitudes, -magnitudes)
-    return np.asarray(signed_weights.reshape(outputs, -1).sum(axis=1).astype(np.int16))
+    signed_products = np.where(padded_weights >= 0, magnitudes, -magnitudes)
+    return np.asarray(signed_products.reshape(outputs, -1).sum(axis=1).astype(np.int16))

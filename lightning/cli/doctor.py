@@ -12,7 +12,7 @@ from lightning.cli.options import AsJson
 from lightning.cli.output import EXIT_ERROR, EXIT_OK, print_document
 
 if TYPE_CHECKING:
-    from lightning import doctor as facts
+    from lightning import doctor as checks
 
 MaybeDevice = Annotated[
     str | None,
@@ -46,9 +46,9 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
     return EXIT_OK if all_ok else EXIT_ERROR
 
 
-def _find_all(device: str | None) -> Iterable[facts.Finding]:
-    from lightning import doctor as facts
+def _find_all(device: str | None) -> Iterable[checks.Finding]:
+    from lightning import doctor as checks
 
-    yield from facts.inspect_environment()
+    yield from checks.inspect_environment()
     if device is not None:
-        yield from facts.inspect_device(device)
+        yield from checks.inspect_device(device)

@@ -56,17 +56,17 @@ def extract_patches(
     image_count, channels, height, width = images.shape
     output_height, output_width = compute_output_size((height, width), kernel, strides, pads, dilations)
     image = pad_image(images, pads)
-    by_n, by_channel, by_row, by_column = image.strides
+    image_stride, channel_stride, row_stride, column_stride = image.strides
     windows = np.lib.stride_tricks.as_strided(
         image,
         (image_count, output_height, output_width, channels, *kernel),
         (
-            by_n,
-            by_row * strides[0],
-            by_column * strides[1],
-            by_channel,
-            by_row * dilations[0],
-            by_column * dilations[1],
+            image_stride,
+            row_stride * strides[0],
+            column_stride * strides[1],
+            channel_stride,
+            row_stride * dilations[0],
+            column_stride * dilations[1],
         ),
         writeable=False,
     )

@@ -244,9 +244,9 @@ def assign_gpus(host: HostSchema) -> tuple[int, ...]:
     )
 
 
-def _check_unique(document: Document, kind: str, names: Iterable[tuple[str, Location]]) -> None:
+def _check_unique(document: Document, kind: str, entries: Iterable[tuple[str, Location]]) -> None:
     location_by_name: dict[str, Location] = {}
-    for name, location in names:
+    for name, location in entries:
         if name in location_by_name:
             usage = f"already used on line {document.find_line(location_by_name[name])}"
             raise document.make_error(

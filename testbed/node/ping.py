@@ -171,7 +171,7 @@ class Trial:
 
     def is_done(self, path: PathState, now_s: float) -> bool:
         """Return whether all tests of a path that answers have succeeded or timed out."""
-        is_counted = path.attempt_count >= path.planned_count and (
+        is_counting_done = path.attempt_count >= path.planned_count and (
             len(path.answered_rounds) >= path.sent_count or now_s >= path.last_counted_s + STRAGGLER_WAIT_S
         )
         is_large_tried = (
@@ -180,7 +180,7 @@ class Trial:
             or now_s >= self.find_large_start(path) + LARGE_PING_WAIT_S
         )
         is_tcp_tried = not self.port or path.is_tcp_whole is not None
-        return is_counted and is_large_tried and is_tcp_tried
+        return is_counting_done and is_large_tried and is_tcp_tried
 
     def find_large_start(self, path: PathState) -> float:
         """Return the time from which a path that answers gets full-size pings and TCP."""
@@ -375,9 +375,9 @@ def main() -> None:
         json.dumps({"event": "ways", "ways": entry_by_address, "listens": trial.listening_addresses}),
         flush=True,
     )
-    has_ended: list[bool] = []
-    trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))
-    while not has_ended and time.monotonic() < trial.begin_s + MAX_RUN_S:
+    end_events: list[bool] = []
+    trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: end_events.append(True))
+    while not end_events and time.monotonic() < trial.begin_s + MAX_RUN_S:
         trial.serve()
 
 

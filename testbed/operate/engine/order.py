@@ -49,27 +49,27 @@ def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
     """Yield the pairs of removals and additions, ordered so that the ports of each added pair are free."""
     old_output_by_input = dict(list(removals))
-    inputs_by_output = {output: source for source, output in old_output_by_input.items()}
+    old_input_by_output = {output: source for source, output in old_output_by_input.items()}
     new_output_by_input = dict(sorted(additions))
 
     def remove(source: int) -> Iterator[Pair]:
         if source in old_output_by_input:
             yield source, old_output_by_input[source]
-            del inputs_by_output[old_output_by_input.pop(source)]
+            del old_input_by_output[old_output_by_input.pop(source)]
 
     while new_output_by_input:
         # A circuit whose input gets no new circuit can be removed at any time, so its output counts as free.
-        free_inputs = (
+        connectable_inputs = (
             input_port
             for input_port, output in new_output_by_input.items()
-            if inputs_by_output.get(output, input_port) not in new_output_by_input.keys() - {input_port}
+            if old_input_by_output.get(output, input_port) not in new_output_by_input.keys() - {input_port}
         )
-        source = next(free_inputs, None)
+        source = next(connectable_inputs, None)
         if source is None:  # only cycles remain: removing one circuit frees the output that another needs
             yield from remove(min(new_output_by_input))
             continue
         yield from remove(source)
-        yield from remove(inputs_by_output.get(new_output_by_input[source], source))
+        yield from remove(old_input_by_output.get(new_output_by_input[source], source))
         yield source, new_output_by_input.pop(source)
     yield from sorted(old_output_by_input.items())
 

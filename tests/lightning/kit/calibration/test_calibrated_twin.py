@@ -169,7 +169,7 @@ def test_sums_of_two_products_and_their_signs(kit):
 @pytest.mark.slow
 @pytest.mark.parametrize("rin_db_hz", [-132.0, -138.0])
 def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
-    from sim.twins.rfsoc.signals.decimation import taps
+    from sim.twins.rfsoc.signals.decimation import make_taps
 
     soc, run = kit
     before = soc.knobs["rin_db_hz"]
@@ -179,7 +179,7 @@ def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
         found = measure_noise(rows, run.calibration.look_up_words)
     finally:
         soc.knobs["rin_db_hz"] = before
-    filtered = taps("fir")
+    filtered = make_taps("fir")
     seen_hz = float(soc.knobs["bandwidth_hz"]) * np.sum(filtered**2) / np.sum(filtered) ** 2
     assert found.rin_db_hz(seen_hz) == pytest.approx(rin_db_hz, abs=0.5)
 
