@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = Path(__file__).resolve().parent.parent / "testbed"
+OUR_PACKAGE = Path(__file__).resolve().parent.parent / "testbed"
 
 
 def find_shadow() -> Path | None:
@@ -21,7 +21,7 @@ def find_shadow() -> Path | None:
     paths = [Path(location) for location in locations if location]
     return (
         paths[0]
-        if paths and not any(OURS in (path.resolve(), path.resolve().parent) for path in paths)
+        if paths and not any(OUR_PACKAGE in (path.resolve(), path.resolve().parent) for path in paths)
         else None
     )
 

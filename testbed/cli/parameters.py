@@ -110,7 +110,7 @@ def add_command(app: typer.Typer, name: str) -> None:
         field.name: field
         for group_command in command_by_name.values()
         for field in list_fields(group_command)
-        if field.option.is_of_group
+        if field.option.belongs_to_group
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
     if group_fields:
@@ -297,7 +297,7 @@ def _make_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Param
     fields = [
         field
         for field in list_fields(command_type)
-        if not (field.option.is_of_group or field.option.takes_rest)
+        if not (field.option.belongs_to_group or field.option.takes_rest)
     ]
     if len(fields) < len(list_fields(command_type)):
         yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)

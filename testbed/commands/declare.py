@@ -86,7 +86,7 @@ class Option:
     - `is_local`: requests do not contain it, and `--server` refuses it.
     - `for_caller`: with `--server`, the client handles this local option instead of refusing it.
     - `only_with`: only requests for this variant contain it.
-    - `is_of_group`: it precedes the command's name, and all commands of the group have it.
+    - `belongs_to_group`: it precedes the command's name, and all commands of the group have it.
     - `takes_rest`: it takes all words that are not options of the command.
     - `follows_dashes`: it takes all words after `--`.
     """
@@ -106,7 +106,7 @@ class Option:
     new_unless: str = ""
     is_local: bool = False
     for_caller: bool = False
-    is_of_group: bool = False
+    belongs_to_group: bool = False
     must_exist: bool = False
     takes_rest: bool = False
     follows_dashes: bool = False

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
 
 
-ReportProgress = Callable[[int, int, str], None]
+ProgressCallback = Callable[[int, int, str], None]
 """A callback with the number of steps done, the number of all steps (0 if unknown), and a text."""
-_callback: ContextVar[ReportProgress | None] = ContextVar("progress", default=None)
+_callback: ContextVar[ProgressCallback | None] = ContextVar("progress", default=None)
 
 
 def note_compilation(*parts: Part) -> None:
@@ -77,26 +77,26 @@ class RichNarrator:
 class CallbackNarrator:
     """Progress as calls of a function. Titles and events are calls with 0 of 0 steps."""
 
-    call: ReportProgress
+    callback: ProgressCallback
 
     def phase(self, title: str) -> None:
         """Report the start of a new part of the job."""
-        self.call(0, 0, title)
+        self.callback(0, 0, title)
 
     def note(self, text: str) -> None:
         """Report an event."""
-        self.call(0, 0, text)
+        self.callback(0, 0, text)
 
     def tick(self, done: int, total: int, text: str) -> None:
         """Report that `done` of `total` steps are complete."""
-        self.call(done, total, text)
+        self.callback(done, total, text)
 
 
 Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 
 
 @contextmanager
-def report_progress(report: ReportProgress | None) -> Iterator[None]:
+def report_progress(report: ProgressCallback | None) -> Iterator[None]:
     """Report the progress of commands in the block to a function, or on standard error if it is None."""
     previous_callback = _callback.set(report)
     try:

@@ -14,8 +14,8 @@ from testbed.lab.model import Lab
 from testbed.measure.collectives.ranks import (
     CollectiveSpec,
     Configuration,
+    ProgressCallback,
     Ranks,
-    ReportProgress,
     model_collectives,
     run_collectives,
 )
@@ -65,7 +65,7 @@ def measure_collectives(
     spec: CollectiveSpec,
     *,
     deadline_s: float,
-    on_progress: ReportProgress,
+    on_progress: ProgressCallback,
     on_row: Callable[[Timing], None] = lambda _timing: None,
     ranks: Ranks | None = None,
 ) -> CollectiveResult:
@@ -123,7 +123,7 @@ def measure_current(
     *,
     hosts: str,
     backend: Backend = "auto",
-    on_progress: ReportProgress,
+    on_progress: ProgressCallback,
 ) -> CollectiveResult:
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)

@@ -16,7 +16,7 @@ from lightbed.errors import LightbedError
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Field, carry_out, list_document_types, list_fields
 from testbed.commands.documents import Document
-from testbed.commands.progress import Narrator, ReportProgress, narrate, report_progress
+from testbed.commands.progress import Narrator, ProgressCallback, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
 from testbed.operate.engine.consent import call_on_stop
@@ -50,7 +50,7 @@ class Carrier(Protocol):
     def find_lab_file(self) -> Path:
         """Return the lab file. Raises `UsageError` for a lab of a service."""
 
-    def run(self, words: str, command: Command[Any], progress: ReportProgress | None) -> Document:
+    def run(self, words: str, command: Command[Any], progress: ProgressCallback | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
 
     def find_newest_event(self) -> int:
@@ -91,7 +91,7 @@ class LocalCarrier:
         """Return the lab file."""
         return self.lab_file
 
-    def run(self, words: str, command: Command[Any], progress: ReportProgress | None) -> Document:
+    def run(self, words: str, command: Command[Any], progress: ProgressCallback | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
         context = CommandContext(self.lab_file, self.runs_dir, is_quiet=True)
         with report_progress(progress):
@@ -193,7 +193,7 @@ class ServiceCarrier:
             f"lab {self.lab!r} is that of a service, and plans are made from a lab file: open the file"
         )
 
-    def run(self, words: str, command: Command[Any], progress: ReportProgress | None) -> Document:
+    def run(self, words: str, command: Command[Any], progress: ProgressCallback | None) -> Document:
         """Submit a run, wait, and return its document. A Ctrl-C cancels the run.
 
         Raises the error of the run as the class that the command raises locally, and the errors of the client.

@@ -18,7 +18,7 @@ from lightbed.errors import LightbedError
 from testbed.commands.context import DEFAULT_RUNS
 from testbed.commands.declare import list_fields
 from testbed.commands.groups import HostsChoice, parse_interval
-from testbed.commands.progress import ReportProgress
+from testbed.commands.progress import ProgressCallback
 from testbed.commands.table import load_command
 from testbed.errors import HostError, LabStartError, LeaseDenied, UsageError
 from testbed.leases.choice import use_lease
@@ -65,7 +65,7 @@ def open_lab(
     runs_dir: str | Path | None = None,
     hosts: HostsChoice = "auto",
     really_move: str | None = None,
-    progress: ReportProgress | bool = False,
+    progress: ProgressCallback | bool = False,
     verify_certificate: Any = True,
 ) -> Lab:
     """Return the lab of a lab file, or of a service by its URL and the lab's name: `https://lab.example/testbed12`.
@@ -154,7 +154,7 @@ class Lab:
         carrier: Carrier,
         hosts: HostsChoice,
         really_move: str | None,
-        progress: ReportProgress | None = _ignore,
+        progress: ProgressCallback | None = _ignore,
         *,
         hosts_of: Sequence[str] = (),
     ) -> None:

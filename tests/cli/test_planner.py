@@ -10,7 +10,7 @@ import pytest
 
 from testbed.commands.progress import PlainNarrator
 from testbed.design.evaluation.comparison import COMPARED_FABRICS
-from testbed.design.fabrics.fabric_list import is_of_gpus
+from testbed.design.fabrics.fabric_list import has_gpu_nodes
 from testbed.design.plans.file import read_plan
 from testbed.errors import TopologyError
 
@@ -93,7 +93,7 @@ def test_fabrics_are_compared(testbed, tmp_path):
     shown = testbed("compare", "vgg16", *SMALL, "--degree", 2, "--fabrics", "ideal,direct")
 
     rows = {row["fabric"]: row for row in ran.json["fabrics"]}
-    assert set(rows) == {name for name in COMPARED_FABRICS if not is_of_gpus(name)}
+    assert set(rows) == {name for name in COMPARED_FABRICS if not has_gpu_nodes(name)}
     assert rows["ideal"]["slowdown"] == 1.0
     assert rows["fattree-equal-cost"]["equal"] == "cost"
     assert rows["fattree-equal-cost"]["cost_usd"] == rows["direct"]["cost_usd"]

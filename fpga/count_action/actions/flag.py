@@ -56,7 +56,7 @@ class Flag(Kind):
 
     noun = "flag"
     register = "the current value of the flag"
-    shared = "flag"
+    shared_group = "flag"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name = statements.register(module, action)
@@ -165,7 +165,7 @@ class ClearFlag(Flag):
     """An action that clears a flag to 0, unless it is set in the same cycle and the clear does not win."""
 
     kind = ActionKind.CLEAR_FLAG
-    raises = False
+    can_raise = False
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         return f"clear {action.output}{' wins' if action.wins else ''}"

@@ -175,11 +175,11 @@ class Kind:
     """Description of the register that shows its output."""
     collects = False
     """True if it reads its samples in every cycle that counts them, not only in the cycle of the fire (R11)."""
-    shared: str = ""
+    shared_group: str = ""
     """Group of kinds whose actions may drive one output together (R9). Empty if an output has a single driver."""
     cleared_by: ActionKind | None = None
     """Kind of a `clear` of its output; None if its output cannot be cleared."""
-    raises = True
+    can_raise = True
     """True if it can make its output non-zero."""
 
     # Language

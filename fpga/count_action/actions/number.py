@@ -92,7 +92,7 @@ class Store(Kind):
     kind = ActionKind.STORE
     rules = ("store",)
     noun = "number"
-    shared = "store"
+    shared_group = "store"
     register = "the current value of the number"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:

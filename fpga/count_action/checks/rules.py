@@ -45,7 +45,7 @@ def find_broken_rules(graph: Graph) -> Diagnostics:
 
 def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
     for (name, output), drivers in graph.drivers.items():
-        groups = {KINDS[action.kind].shared for _, action in drivers}
+        groups = {KINDS[action.kind].shared_group for _, action in drivers}
         if len(drivers) == 1 or (len(groups) == 1 and groups != {""}):
             continue
         first_action, second_action = drivers[0][1], drivers[1][1]
@@ -227,7 +227,7 @@ def _can_be_nonzero(graph: Graph, ref: Ref, triggerable_counts: set[tuple[str, s
         or any(
             (module.name, action.on) in triggerable_counts
             for module, action in graph.drivers[ref.module, ref.name]
-            if KINDS[action.kind].raises
+            if KINDS[action.kind].can_raise
         )
     )
 

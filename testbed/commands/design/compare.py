@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, make_job_keys
-from testbed.design.fabrics.fabric_list import is_of_gpus
+from testbed.design.fabrics.fabric_list import has_gpu_nodes
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row
@@ -61,7 +61,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         from lightbed.wording import format_count
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
-        setting = self.setting(connects_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
+        setting = self.setting(connects_gpus=any(map(has_gpu_nodes, self.fabrics.split(","))))
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(
             job,

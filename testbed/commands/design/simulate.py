@@ -19,7 +19,7 @@ from testbed.commands.design.workload import (
     make_job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
-from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, find_kind, has_gpu_nodes, is_switched
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE,
             may_share=has_one_link,
-            connects_gpus=is_of_gpus(self.fabric),
+            connects_gpus=has_gpu_nodes(self.fabric),
             shares_links=not is_switched(self.fabric),
             by_pair=bool(self.export_chakra),
         )

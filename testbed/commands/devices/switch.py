@@ -66,7 +66,7 @@ class SwitchCommand(Command[Any]):
             "ADDRESS",
             complete="addresses",
             is_local=True,
-            is_of_group=True,
+            belongs_to_group=True,
         ),
     ] = REQUIRED
     timeout_s: Annotated[
@@ -77,7 +77,7 @@ class SwitchCommand(Command[Any]):
             metavar="SECONDS",
             least=0.1,
             most=LONGEST_S,
-            is_of_group=True,
+            belongs_to_group=True,
         ),
     ] = None
     answer_s: Annotated[
@@ -88,7 +88,7 @@ class SwitchCommand(Command[Any]):
             metavar="SECONDS",
             least=0.1,
             most=LONGEST_S,
-            is_of_group=True,
+            belongs_to_group=True,
         ),
     ] = 5.0
     record: Annotated[
@@ -97,7 +97,7 @@ class SwitchCommand(Command[Any]):
             "Record the exchange on the wire in this new file.",
             metavar="FILE",
             is_local=True,
-            is_of_group=True,
+            belongs_to_group=True,
         ),
     ] = None
 

@@ -11,7 +11,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import describe_extra
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
-from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, find_kind, has_gpu_nodes, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
 
@@ -63,7 +63,7 @@ def parse_fabric_names(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     """
     if text == "all":
         return tuple(
-            name for name in COMPARED_FABRICS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name))
+            name for name in COMPARED_FABRICS if (name != EQUAL_COST if of_gpus else not has_gpu_nodes(name))
         )
     names = tuple(text.split(","))
     unknown_names = [name for name in names if name not in COMPARED_FABRICS]

@@ -45,10 +45,10 @@ def is_switched(name: str) -> bool:
     return kind is not None and kind.is_switched
 
 
-def is_of_gpus(name: str) -> bool:
+def has_gpu_nodes(name: str) -> bool:
     """Return whether the hosts of a fabric are GPUs in high-bandwidth domains; False for an unknown name."""
     kind = find_kind(name)
-    return kind is not None and kind.is_of_gpus
+    return kind is not None and kind.has_gpu_nodes
 
 
 def build_fabric(request: FabricRequest) -> ChosenFabric:
@@ -79,7 +79,7 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
             request = replace(request, nodes=request.nodes // domain, demand=demand)
             return make_hosts_shared(apply_routing(kind.build(request), request.options), request.options)
         fabric = apply_routing(kind.build(request), request.options)
-        return fabric if domain == 1 or kind.is_of_gpus else add_domains(fabric, request.options)
+        return fabric if domain == 1 or kind.has_gpu_nodes else add_domains(fabric, request.options)
     except ValueError as error:
         size = f"{request.nodes} nodes, degree {request.degree}"
         raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error

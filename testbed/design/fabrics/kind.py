@@ -176,7 +176,7 @@ class FabricKind:
     - `build`: returns the fabric of a request.
     - `options`: the fields of `FabricOptions` that the fabric depends on.
     - `is_switched`: it consists of packet switches, so a host has one link.
-    - `is_of_gpus`: its hosts are GPUs in high-bandwidth domains.
+    - `has_gpu_nodes`: its hosts are GPUs in high-bandwidth domains.
     - `has_equal_cost`: it can be built at the cost of direct connect.
     - `max_compared_hosts`: a comparison of all fabrics skips it with more hosts than this.
     """
@@ -185,7 +185,7 @@ class FabricKind:
     build: Callable[[FabricRequest], ChosenFabric]
     options: tuple[str, ...] = ()
     is_switched: bool = False
-    is_of_gpus: bool = False
+    has_gpu_nodes: bool = False
     has_equal_cost: bool = False
     max_compared_hosts: int | None = None
 

@@ -26,12 +26,12 @@ RAIL_ONLY = FabricKind(
     build_rail_only,
     options=("hb_domain", "hb_gbps"),
     is_switched=True,
-    is_of_gpus=True,
+    has_gpu_nodes=True,
 )
 RAIL_OPTIMIZED = FabricKind(
     "the same with a spine that joins the rails; one NIC of D times R a GPU",
     build_rail_optimized,
     options=("hb_domain", "hb_gbps"),
     is_switched=True,
-    is_of_gpus=True,
+    has_gpu_nodes=True,
 )

@@ -37,8 +37,8 @@ from testbed.measure.model import CollectiveResult, Timing
 __all__ = [
     "CollectiveSpec",
     "Configuration",
+    "ProgressCallback",
     "Ranks",
-    "ReportProgress",
     "list_doubling_sizes",
     "run_collectives",
 ]
@@ -51,7 +51,7 @@ _TIME_COLUMNS = ("time_us", "min_us", "max_us", "low_us", "high_us")
 _IDLE_PROCESSOR_COLUMNS = dict.fromkeys(
     ("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0
 )
-ReportProgress = Callable[[int, int, str], None]
+ProgressCallback = Callable[[int, int, str], None]
 
 
 def run_collectives(
@@ -62,7 +62,7 @@ def run_collectives(
     spec: CollectiveSpec,
     *,
     deadline_s: float = 60.0,
-    on_progress: ReportProgress = lambda _done, _total, _text: None,
+    on_progress: ProgressCallback = lambda _done, _total, _text: None,
     on_row: Callable[[Timing], None] = lambda _timing: None,
 ) -> CollectiveResult:
     """Measure all configurations of `spec` in one launch.
@@ -111,7 +111,7 @@ class Ranks:
         routes: Routes,
         spec: CollectiveSpec,
         *,
-        on_progress: ReportProgress = lambda _done, _total, _text: None,
+        on_progress: ProgressCallback = lambda _done, _total, _text: None,
         on_row: Callable[[Timing], None] = lambda _timing: None,
     ) -> CollectiveResult:
         """Measure all configurations of `spec` as `run_collectives` does. The deadline applies to each measurement.
@@ -132,7 +132,7 @@ class Ranks:
         wiring: Wiring,
         routes: Routes,
         spec: CollectiveSpec,
-        on_progress: ReportProgress,
+        on_progress: ProgressCallback,
         on_row: Callable[[Timing], None],
     ) -> RankReports:
         end_s = time.monotonic() + self._deadline_s + REPORT_GRACE_S
@@ -214,7 +214,7 @@ def _yield_rows(
     reports: RankReports,
     spec: CollectiveSpec,
     end_s: float,
-    on_progress: ReportProgress,
+    on_progress: ProgressCallback,
     *,
     keep_ranks: bool,
 ) -> Iterator[dict[str, Any]]:
@@ -328,7 +328,7 @@ def _make_result(
 
 
 def model_collectives(
-    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: ReportProgress
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: ProgressCallback
 ) -> CollectiveResult:
     """Return estimates of the flow model in place of measurements. `iterations` is 0, because nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]

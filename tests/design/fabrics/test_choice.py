@@ -14,7 +14,7 @@ from testbed.design.evaluation.comparison import COMPARED_FABRICS, compare_fabri
 from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
 from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
-from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, find_kind, is_of_gpus, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, find_kind, has_gpu_nodes, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, FabricOptions, FabricRequest
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
@@ -158,7 +158,7 @@ def test_a_fabric_that_cannot_be_is_a_row_that_says_why():
 
     assert set(failed) == {"direct", "expander"}
     assert "odd" in failed["direct"].failure
-    assert len(rows) == len([name for name in COMPARED_FABRICS if not is_of_gpus(name)])
+    assert len(rows) == len([name for name in COMPARED_FABRICS if not has_gpu_nodes(name)])
 
 
 def test_fabrics_to_compare_are_known_ones():

@@ -13,7 +13,7 @@ skip_without("scipy")
 from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.sip_ml import MODULES, describe, figure
 from testbed.design.reproductions.sip_ml.fastest import FABRICS, find_fastest
-from testbed.design.reproductions.sip_ml.iteration_times import compute_speed_ups, count_slower
+from testbed.design.reproductions.sip_ml.iteration_times import compute_speed_ups, count_slowdowns
 from testbed.design.reproductions.sip_ml.model import (
     GPU,
     MESSAGE_LATENCY_S,
@@ -167,7 +167,7 @@ def test_one_copy_sums_nothing():
 
 
 def test_higher_rates_and_more_wavelengths_are_never_slower(tables):
-    assert count_slower(tables[1]) == 0
+    assert count_slowdowns(tables[1]) == 0
 
 
 def test_an_ideal_fat_tree_of_the_same_rate_is_a_bound(tables):
@@ -185,7 +185,7 @@ def test_trends_at_the_sizes_of_the_paper():
         row[-1] for row in compute_speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400
     ]
 
-    assert count_slower(table) == 0
+    assert count_slowdowns(table) == 0
     assert 1.2 < min(of_scripts) < 1.5
     assert 8 < max(of_scripts) < 11
     for model in table.list_values("model"):
