@@ -284,7 +284,7 @@ def _describe_error(details: ErrorDetails) -> str:
     elif details["type"] == "too_short":
         return "the list is empty"
     elif isinstance(value, str) and details["type"] == "value_error" and repr(value) not in message:
-        message = f"{value!r}: {message}"  # the standard library may name only a part of an address
+        message = f"{value!r}: {message}"  # `ipaddress` may quote only a part of it
     message = message[:1].lower() + message[1:] if message.startswith("Input") else message
     if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | date):
         return message

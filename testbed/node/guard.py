@@ -1,4 +1,4 @@
-"""Guard of one command: none of its processes outlives the guard, its deadline or its input.
+"""Guard of one command: no process of the command outlives the guard, the deadline or the guard's input.
 
     python3 guard.py --deadline 60 --renew --nic nic1 --nic nic2 -- python3 collective.py ...
 

@@ -76,7 +76,7 @@ class Trial:
         self.timeout_s = timeout_s
         self.max_tries = max_tries
         self.end_s = time.monotonic() + deadline_s
-        """Time after which requests are lost without being sent."""
+        """Time after which the remaining requests count as lost and are not sent."""
         self.request_count = self.wrong_count = self.lost_count = self.repeated_count = 0
         self.count_by_refusal: dict[str, int] = {}
         self.error = ""

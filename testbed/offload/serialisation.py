@@ -186,7 +186,7 @@ def register_modules() -> None:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Return whether workers need no copy: the module is built in, `__main__`, or of an installed package but ours."""
+    """Return whether workers need no copy: built-in modules, `__main__`, and installed packages other than ours."""
     name, file = module.__name__, _get_file(module)
     if name in {"__main__", "__mp_main__"}:
         return True  # cloudpickle sends these by value anyway

@@ -151,7 +151,7 @@ BAD = {
         "transmit: 'ocs1:1'",
         17,
         "port 1 of switch 'ocs1' is used twice: by a/nic1 (transmit, line 16) and by a/nic2 (transmit)",
-        "check which fibre ends there, and correct the other",
+        "check which fibre ends there, and correct the port of the other fibre",
     ),
     "unknown switch": (
         "transmit: 'ocs1:2'",

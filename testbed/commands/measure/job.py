@@ -1,4 +1,4 @@
-"""`testbed job`: run iterations of the plan in force on the hosts, and compare them with the prediction."""
+"""`testbed job`: run iterations of the current plan on the hosts, and compare them with the prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJobDocument(HostsFields):
-    """Iterations of the plan on the hosts: median, prediction, and `busy`, the fraction of processor time used."""
+    """Iterations of the plan on the hosts: median time, prediction, and the used share of processor time (`busy`)."""
 
     run_id: str
     factor: float

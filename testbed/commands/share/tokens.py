@@ -54,7 +54,7 @@ class TokenListDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCreate(Command[NewToken]):
-    """`testbed token create`. Its role is `token_role`, because `role` is an attribute of every command."""
+    """`testbed token create`. `token_role` is the role of the token. `role` is the role that the command requires."""
 
     needs = "nothing"
     role = None
