@@ -130,5 +130,6 @@ def yield_job_lines(choice: DesignChoice, plan_run: PlanRun) -> Iterator[str]:
     yield from choice.describe_unfinished()
     median_text = f"iteration of {plan_run.measured_s * 1e3:.1f} ms (median of {len(plan_run.times_s)})"
     yield f"{median_text}, predicted {plan_run.predicted_s * 1e3:.1f} ms: {plan_run.prediction_error * 100:+.1f} %"
-    yield f"scale: {plan_run.factor:g} x the bytes and computing; processors {plan_run.processor_load * 100:.0f} % busy"
+    busy_text = f"processors {plan_run.processor_load * 100:.0f} % busy"
+    yield f"scale: bytes and computing times multiplied by {plan_run.factor:g}; {busy_text}"
     yield from summarise_links(plan_run.links)

@@ -59,7 +59,7 @@ class TokenCreate(Command[NewToken]):
     needs = "nothing"
     role = None
     token_role: Annotated[
-        Role, option("Role of the token; each role includes the ones before it.", "--role")
+        Role, option("Role of the token; each role includes the rights of the lower roles.", "--role")
     ] = REQUIRED
     name: Annotated[str, option("Person who will use it; the audit log shows the name.", metavar="NAME")] = ""
     expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL_TEXT)] = (

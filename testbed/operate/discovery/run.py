@@ -57,7 +57,7 @@ class UnfinishedDiscovery:
     def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Circuit], bool]:
         """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
-        They are its circuits if they equal those before or after its last change. Otherwise somebody else has
+        The discovery made them if they equal its circuits before or after its last change. Otherwise somebody else has
         patched since, even if a pair was once part of a round.
         """
         ports = {_make_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
