@@ -25,6 +25,6 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from testbed.cli.app import run_app  # here, because it imports typer: `main` must handle SIGTERM first
+    from testbed.cli.app import run_app  # imported here, so that `run_program` can report a missing typer
 
     return run_app(arguments)

@@ -174,7 +174,7 @@ def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigure
     """Yield what each rank lost in each row: its excess over the median of the other ranks, summed over iterations.
 
     The iteration with the largest excess is left out, so that one hiccup yields no finding. If at most two iterations
-    have a value, it counts nevertheless, because the disk is measured once per row.
+    have a value, that iteration counts nevertheless, because the disk is measured once per row.
     """
     for row, figures_by_rank in group_by_row(ranks).items():
         if len(figures_by_rank) < 3:

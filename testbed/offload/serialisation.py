@@ -234,7 +234,7 @@ def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
 
         def reducer_override(self, part: Any) -> Any:
             if part is random.seed.__self__:  # type: ignore[attr-defined]
-                return getattr, (random, "_inst")  # `random.seed` would not seed a copy
+                return getattr, (random, "_inst")  # pickled by name: `random.seed` would not seed a copy
             if isinstance(part, ModuleType) and sys.modules.get(part.__name__) is not part:
                 home = _find_home(part)
                 if home is not None:

@@ -1,4 +1,4 @@
-"""Compiled search for the circuits of a region that minimise the time of an all-to-all; `regions` has the interface.
+"""Compiled search for the circuits of a region that minimise the time of an all-to-all. `regions` is its interface.
 
 The search bisects T, the time of the all-to-all. For each T it looks for circuits that fit. A pair of servers either
 has enough circuits to send its bytes within T, or it uses the packet network. The packets of each server must pass

@@ -51,7 +51,7 @@ _FEW_MICROBATCH_COUNT, _MANY_MICROBATCH_COUNT = 2, 8
 _DESCENT_SHARE = 0.1
 """Maximum fraction of the budget for each of the first descents."""
 _MAX_RIVALS = 2
-"""Maximum number of link counts (for pairs) that are pursued. The best candidate of each is annealed further."""
+"""Number of link counts that are pursued: the best candidate of each is annealed and cut into microbatches."""
 _RUN_SHARE = 0.12
 """Maximum fraction of the budget for each annealing run and the descent after it."""
 _MIN_GAIN = 3e-3

@@ -111,7 +111,7 @@ class SshLaunch:
         stderr_task = asyncio.create_task(_read_all(process.stderr))
         stdout: deque[str] = deque(maxlen=self._max_output_lines)
         try:
-            while line := await process.stdout.readline():  # the iteration ends with an empty line
+            while line := await process.stdout.readline():  # iteration would give an empty line at the end
                 # Stop reading while the caller is slow. Poll, because a thread queue has no event to await.
                 while self._lines.qsize() > MAX_QUEUED_LINES:  # noqa: ASYNC110
                     await asyncio.sleep(POLL_INTERVAL_S)

@@ -1,7 +1,7 @@
 """The keeper process: it restores hosts and releases the lease if `testbed run` is killed before it does so itself.
 
 `python -m testbed.measure.program.give_back` runs in its own session. Its input lists what may have to be given back.
-If the input ends without the word `done`, the process gives everything on the list back.
+If the input ends without the word `done`, the process gives back everything on this list.
 """
 
 from __future__ import annotations
