@@ -36,7 +36,7 @@ NodePair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A lost link, and the path of its data until the re-patch: empty if only the re-patch joins the link's nodes."""
+    """A lost link, and the path that its data takes instead: empty if only the re-patch joins the link's nodes."""
 
     lost_link: Link
     path: tuple[Link, ...]

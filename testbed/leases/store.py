@@ -1,4 +1,4 @@
-"""Leases of one lab in the database. Each change is a transaction that first applies due ends and grants.
+"""Leases of one lab in the database. Each change is a transaction that first applies all ends and grants that are due.
 
 A lease can end only while nobody sends to a device under it (see `locks`); then its parts can be granted again.
 """

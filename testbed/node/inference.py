@@ -38,7 +38,7 @@ MAX_DIFFERENCES = 5
 IP_RECVERR = 11
 """Linux socket option that reports an error if a host does not answer ARP."""
 MAX_UNANSWERED = 3
-"""Number of lost requests after which a board that never replied gets no more requests."""
+"""Number of lost requests after which a board that has never replied gets no more requests."""
 
 
 def split_answer(payload: bytes) -> tuple[bytes, int]:
