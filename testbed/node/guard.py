@@ -72,7 +72,7 @@ class Guard:
         return "exit"
 
     def _has_just_ended(self) -> bool:
-        """Return whether the command ends right after its input, which a caller closes who has seen the command end."""
+        """Return whether the command ends right after its input: a caller may close the input of an ended command."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(SIGNAL_WINDOW_S)
         return self.process.returncode is not None
