@@ -1,4 +1,6 @@
-"""Refusals of the service, sorted by who must act.
+"""Refusals of the service.
+
+In parentheses: `user` if the user must act, `conflict` if the request conflicts with the current state.
 
 ServiceError
 ├── NotAuthenticated              (user)
@@ -19,7 +21,7 @@ from testbed.errors import TestbedError
 
 
 class ServiceError(TestbedError, code="service", who="user"):
-    """Root of all refusals of the service; this class itself means that a run failed."""
+    """Base of all refusals of the service. An error of this class itself reports a run that failed."""
 
 
 class NotAuthenticated(ServiceError, code="service.authentication"):
@@ -55,7 +57,7 @@ class TooManyRuns(ServiceError, code="service.busy"):
 
 
 class MatchNeeded(ServiceError, code="service.match"):
-    """A change must name in If-Match the state that it is for."""
+    """The request has no If-Match, which must name the state that the request changes."""
 
 
 class RunEnded(ServiceError, code="service.ended", who="conflict"):

@@ -1,8 +1,8 @@
 """`testbed`: the operator's command line. It parses options, runs commands, and prints their documents.
 
 Exit codes of every command: 0 done or no change, 1 error (also a usage error), 2 changes or findings (`plan`,
-`verify`), 130 interrupted. `run` returns the exit code of its program, or 3 without lease or light. `--json` on every
-command prints one document.
+`verify`), 130 interrupted. `run` returns the exit code of its program, or 3 if it gets no lease or no circuits with
+light. With `--json`, every command prints one document.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from testbed.cli.app import run_app  # typer
+    from testbed.cli.app import run_app  # imported here, so that `run_program` can report a missing typer
 
     return run_app(arguments)

@@ -39,7 +39,7 @@ def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a header and rows as CSV on standard output; None is an empty field, and lines end in a line feed."""
+    """Print a header and rows as CSV on standard output. None becomes an empty field. Lines end in a line feed."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)

@@ -154,7 +154,7 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
     rest_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
     shared_names = {
         parameter.name for parameter in _make_shared_parameters(command_type)
-    }  # typer passes their defaults although `expose_value` is False
+    }  # typer passes the defaults of these although `expose_value` is False
 
     def callback(**value_by_name: Any) -> int:
         value_by_name = {name: value for name, value in value_by_name.items() if name not in shared_names}
@@ -202,7 +202,7 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
 
 
 def _repeat(every_s: float | None, run_once: Callable[[], int], *, as_json: bool) -> int:
-    """Call `run_once`, return its exit code; with `every_s`, repeat until interrupted, also after a LightbedError."""
+    """Call `run_once` and return its exit code. With `every_s`, repeat until interrupted, even after an error."""
     if every_s is None:
         return run_once()
     while True:

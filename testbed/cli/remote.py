@@ -84,7 +84,7 @@ def read_lab_name(lab_file: Path) -> str:
 
 
 def _run_stop(client: Client, command: Stop, context: CommandContext) -> int:
-    """Stop a lab or release its stop, through a separate route of the service, because a run would be slower."""
+    """Stop a lab or release its stop. The service has a route for this, because a run would be slower."""
     from testbed.commands.share.stop import StopDocument
 
     lab = client.lab(read_lab_name(context.lab_file or Path()))

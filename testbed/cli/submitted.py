@@ -115,7 +115,7 @@ def _resume_operation(
 
 
 def _print_verified(operation: OperationRecord, runs_dir: Path) -> int:
-    """Print the document that a resume would print. The earlier process ended after the verification."""
+    """Print the document that a resume would print, because the earlier process ended after the verification."""
     intents = load_intents(runs_dir, str(operation.row["lab"]))
     epoch = next((intent.epoch for intent in intents if intent.operation == operation.id), None)
     print_json(

@@ -36,7 +36,7 @@ class ServiceRefused(TestbedError, code="service", who="user"):
         self.problem = dict(problem)
         self.status = int(problem.get("status", 0))
         self.code = str(problem.get("code", self.code))
-        vars(self)["who"] = problem.get("who", self.who)  # per instance: the service decides
+        vars(self)["who"] = problem.get("who", self.who)  # set per instance, because the service decides
         super().__init__(str(problem.get("detail", "the service refused")))
 
 

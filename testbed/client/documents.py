@@ -67,7 +67,7 @@ class Event:
 
 
 class EventParser:
-    """A parser of a stream of events. Pass received bytes to `feed`. `last_number` is that of the newest event."""
+    """A parser of a stream of events. Pass received bytes to `feed`. `last_number` is the newest event's number."""
 
     def __init__(self, last_number: int | None = None) -> None:
         self.last_number = last_number

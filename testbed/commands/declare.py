@@ -50,11 +50,21 @@ if TYPE_CHECKING:
 Needs = Literal[
     "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
 ]
-"""`lab by option`: LAB may also be given as `--lab`. `lab unless local`: a local option can replace LAB, but a request
-to a service must name a lab. `bare lab`: the NICs of the lab file need no ports."""
+"""What a command needs before it runs.
+
+- `lab by option`: the option `--lab` may name the lab file instead of the argument LAB.
+- `lab unless local`: on the command line, a local option can replace LAB. A request to a service must name a lab.
+- `bare lab`: the lab file may omit the ports of its NICs.
+"""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
-"""Queues of a service's runs, in order: runs that change the lab or load its links, that read its devices, that read
-the database, that are urgent, and that may wait long."""
+"""Queues of a service's runs.
+
+- `moving`: runs that change the lab or load its links
+- `looking`: runs that read its devices
+- `reading`: runs that read the database
+- `prompt`: urgent runs
+- `waiting`: runs that may wait long
+"""
 Role = Literal["viewer", "operator", "developer", "admin"]
 D_co = TypeVar("D_co", bound=Document, covariant=True)
 REQUIRED: Any = dataclasses.MISSING
@@ -63,7 +73,7 @@ REQUIRED: Any = dataclasses.MISSING
 
 @dataclass(frozen=True)
 class Text:
-    """Conversion of an option's value from and to text, and the regular expression for the text in a request."""
+    """Conversion of an option's value from and to text. In a request, the text must match the regular expression."""
 
     parse: Callable[[str], Any]
     write: Callable[[Any], str]
@@ -162,15 +172,15 @@ class Command(ABC, Generic[D_co]):
     """A command. The fields of a subclass are its options.
 
     - `details`: text that follows the first sentence of its help.
-    - `needs`: whether LAB is an argument. A command that needs a switch has a field `address`, in place of which a
-      request names a switch of its lab.
+    - `needs`: whether LAB is an argument. A command that needs a switch has a field `address`. A request has no such
+      field: it names a switch of its lab.
     - `lab_help`: help of LAB. `is_lab_last`: LAB is the last argument instead of the first.
     - `has_json`: False for a command that starts another program, whose output is not a document.
     - `lane`: the queue of its runs in the service.
     - `role`: lowest role that may request it, with a token of scope `needs_scope`. None if it runs only locally.
     - `readers`: lowest role that may read its result.
     - `variants`: flags that make another kind of request, each with its lane.
-    - `has_service_route`: the service has a route for it instead of a run.
+    - `has_service_route`: the service executes it in the handler of a route, and not as a run.
     - `is_repeatable`: False if a service must not start it again after it was killed.
     """
 
@@ -205,7 +215,7 @@ class Command(ABC, Generic[D_co]):
         return {field.option.writes: path for field in fields if (path := getattr(self, field.name))}
 
     def default_files(self) -> dict[str, Path]:
-        """Return where the caller stores files that a service always writes for this command, by name."""
+        """Return paths for the files that a service always writes for this command, by name of the file."""
         return {}
 
     @classmethod
@@ -224,7 +234,7 @@ def _has_control_characters(text: str) -> bool:
 
 
 class StreamCommand(Command[D_co]):
-    """A command that yields a document per event, printed as its `line()` or as one line of JSON."""
+    """A command that yields a document per event. Each document is printed as its `line()` or as one line of JSON."""
 
     @abstractmethod
     def stream(self, context: CommandContext) -> Generator[D_co, None, None]:
@@ -239,8 +249,8 @@ class StreamCommand(Command[D_co]):
 def list_fields(command: type[Command[Any]]) -> tuple[Field, ...]:
     """Return the fields of a command in the order of their declaration.
 
-    Raises `TypeError` for a field without an option, and for a path that is not declared as read, written or local. By
-    such a path, a request could name any file of the service's machine.
+    Raises `TypeError` for a field without an option, and for a path that is not declared as read, written or local.
+    With an undeclared path, a request could name any file of the service's machine.
     """
     hints = get_type_hints(command, include_extras=True)
     fields = []

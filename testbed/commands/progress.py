@@ -32,7 +32,7 @@ def note_compilation(*parts: Part) -> None:
 
 @dataclass
 class PlainNarrator:
-    """Progress as plain lines, for logs and pipes. A step that repeats the text is printed only if it is the last."""
+    """Progress as plain lines, for logs and pipes. A step with the previous step's text is printed only at the end."""
 
     _last_text: str = ""
 
@@ -97,7 +97,7 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 
 @contextmanager
 def report_progress(report: ProgressCallback | None) -> Iterator[None]:
-    """Report the progress of commands in the block to a function, or on standard error if it is None."""
+    """Report the progress of commands in the block to `report`, or on standard error if `report` is None."""
     previous_callback = _callback.set(report)
     try:
         yield

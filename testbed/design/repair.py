@@ -36,7 +36,7 @@ NodePair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A lost link, and the path of its data until it is restored; empty if only the re-patch joins its nodes."""
+    """A lost link, and the path that its data takes instead: empty if only the re-patch joins the link's nodes."""
 
     lost_link: Link
     path: tuple[Link, ...]
@@ -156,7 +156,7 @@ def _find_links(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
 
 
 def _drops_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
-    """Return whether the new links lack ring links that carry data now; possible after an earlier repair."""
+    """Return whether the new links lack ring links that carry data now. An earlier repair can cause this."""
     ring_edges = Counter(get_end_nodes(link) for link in wiring.links if not losses.is_removable(link))
     carrying_edges = ring_edges & Counter(map(get_end_nodes, current.carrying_links))
     return not carrying_edges <= Counter(map(get_end_nodes, links))

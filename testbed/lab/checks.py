@@ -1,4 +1,4 @@
-"""Checks of a lab file: unique names and addresses, and a free switch port of the right side for every fibre.
+"""Checks of a lab file: unique names and addresses, and for every fibre a free input or output of its switch.
 
 Each check takes the schema and the document (for line numbers) and raises `LabFileError` for the first error.
 """
@@ -58,7 +58,7 @@ def parse_endpoint(address: str) -> Endpoint | None:
 
 
 class _FibreUse(NamedTuple):
-    """The use of a switch port: `host/nic`, the direction of light, the fibre, and its location in the file."""
+    """The use of a switch port: `host/nic`, the direction of light, the fibre, and the location of the fibre's key."""
 
     user: str
     direction: Direction
@@ -145,7 +145,7 @@ def _check_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_simulated_names(document: Document, schema: LabSchema) -> None:
-    """Check the names that a simulated lab gives to its namespaces and interfaces. A real kernel may differ."""
+    """Check the names that a simulated lab gives to its namespaces and interfaces. A real lab may have other names."""
     if not schema.simulated:
         return
     interfaces: list[tuple[str, str, Location]] = [
@@ -203,7 +203,7 @@ def _check_boards(document: Document, schema: LabSchema) -> None:
         if not schema.simulated and board.address is None:
             problem = f"'address' is missing in 'boards[{board_index}]'"
             raise document.make_error(
-                ("boards", board_index), problem, "add where its registers are, like pynq://0xA0000000"
+                ("boards", board_index), problem, "add the address of its registers, like pynq://0xA0000000"
             )
     macs: list[tuple[str, Location]] = [
         (get_mac(port), ("boards", board_index, "ports", port_index, "mac"))
@@ -290,7 +290,7 @@ def _check_twin_ports(document: Document, switch_index: int, twin: TwinSchema, e
     owner_by_port = {endpoint.port or 0: "its address"}
     port_by_key = {"tl1_port": twin.tl1_port, "control_port": twin.control_port}
     if endpoint.protocol != "polatis+scpi" and endpoint.port is not None:
-        del port_by_key["tl1_port"]  # the address has this port
+        del port_by_key["tl1_port"]  # the port in the address replaces `tl1_port`
     for key, port in port_by_key.items():
         if port in owner_by_port:
             problem = f"'{key}' of a twin is {port}, which is also the port of {owner_by_port[port]}"
@@ -364,7 +364,7 @@ def _check_ports_unique(document: Document, uses: Iterable[_FibreUse]) -> None:
                 f"line {document.find_line(earlier_use.location)}) and by {use.user} ({use.direction})"
             )
             raise document.make_error(
-                use.location, problem, "check which fibre ends there, and correct the other"
+                use.location, problem, "check which fibre ends there, and correct the port of the other fibre"
             )
         use_by_port[port] = use
 
@@ -445,7 +445,7 @@ def _check_data_address(
             location, problem, "links and nodes need addresses in a network of their own"
         )
     if schema.simulated and location[0] == "boards" and address.packed[-1] in (0, 255):
-        problem = f"{owner} has {address}, which is not a host address of the /24 of a simulated board"
+        problem = f"{owner} has {address}, but a simulated board has a /24 network, in which this is not a host address"
         raise document.make_error(location, problem, "choose an address that ends in 1 to 254")
     if address.is_loopback or address.is_multicast or address.is_unspecified or address.is_link_local:
         problem = f"{owner} has {address}, which cannot be routed"

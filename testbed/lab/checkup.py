@@ -162,7 +162,7 @@ def _check_board(board: LabBoard) -> Check:
 
 
 def _find_problem(script: str, arguments: Sequence[str]) -> str:
-    """Run a script in a separate process, because it imports another package; return its last error line, or ""."""
+    """Run a script in a separate process, because it imports another package. Return its last error line, or ""."""
     try:
         result = subprocess.run(
             [sys.executable, "-P", "-c", script, *arguments],

@@ -96,7 +96,7 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
 _AMBIGUOUS_SYNTAX = re.compile(r"[\t?]|[|>][-+\d]*#")
 _NESTING_TOKENS = ("[", "{", "- -")
 _MAX_NESTING_TOKENS = 5000
-"""Limit for libyaml, which recurses on the C stack: that holds some ten thousand levels."""
+"""Limit for libyaml, which recurses on the C stack. This stack holds some ten thousand levels."""
 _HINT_BY_PROBLEM = {
     "'\\t'": "indent with spaces, not with tabs",
     "cannot start any token": "put the value in quotes",

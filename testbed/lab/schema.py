@@ -284,11 +284,11 @@ def _describe_error(details: ErrorDetails) -> str:
     elif details["type"] == "too_short":
         return "the list is empty"
     elif isinstance(value, str) and details["type"] == "value_error" and repr(value) not in message:
-        message = f"{value!r}: {message}"  # the standard library may name only a part of an address
+        message = f"{value!r}: {message}"  # `ipaddress` may quote only a part of an address
     message = message[:1].lower() + message[1:] if message.startswith("Input") else message
     if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | date):
         return message
-    hint = " (quote it to keep it a word)" if details["type"] == "string_type" else ""
+    hint = " (put it in quotes to make it text)" if details["type"] == "string_type" else ""
     value_text = str(value) if isinstance(value, date) else repr(value)
     return f"{message}, not {value_text}{hint}"
 

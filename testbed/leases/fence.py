@@ -126,7 +126,7 @@ def hold_fence(
         get_selected_lease() if lease is None else lease,
     )
     with convert_database_errors(database):
-        with database.open_reading() as connection:  # before anything is recorded
+        with database.open_reading() as connection:  # checked before anything is recorded
             _check_maintenance(connection, lab)
         granted_lease = lab_leases.begin(lease_id, parts) if lease_id else lab_leases.request_implicit(parts)
     fence = Fence(database, granted_lease, granted_lease.parts, Heartbeat(lab_leases, granted_lease).beat)

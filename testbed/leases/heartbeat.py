@@ -10,7 +10,7 @@ from lightbed.errors import LightbedError
 from testbed.storage.database import DATABASE_ERRORS
 
 TTL_S = 300.0
-"""Duration of a lease that a heartbeat extends, in seconds; after its process is killed, it expires in this time."""
+"""Duration in seconds of a lease that a heartbeat extends. If the process is killed, the lease expires in this time."""
 
 
 @contextmanager

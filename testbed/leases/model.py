@@ -39,7 +39,7 @@ class Lease:
 
     `arrival` is the number of the request; `token` is the fencing token of the grant. `process` requested the lease,
     and the process `operation` uses it now. An implicit lease ends with its process. `reason` is the reason of the
-    request, after the reason of the end if the lease has ended. `allowed` names other people who may use the lease.
+    request. If the lease has ended, the reason of the end precedes it. `allowed` names others who may use the lease.
     """
 
     id: str

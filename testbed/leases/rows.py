@@ -21,7 +21,7 @@ def read_living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
 
 
 def insert(connection: sa.Connection, lease: Lease) -> None:
-    """Insert a new lease; for a reservation also the time of each part."""
+    """Insert a new lease. For a reservation, also insert the time of each part."""
     connection.execute(leases.insert().values(_make_row(lease)))
     if lease.starts_s is not None:
         values = {"lease": lease.id, "lab": lease.lab, "starts_s": lease.starts_s, "ends_s": lease.expires_s}

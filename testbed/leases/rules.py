@@ -17,7 +17,7 @@ from testbed.errors import ClockError, LeaseDenied
 from testbed.leases.model import Lease
 
 CLOCK_STEP_S = 5.0
-"""Largest backward step of the clock, in seconds, that is tolerated; meanwhile our time stands still."""
+"""Largest tolerated backward step of the clock, in seconds. Until the clock catches up, our time stands still."""
 
 
 def check_monotonic(now_s: float, newest_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Leases of one lab in the database. Each change is a transaction that first applies due ends and grants.
+"""Leases of one lab in the database. Each change is a transaction that first applies all ends and grants that are due.
 
 A lease can end only while nobody sends to a device under it (see `locks`); then its parts can be granted again.
 """
@@ -213,7 +213,7 @@ class LeaseStore:
             return self._end_or_refuse(change, lease, "broken", reason=f"{reason} (by {self.owner})")
 
     def set_maintenance(self, reason: str) -> None:
-        """Start maintenance: no new write is sent from now on. To wait for current ones, see `wait_until_still`."""
+        """Start maintenance: no new write is sent from now on. `wait_until_still` waits for writes in progress."""
         with self._open_change() as change:
             row = (
                 change.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))

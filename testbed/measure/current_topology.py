@@ -71,7 +71,7 @@ def measure_collectives(
 ) -> CollectiveResult:
     """Measure on the hosts, or estimate with the flow model if hosts are modelled. Call `on_row` with each timing.
 
-    With `ranks`, use these, which stay alive and have their own deadline.
+    `ranks` are running ranks to use. They stay alive and have their own deadline.
     """
     if session.fleet is None:
         result = model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)

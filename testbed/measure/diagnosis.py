@@ -29,35 +29,35 @@ RowKey: TypeAlias = tuple[str, str, int]
 """Topology, configuration and size."""
 
 MIN_LOST_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.01}
-"""Share of the time that a rank must lose against the others. Healthy ranks are never late, but all queue a little."""
+"""Share of the time that a slow rank must lose against others. Healthy ranks are never late, but queue a little."""
 MIN_LOSS_S = 0.005
-"""Seconds that a rank must lose in an iteration: schedulers and timers differ by some milliseconds."""
+"""Seconds that a slow rank must lose in an iteration: schedulers and timers differ by some milliseconds."""
 MIN_ROW_SHARE = 0.5
-"""Share of the rows, by number or by time, in which the same rank must lose: a real cause persists."""
+"""Share of the rows, by number or by time, in which the same rank must lose time: a real cause persists."""
 QUEUE_RATIO = 3.0
-"""Ratio to the other ranks' queueing time that a rank must reach: on a busy machine all ranks queue."""
+"""Ratio of a slow rank's queueing time to that of the others, at least: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
-"""Ratio to the other ranks' writes, and excess in seconds, that a write must reach: a shared disk delays all ranks."""
+"""Minimum ratio and excess (s) of a slow rank's writes over those of others: a shared disk delays all ranks."""
 MIN_OTHER_PROCESSORS, MIN_QUEUE_SHARE = 0.25, 0.008
 """Processors that other processes must use on a host in excess of the median host, and the share of the time that its
 rank must queue. The SSH server and our guard use 0.01 processors. Other processes do no harm while processors are free;
 a rank with its own processor queues for less than this share."""
 
 MIN_FLOW_S = 0.04
-"""Data that a connection must send in a row, in seconds at the link's rate. Latency hides the rate of less data."""
+"""Minimum data of a connection in a row, in seconds at the link's rate. Latency hides the rate of less data."""
 MIN_TIME_LEFT = 0.1
 """Smallest share of the time that remains without the cause, which limits the reported factor to 10."""
 SLOW_LINK_SHARE = 0.8
 """Rate relative to the link's limit and to other links below which a link is slow. Healthy links reach 0.95."""
 BUSY_LINK_SHARE = 0.5
-"""Share of the time in which data must wait on a slow link: otherwise the link holds up nobody."""
+"""Minimum share of the time in which data waits on a slow link. A link on which it waits less holds up nobody."""
 WAITS_RATIO = 1.2
 """Ratio by which data may wait longer on another link of a path. Above it, the other link is the congested one."""
 MIN_LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
 """Smallest share and number of retransmitted bytes of a lossy link, and ratio to the lower quartile of all links. False
 timeouts repeat single packets, up to 0.002 of a row."""
 MIN_LOSSY_SHARE = 0.5
-"""Share of a lossy link's bytes that lossy connections must carry: a full queue elsewhere hits only some of them."""
+"""Minimum share of a lossy link's bytes that lossy connections carry: a full queue elsewhere hits only some of them."""
 HEALTHY_LOSS_SHARE = 0.0005
 """Retransmitted share assumed for a healthy link, to compare links that could have lost the same packets."""
 
@@ -92,7 +92,7 @@ def find_causes(
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The number of ranks of a run, what held it up, and why it cannot be explained ("" if it can be)."""
+    """The number of ranks of a run, what held the run up, and why this cannot be explained ("" if it can be)."""
 
     ranks: int
     findings: tuple[Finding, ...]
@@ -173,8 +173,8 @@ _QUANTITY_BY_CAUSE: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] =
 def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
     """Yield what each rank lost in each row: its excess over the median of the other ranks, summed over iterations.
 
-    The iteration with the largest excess is left out, so that one hiccup yields no finding. It counts if at most two
-    iterations have a value, because the disk is measured once per row.
+    The iteration with the largest excess is left out, so that one hiccup yields no finding. If at most two iterations
+    have a value, that iteration counts nevertheless, because the disk is measured once per row.
     """
     for row, figures_by_rank in group_by_row(ranks).items():
         if len(figures_by_rank) < 3:
@@ -341,7 +341,7 @@ def _is_clear(cause: Cause, loss: Loss) -> bool:
 class LinkUse:
     """Use of a link in the rows whose connections send enough to fill it. Rates are relative to the link's limit.
 
-    `rate` is the sum over its connections, while one of them had data in flight. `peak` is the largest rate of its NIC.
+    `rate` is the sum over its connections while one of them had data in flight. `peak` is the largest rate of its NIC.
     `busy` is the share of the time in which its busiest connection had data waiting, and `waits` the sum of these
     shares over all connections. `waits_elsewhere` is the largest `waits` of another link on the busiest connection's
     path. `lossy_bytes` were sent by connections that lose packets.
@@ -368,7 +368,7 @@ class LinkUse:
 
     @property
     def loss_likelihood(self) -> float:
-        """Logarithm of the likelihood ratio of the losses: this link causes all of them, against no link causes any.
+        """Logarithm of a likelihood ratio: that this link causes all losses, over that no link causes any loss.
 
         Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS_SHARE` on others. A link scores
         lower if lossy connections avoid it, or if connections over it lose nothing.

@@ -128,7 +128,7 @@ def _select_rows(
 ) -> list[Timing]:
     """Return a timing at the largest size for each AllReduce of the job.
 
-    An AllReduce in groups takes the timing of its group size. An AllReduce over all nodes takes the fastest.
+    An AllReduce in groups takes the timing of its group size. An AllReduce over all nodes takes the fastest timing.
     """
     return [
         _find_fastest_over_all(timings, topology, nodes)

@@ -38,7 +38,7 @@ RESULT_FILE = "inference.json"
 
 @dataclass(frozen=True, slots=True)
 class InferenceTrial:
-    """A model, its requests as lines of JSON, and a PNG picture of one request. It is made before the lab starts."""
+    """A model, its requests as JSON lines, and a PNG picture of one request. A trial is made before the lab starts."""
 
     model: Path
     requests: str

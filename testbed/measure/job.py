@@ -107,7 +107,7 @@ class MainJob:
         )
         group_sizes = self.list_group_sizes(second_topology)
         first_report = self.bring_up(
-            first_design, "Serves AllReduce over all nodes: every stride is a ring of its own."
+            first_design, "It serves AllReduce over all nodes: every stride is a ring of its own."
         )
         self.check_routes(first_report)
         self.measure(first_design, group_sizes, with_all_rings=True)

@@ -10,7 +10,7 @@ class Timing:
     """One row of `timings.parquet`: one message size of one configuration of one run.
 
     The time of an iteration is the time of its slowest rank. `time_us` is the median over `iterations`; `low_us` and
-    `high_us` are the quartiles (0 in runs of an earlier version). `busbw_mbps` is nccl-tests' bus bandwidth in Mbit/s,
+    `high_us` are the quartiles (0 in runs of an earlier version). `busbw_mbps` is nccl-tests' bus bandwidth in Mbit/s:
     for AllReduce size_bytes * 8 / time_us * 2(n-1)/n. `limit_mbps` is its limit by the links. `cpu_limited` is True if
     the hosts' processors, not the links, limited this size. `processor_s` is the processor time of all ranks for one
     iteration.
@@ -101,7 +101,7 @@ class RankFigures:
 class FlowFigures:
     """Measurements of a sender about its connections to one rank, on one set of routes, in the iterations of a row.
 
-    Data waited for acknowledgement during `busy_s`, and during `limited_s` of these the receiver did not read. The
+    Data waited for acknowledgement during `busy_s` seconds. The receiver did not read during `limited_s` of these. The
     sender counted `windows` of 0.1 s in which only the network was the limit. Over these windows, `rate_mbps` is the
     median rate, `peak_mbps` the 90th percentile, and `rtt_s` the median round-trip time. `path` lists the links from
     source to target, separated by commas. Each link can carry `limit_mbps`.

@@ -70,8 +70,8 @@ class LinkCount:
     def relative_deviation(self) -> float | None:
         """Relative deviation of the link's bytes from the plan, or None if none were counted or planned.
 
-        Retransmitted bytes passed the link twice only if the first copy was lost behind it, which is unknown. So the
-        counted bytes may include any number of them, and the deviation assumes the number that fits the plan best.
+        Retransmitted bytes passed the link twice only if the first copy was lost after the link, which is unknown. So
+        the counted bytes may include any part of them. The deviation assumes the part that fits the plan best.
 
         >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1030, 50).relative_deviation
         0.0
@@ -135,7 +135,7 @@ def run_plan(
 ) -> PlanRun:
     """Run the plan in force as a job on the hosts.
 
-    The job is scaled by `factor`, or, if that is None, so that an iteration takes about `lasts_s`. Raises
+    The job is scaled by `factor`. If `factor` is None, it is scaled so that an iteration takes `lasts_s`. Raises
     `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in force, and
     `HostError`.
     """

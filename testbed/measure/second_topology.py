@@ -23,9 +23,9 @@ from testbed.design.workloads.roofline import Cluster
 
 _SEARCH_SEED, _SEARCH_STEPS, _FINALIST_COUNT = 0, 200, 4
 _ANNEALING_ALPHA = 0.02
-"""Annealing parameter of the search: chains must accept losses of tens of milliseconds, by which such jobs differ."""
+"""Annealing parameter: chains must accept losses of tens of ms, because topologies differ by that much here."""
 _MEMORY_FILL = 0.95
-"""Share of a group's memory that the layers fill. It is so high that no smaller group suffices."""
+"""Share of a group's memory that the layers fill. With a share this high, no smaller group suffices."""
 _BATCH_SAMPLES = 16
 _ACTIVATION_BYTES = 4 << 20
 _ADAPTER_BYTES = 1 << 26

@@ -1,4 +1,4 @@
-"""Numbers as text for people: sizes in powers of two, durations, other numbers, and ticks of axes."""
+"""Numbers as text for people: sizes in powers of two, durations and other numbers. Ticks of axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guard of one command: none of its processes outlives the guard, its deadline or its input.
+"""Guard of one command: no process of the command outlives the guard, the deadline or the guard's input.
 
     python3 guard.py --deadline 60 --renew --nic nic1 --nic nic2 -- python3 collective.py ...
 
@@ -72,7 +72,7 @@ class Guard:
         return "exit"
 
     def _has_just_ended(self) -> bool:
-        """Return whether the command ends right after its input: the caller may have closed it on seeing the end."""
+        """Return whether the command ends right after its input: a caller may close the input of an ended command."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(SIGNAL_WINDOW_S)
         return self.process.returncode is not None

@@ -38,7 +38,7 @@ MAX_DIFFERENCES = 5
 IP_RECVERR = 11
 """Linux socket option that reports an error if a host does not answer ARP."""
 MAX_UNANSWERED = 3
-"""Number of lost requests after which a board that never replied gets no more requests."""
+"""Number of lost requests after which a board that has never replied gets no more requests."""
 
 
 def split_answer(payload: bytes) -> tuple[bytes, int]:
@@ -76,7 +76,7 @@ class Trial:
         self.timeout_s = timeout_s
         self.max_tries = max_tries
         self.end_s = time.monotonic() + deadline_s
-        """Time after which requests are lost without being sent."""
+        """Time after which the remaining requests count as lost and are not sent."""
         self.request_count = self.wrong_count = self.lost_count = self.repeated_count = 0
         self.count_by_refusal: dict[str, int] = {}
         self.error = ""

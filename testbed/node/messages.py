@@ -202,7 +202,7 @@ class Host:
 
 
 def _limit_rate(connection: socket.socket, pace_bytes: int) -> None:
-    """Limit a connection to the rate and queue length of a link, because losses on long paths load links twice."""
+    """Limit a connection to a link's rate and queue length: bytes lost on a long path load its first links twice."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
 

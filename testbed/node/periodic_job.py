@@ -118,7 +118,7 @@ class PeriodicJob:
         self.loop.serve_until(start_s + seconds)
 
     def _send_burst(self, size: int, pace: float, give_up_s: float) -> None:
-        """Send the parts of a burst. Each waits until the part before is delivered and the other host's has arrived."""
+        """Send the parts of a burst. Each waits until the previous parts, of this and the other host, have arrived."""
         steps = self.job["steps"]
         part_size = -(-size // steps)
         for _ in range(steps):

@@ -3,10 +3,11 @@
     python3 ping.py --deadline 2.0 [--size 8972 --bind 10.0.0.1 --port 24001 --bytes 20000 --later 0.2] ADDRESS[=25]...
 
 Peers run the same program. It prints one JSON event per line: `ready` when it listens for the peers' exchanges, and
-`ways` after a line of input. There, `listens` lists the own addresses whose port was free, and `ways` maps each address
-to `{"ttl": 62, "seconds": 0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or to null if it does not
-answer. `large` and `tcp` are null if they were not requested. The program serves its peers until its input ends. It
-needs root (raw ICMP socket). Standard library only: this file is copied to the hosts.
+`ways` after a line of input. In the event `ways`, the key `listens` lists the addresses of this host whose port was
+free. The key `ways` maps each address to `{"ttl": 62, "seconds": 0.0004, "sent": 25, "received": 25, "large": true,
+"tcp": true}`, or to null if the address does not answer. `large` and `tcp` are null if they were not requested. The
+program serves its peers until its input ends. It needs root (raw ICMP socket). It uses only the standard library,
+because this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MAGIC = b"lightbed"
 MAX_RUN_S = 60.0
 """Time after which the program ends even if its input stays open."""
 LARGE_ROUND = 0xFFFF
-"""Round number of full-size pings. Pings before the first answer have round 0, and counted pings the rounds from 1."""
+"""Round number of full-size pings. Pings before the first answer have round 0. Counted pings have rounds from 1 on."""
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
 
@@ -123,7 +124,7 @@ class Trial:
         self.paths = [PathState(text) for text in options.addresses]
         self.deadline_s: float = options.deadline
         self.large_delay_s: float = options.later
-        """Seconds of small pings only: larger traffic fills queues, which drop pings that no fibre would lose."""
+        """Seconds in which only small pings are sent. Larger traffic fills queues, and full queues drop pings."""
         self.large_start_s = math.inf
         """Time from which larger traffic is sent: after `large_delay_s`, and after all counted pings."""
         self.large_bytes: int = options.size
@@ -358,13 +359,13 @@ def main() -> None:
     parser.add_argument("--deadline", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--size", type=int, default=0, help="payload of a ping that may not be fragmented")
     parser.add_argument(
-        "--bind", action="append", default=[], help="address at which exchanges of peers come in"
+        "--bind", action="append", default=[], help="address at which this host accepts exchanges"
     )
     parser.add_argument("--port", type=int, default=0, help="TCP port of the exchanges")
     parser.add_argument("--bytes", type=int, default=20000, help="bytes of an exchange, each way")
-    parser.add_argument("--later", type=float, default=0.0, help="time in s of small pings alone")
+    parser.add_argument("--later", type=float, default=0.0, help="seconds of small pings before larger ones")
     parser.add_argument(
-        "addresses", nargs="*", metavar="ADDRESS[=COUNT]", help="with a number of pings to count"
+        "addresses", nargs="*", metavar="ADDRESS[=COUNT]", help="address to ping, and how many pings to count"
     )
     trial = Trial(parser.parse_args())
     print(json.dumps({"event": "ready"}), flush=True)

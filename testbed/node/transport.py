@@ -2,10 +2,10 @@
 
 `Sender` and `Receiver` are pure state machines: they take packets and times, and return packets. They use no sockets
 and no clock, so they also run against a simulated link. Every transmission has its own number. An acknowledgement
-names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if a later one
-has arrived that is three numbers higher, or was sent a quarter of a round trip later. After two silent round trips, the
-sender repeats its last packet as a probe (RFC 8985), so that a loss at the end of a burst does not wait for the
-retransmission timeout. Standard library only: this file is copied to the hosts.
+names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if another one
+has arrived whose number is higher by three, or which was sent a quarter of a round trip later. After two silent round
+trips, the sender repeats its last packet as a probe (RFC 8985), so that a loss at the end of a burst does not wait for
+the retransmission timeout. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Sender:
         return bool(self._waiting_chunks)
 
     def poll(self, now: float, max_packets: int | None = None) -> list[bytes]:
-        """Return the packets that the window allows, but at most `room`."""
+        """Return the packets that the window allows, but at most `max_packets`."""
         packets: list[bytes] = []
         while self._waiting_chunks and len(self._in_flight_by_number) < int(max(self.control.window, 1.0)):
             if max_packets is not None and len(packets) >= max_packets:
@@ -176,7 +176,7 @@ class Sender:
             self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
-        """Return a probe for a silent connection. If the probe got no answer, count all packets in flight as lost."""
+        """Return a probe for a silent connection. If the last probe got no answer, count packets in flight as lost."""
         if self._deadline is None or now < self._deadline:
             return []
         if not self._is_probing and self._in_flight_by_number and self._round_trip.smoothed_s:

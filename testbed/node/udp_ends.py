@@ -69,7 +69,7 @@ class UdpSender:
         deadline = self.sender.deadline
         if self.pace and self.sender.has_waiting:
             next_s = self.start_s + self.sent_count * PAYLOAD / self.pace
-            if next_s > now_s:  # otherwise the window is full, until an acknowledgement comes
+            if next_s > now_s:  # otherwise the window stays full until an acknowledgement comes
                 return min(deadline or next_s, next_s)
         return deadline
 

@@ -87,7 +87,7 @@ def find_connections() -> list[tuple[str, socket.socket]]:
     for path in list(Path("/proc/self/fd").iterdir()):
         with suppress(
             OSError
-        ):  # the descriptor with which the folder was listed, not a socket, or not connected
+        ):  # the descriptor that listed the folder, no socket, or a socket without a peer
             if not str(path.readlink()).startswith("socket:"):
                 continue
             connection = socket.socket(fileno=os.dup(int(path.name)))

@@ -146,7 +146,7 @@ def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
 
 
 def _sample_light(lab: str, read_rows: ReadRows) -> Iterator[Sample]:
-    """Yield only the newest reading, so that fibre sections that no longer exist disappear."""
+    """Yield the samples of the newest reading only, so that fibre sections that no longer exist disappear."""
     query = "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
     rows = read_rows(query, lab, lab)
     for row in rows:

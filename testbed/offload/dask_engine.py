@@ -34,7 +34,7 @@ ENTRY_MODULE = "lightbed_offload_entry"
 MAX_RETRIES = 5
 _CONNECT_TIMEOUT_S = 15.0
 _FETCH_CONNECT_TIMEOUT_S = 3.0
-"""Time to connect to a worker for a result. Dask retries for this long, even if the connection is refused. Then the
+"""Time limit for a connection to a worker, to fetch a result. Dask retries for this time, even if refused. Then the
 scheduler runs the stage again elsewhere."""
 _FETCH_TIMEOUT_S = 20.0
 """Time to fetch a finished result. A host that dies while it sends would block one of the few concurrent fetches. After

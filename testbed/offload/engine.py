@@ -40,7 +40,7 @@ class Engine(Protocol):
         ...
 
     def workers(self) -> tuple[str, ...]:
-        """Return the host of each worker thread, sorted. A decision holds only for the workers it was measured with."""
+        """Return the host of each worker thread, sorted. A decision holds only for workers that were measured."""
         ...
 
     def close(self) -> None:

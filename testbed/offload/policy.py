@@ -134,7 +134,7 @@ def decide(metrics: Metrics, threshold: float = MIN_SPEEDUP) -> Decision:
     max_offloaded_rate = metrics.candidates[name].rthp
     min_offloaded_rate = (gthp - lthp) * (1 + metrics.estimate_overhead(name))
     is_enough = min_offloaded_rate < max_offloaded_rate
-    # Workers that are too slow for the missing rate get the share with which both sides finish at the same time.
+    # Workers that cannot supply the missing rate get the share at which both sides finish at the same time.
     offloaded_share = max_offloaded_rate / (lthp + max_offloaded_rate) if max_offloaded_rate > 0 else 0.0
     ratio = max_offloaded_rate / gthp if is_enough else offloaded_share
     return Decision(

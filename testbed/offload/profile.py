@@ -64,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One measurement: samples per second, share of the time in which the model waited, processor time per sample."""
+    """One measurement: samples per second, the share of time in which the model waited, processor time per sample."""
 
     rate: float
     stall: float
@@ -176,7 +176,7 @@ class Bench:
             trials = self.measure({LOCAL_UNITS: Rule(), decision.candidate: rule})
             chosen_trial = trials[decision.candidate]
             if chosen_trial.rate < trials[LOCAL_UNITS].rate:
-                # The estimate was wrong, which only a measurement shows.
+                # Only a measurement shows that the estimate was wrong.
                 reason = (
                     f"measured, {decision.candidate} at ratio {decision.ratio:.2f} delivers {chosen_trial.rate:.4g} "
                     f"and the trainer alone {trials[LOCAL_UNITS].rate:.4g}: no offload"

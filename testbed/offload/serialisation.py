@@ -186,7 +186,7 @@ def register_modules() -> None:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Return whether workers need no copy: the module is built in, `__main__`, or of an installed package but ours."""
+    """Return whether workers need no copy: built-in modules, `__main__`, and installed packages other than ours."""
     name, file = module.__name__, _get_file(module)
     if name in {"__main__", "__mp_main__"}:
         return True  # cloudpickle sends these by value anyway
@@ -234,7 +234,7 @@ def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
 
         def reducer_override(self, part: Any) -> Any:
             if part is random.seed.__self__:  # type: ignore[attr-defined]
-                return getattr, (random, "_inst")  # `random.seed` would not seed a copy
+                return getattr, (random, "_inst")  # pickled by name: `random.seed` would not seed a copy
             if isinstance(part, ModuleType) and sys.modules.get(part.__name__) is not part:
                 home = _find_home(part)
                 if home is not None:

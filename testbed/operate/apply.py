@@ -53,7 +53,7 @@ Pair = tuple[int, int]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 LONG_STEP_S = 1.0
-"""Longer steps are also recorded as started. Compared with the minutes of a robot, one more commit is cheap."""
+"""Steps longer than this are also recorded as started. One more commit is cheap beside a robot's minutes."""
 
 
 def check_permission(lab: Lab, really_move: str | None) -> None:
@@ -137,7 +137,7 @@ def _execute(
         return _call_each_switch(
             plan, lambda part: _run_steps(part, snapshots[part.switch], switches[part.switch], context)
         )
-    except KeyboardInterrupt:  # the second Ctrl-C: a device may still execute what was sent to it
+    except KeyboardInterrupt:  # this was the second Ctrl-C: a device may still execute what was sent to it
         context.journal.steps.give_up(context.operation, "Ctrl-C while it was under way")
         raise
 
@@ -285,7 +285,7 @@ def _execute_step(
 ) -> Outcome:
     """Execute one step. Its intent is committed before the first byte is sent, and its outcome comes from the device.
 
-    The guard checks the lease, which then cannot end before the step ends.
+    The guard checks the lease. After the check, the lease cannot end before the step ends.
     """
     journal, operation, has_intent, sending = context.journal, context.operation, False, ExitStack()
 

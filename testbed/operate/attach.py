@@ -1,7 +1,7 @@
 """Attachment of a NIC of a host to a port of a board: two circuits, their light, and the host's route to the board.
 
-The plan treats a board as a host with one NIC for each port. It is made for a part of the lab with only the NIC and the
-port of the attachment, so that it changes only their four switch ports and the circuits there.
+The plan treats a board as a host with one NIC for each port. The plan is for a part of the lab that holds only the NIC
+and the port of the attachment, so it changes only their four switch ports and the circuits there.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class HostRequest:
             )
 
     def _find_held_hosts(self, own_request: Lease | None) -> frozenset[str]:
-        """Return the hosts of which another lease holds a part or waits for one."""
+        """Return the hosts of which another lease holds a part, or for a part of which it waits."""
         other_leases = [
             lease
             for lease in read_leases(self.store.database.address, self.lab.name)
@@ -354,7 +354,7 @@ def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -
 
 
 def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
-    """Conclude a process's incomplete operations that stored no epoch: `restore` undoes what they sent.
+    """Conclude the incomplete operations of a process that stored no epoch. `restore` undoes what they sent.
 
     A read decides the open steps of switches. Open steps of hosts count as unknown.
     """

@@ -53,7 +53,7 @@ class Confirmation:
 
     @property
     def is_pending(self) -> bool:
-        """True if it is neither confirmed nor over: a person can still confirm or roll back."""
+        """True if the confirmation is still open: a person can confirm or roll back."""
         return self.state in ("requested", "armed", "firing")
 
 
@@ -107,7 +107,7 @@ class Confirmations:
             connection.execute(confirmations.insert().values(values))
 
     def change(self, epoch: int, expected_states: tuple[State, ...], state: State, **values: str) -> bool:
-        """Set the state of an epoch's confirmation if its state is one of `expected_states`; return whether it was.
+        """Set the state of an epoch's confirmation if it is in one of `expected_states`. Return whether it was set.
 
         Compare-and-set in one transaction, so that of two processes only one succeeds.
         """
@@ -170,7 +170,7 @@ class Confirmations:
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
             if (state := self._read(epoch).state) != "armed":
                 return state
-        # Compare-and-set: of `confirm` and the watcher only one wins, even at the deadline.
+        # Compare-and-set: only one of `confirm` and the watcher succeeds, even at the deadline.
         if not self.change(epoch, ("armed",), "firing"):
             return self._read(epoch).state
         reason = go_back(confirmation.back_to)

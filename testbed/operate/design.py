@@ -94,8 +94,8 @@ def find_plan_lab(lab: Lab, plan: Plan) -> Lab:
 def build_plan_design(lab: Lab, plan: Plan) -> Design:
     """Return the topology of a plan, laid onto the NICs of a lab, with its routes. Raises `TopologyError`.
 
-    `lab` is the result of `find_plan_lab`. If the plan has no routes, they are computed for its workload. If that is
-    unknown too, shortest paths are used.
+    `lab` is the result of `find_plan_lab`. If the plan has no routes, they are computed for its workload. If the
+    workload is unknown too, shortest paths are used.
     """
     from testbed.design.evaluation.job import make_plan_routes  # imports all workloads
 
@@ -161,5 +161,5 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
 
 
 def _count_planes(lab: Lab, degree: int) -> int:
-    """Return over how many switches the links of a topology are spread: at most one for each NIC."""
+    """Return the number of switches over which the links of a topology are spread: at most one switch per NIC."""
     return min(len(lab.switches), degree)

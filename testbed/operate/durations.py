@@ -99,7 +99,7 @@ def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
 
 
 def parse_durations(rows: Iterable[Mapping[str, Any]]) -> Durations:
-    """Return durations from rows of the journal, newest first. Negative durations are left out: the clock moved."""
+    """Return durations from rows of the journal, newest first. Negative ones are left out, because the clock moved."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         duration_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()
@@ -114,7 +114,7 @@ def _parse_time(text: str) -> datetime:
 
 
 def _compute_percentile_95(values: Sequence[float]) -> float:
-    """Return the 95th percentile by the nearest-rank method, which is the largest of fewer than 20 values."""
+    """Return the 95th percentile by the nearest-rank method. Of fewer than 20 values, it is the largest value."""
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 

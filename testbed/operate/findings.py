@@ -1,4 +1,4 @@
-"""The table of findings: every kind that a proof of a lab can report, imported from the module of its check.
+"""The table of findings: every kind that a proof of a lab can report. The module of a check declares its kinds.
 
 `docs/reference/findings.md` shows the same table; a test compares the two.
 """

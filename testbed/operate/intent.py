@@ -70,7 +70,7 @@ class Intent:
 
     @property
     def is_under_way(self) -> bool:
-        """True while the process that applies it runs."""
+        """True while the process that applies the epoch runs."""
         return self.state in ("intended", "applied") and is_running(self.owner)
 
     @property

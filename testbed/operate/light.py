@@ -1,4 +1,4 @@
-"""Light along circuits: the power that the switch measures at both ends of each, and the fibres that are lost.
+"""Light along circuits: the power that a switch measures at both ports of a circuit, and the fibres that are lost.
 
     transmitter --(transmit fibre)--> input monitor --(cross-connect)--> output monitor --(receive fibre)--> receiver
 
@@ -177,7 +177,7 @@ def _judge_missing(
 
 
 def _merge_findings(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
-    """Return one finding instead of many of one kind at one switch. It was probably reset, or used by others."""
+    """Return one finding for many of one kind at one switch. The switch was probably reset, or used by others."""
     subjects = tuple(finding.subject for finding in findings)
     problem = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
     detail = f"{len(subjects)} {problem} at {switch}: {list_some(subjects)}; run `testbed apply`"
@@ -360,7 +360,7 @@ def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
 
 
 def _make_carrier_command(host: LabHost) -> str:
-    """Return a shell command that prints 0 or 1 for each NIC. An interface that is down cannot be read: it prints 0."""
+    """Return a shell command that prints 0 or 1 for each NIC. For an interface that is down, the command prints 0."""
     paths = shlex.join(f"/sys/class/net/{nic.name}" for nic in host.nics)
     return f"for nic in {paths}; do test -d $nic && {{ cat $nic/carrier 2>/dev/null || echo 0; }}; done; true"
 

@@ -57,7 +57,7 @@ def plan_lab(
 ) -> LabPlan:
     """Read every switch of the lab and plan its steps. Nothing is changed.
 
-    For a shard, circuits of other hosts are kept. If one of them lights a receiver of the shard, `take_over` allows
+    For a shard, circuits of other hosts are kept. If such a circuit lights a receiver of the shard, `take_over` allows
     its removal; otherwise `PortBusy` is raised. Raises `TopologyError` and the drivers' errors
     (`ocs_drivers.errors`).
     """

@@ -66,7 +66,7 @@ def compare(
 
     Two links that receive each other's frames are one `swapped` finding, which names both links and their fibres. It
     also covers links between the same two hosts, where every ping would still be answered. If the links from two NICs
-    are such a pair, and the links to these NICs too, all four are one finding: the two cables are swapped.
+    are such a pair, and the links to these NICs are another, all four are one finding: the two cables are swapped.
     """
     comparison = _Comparison(lab, wiring, probe_report)
     cables = _find_swapped_cables(comparison.swapped_pairs)
@@ -207,7 +207,7 @@ def _judge_link(
 
 
 def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
-    """Return the detail of a link swapped with a fibre that has no link, or "" if no stray frame shows that."""
+    """Return the detail of a link that is swapped with a fibre without a link, or "" if no stray frame shows this."""
     lab = comparison.lab
     for source, nic in comparison.stray_pairs:
         if source == link.source:

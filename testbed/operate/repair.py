@@ -90,7 +90,7 @@ class RepairRecord:
             return None
 
     def is_in_force(self, lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> bool:
-        """Return whether this is a repair of `wiring` and the switches hold its links."""
+        """Return whether this is a repair of `wiring` and the switches hold the links of the repair."""
         repaired_wiring = replace(wiring, links=tuple(self.links))
         return self.planned == frozenset(wiring.links) and not find_differences(
             lab, repaired_wiring, snapshots
@@ -364,7 +364,7 @@ def _count_with_verb(count: int, noun: str) -> str:
 
 
 def reroute(session: LabSession, lab_repair: LabRepair, add_note: AddNote = lambda _text: None) -> float:
-    """Install the first stage, routes over detours, and return its seconds, or 0 if no detours exist.
+    """Install the first stage, routes over detours. Return its duration in seconds, or 0 if no detours exist.
 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """

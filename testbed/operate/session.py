@@ -385,7 +385,7 @@ class LabSession:
         ):
             store_intent = partial(self._store_intent, record, change)
             detour_s = 0.0
-            if change.detour is not None:  # before any circuit moves, and once the epoch is stored
+            if change.detour is not None:  # after the epoch is stored, and before circuits move
                 store_intent(operation)
                 detour_s = self.install_detours(change.detour, add_note)
             apply_start_s = time.monotonic()

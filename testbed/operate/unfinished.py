@@ -172,7 +172,7 @@ def _find_applies(journal: _Journal) -> Iterator[IncompleteOperation]:
 def _make_unfinished(
     journal: _Journal, intent: Intent, uncovered_hosts: Sequence[str]
 ) -> IncompleteOperation:
-    """Return the entry of an epoch. `uncovered_hosts` lists hosts without a newer epoch, none if no host has one."""
+    """Return the entry of an epoch. `uncovered_hosts` lists hosts without a newer epoch if other hosts have one."""
     outcome = f"failed ({intent.error})" if intent.error else "was killed"
     description = f"the apply of epoch {intent.epoch}, begun {_format_utc(intent.intended_at)},"
     coverage_note = (

@@ -20,7 +20,7 @@ class MarkedItem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs(HostNeeds):
-    """Needs of a test; None if it has no such marker. `gpus` is the number per host."""
+    """Needs of a test. A need without its marker is None. `gpus` is the number per host."""
 
     board: bool = False
 

@@ -111,5 +111,5 @@ def hold_lease(request: HostRequest) -> Iterator[tuple[str, tuple[str, ...]]]:
         with keep_alive(lambda: request.store.extend(lease.id)):
             yield lease.id, hosts
     finally:
-        with suppress(LeaseDenied):  # somebody has ended it meanwhile
+        with suppress(LeaseDenied):  # somebody has ended the lease meanwhile
             request.store.release(lease.id)

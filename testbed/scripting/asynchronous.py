@@ -72,7 +72,7 @@ class AsyncLab:
                 # A change ends after its current step, never in the middle of it.
                 await asyncio.wait([thread])
                 if thread.exception() is None and isinstance(thread.result(), HeldLease):
-                    await asyncio.to_thread(thread.result().release)  # the caller never gets this lease
+                    await asyncio.to_thread(thread.result().release)  # nobody gets this lease
                 raise
 
     async def list_hosts(self) -> tuple[str, ...]:

@@ -190,7 +190,7 @@ class ServiceCarrier:
     def find_lab_file(self) -> Path:
         """Raise `UsageError`."""
         raise UsageError(
-            f"lab {self.lab!r} is that of a service, and plans are made from a lab file: open the file"
+            f"lab {self.lab!r} belongs to a service, and plans are made from a lab file: open the file"
         )
 
     def run(self, words: str, command: Command[Any], progress: ProgressCallback | None) -> Document:

@@ -24,7 +24,7 @@ from testbed.service.documents import Problem
 from testbed.service.problems import MEDIA_TYPE, answer_error, describe_error, make_response
 from testbed.service.route_table import ROUTES, Route
 
-API_VERSION = "2.7.2"
+API_VERSION = "2.7.3"
 """Version of the interface. Incompatible changes raise the first number, additions the second, new texts the third."""
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ QueryText = Annotated[str, Query(max_length=2000)]
 if TYPE_CHECKING:
     AnyRequest: TypeAlias = Request
 else:
-    AnyRequest = Annotated[Union[list_models()], Field(discriminator="command")]  # noqa: UP007  of a tuple
+    AnyRequest = Annotated[Union[list_models()], Field(discriminator="command")]  # noqa: UP007  `|` takes no tuple
 
 
 def submit_run(
@@ -115,7 +115,7 @@ def _parse_run_request(run: Run) -> Request:
     try:
         return parse_request(run.request)
     except InvalidRequest as error:
-        raise NotFound(f"run {run.id!r} is not one of this version: {error}") from error
+        raise NotFound(f"this version of the service cannot read run {run.id!r}: {error}") from error
 
 
 def _read_run(context: RequestContext, run_id: str) -> Run:
@@ -143,7 +143,7 @@ def _check_may_cancel(context: RequestContext, run: Run) -> None:
         return
     leases = context.lab(run.lab).leases() if run.lab else []
     if not any(lease["owner"] == context.identity.name and lease["state"] in HELD_STATES for lease in leases):
-        context.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
+        context.record("cancel run", run.lab, outcome=f"refused: run {run.id} belongs to {run.who}")
         raise NotAllowed(
             f"run {run.id} belongs to {run.who}: only an admin, or the holder of a lease of the lab, may "
             "cancel it"
@@ -179,7 +179,7 @@ def _split_list(text: str) -> frozenset[str]:
 def set_topology(
     context: CallerContext, lab: Name, body: TopologyRequest, if_match: EntityTag = ""
 ) -> Response:
-    """Submit a run of `apply` that replaces the topology named in If-Match, which is checked now and at its start."""
+    """Submit a run of `apply` that replaces the topology in If-Match. Check If-Match now and when the run starts."""
     with _serialise_changes(context, lab):
         tag = make_tag(load_topology_document(context.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
@@ -252,7 +252,7 @@ def break_lease(context: CallerContext, lab: Name, lease: Name, body: Reason) ->
 
 
 def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response:
-    """Stop all changes of a lab while people work in the rack. `still` is true if nothing is being sent now."""
+    """Stop all changes of a lab while people work in the rack. The key `still` is true if nothing is being sent now."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         context.record("maintenance on", lab, reason=body.reason)
@@ -262,7 +262,7 @@ def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response
 
 
 def clear_maintenance(context: CallerContext, lab: Name) -> Response:
-    """End the maintenance of a lab. `was` says whether it was under maintenance."""
+    """End the maintenance of a lab. The key `was` says whether the lab was under maintenance."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         context.record("maintenance off", lab)
@@ -275,7 +275,7 @@ def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     view = context.lab(lab)
     with act_on_behalf(
         context.identity.name
-    ):  # before the audit line, because a busy database may delay that
+    ):  # stop before the audit line is written, because a busy database may delay the line
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
     context.record("stop", lab, reason=body.reason)
@@ -287,7 +287,7 @@ def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
 
 
 def release_stop(context: CallerContext, lab: Name) -> Response:
-    """Allow changes of a stopped lab again. `was_stopped` says whether it was stopped."""
+    """Allow changes of a stopped lab again. The key `was_stopped` says whether the lab was stopped."""
     view = context.lab(lab)
     context.record("release stop", lab)
     was_stopped = EmergencyStop(context.service.runs_dir, lab).release()
@@ -304,7 +304,7 @@ def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
 
 @contextmanager
 def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
-    """Serialise the changes of a lab through this service, so that an If-Match holds until its change is made."""
+    """Serialise the changes of a lab through this service, so that no change comes between an If-Match and its use."""
     view = context.lab(lab)
     with context.service.locks[lab], act_on_behalf(context.identity.name):
         try:

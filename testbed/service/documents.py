@@ -129,7 +129,7 @@ class OperationList(_OpenModel):
 
 
 class FindingList(_OpenModel):
-    """Findings of the newest check of the topology in force. `seen` says when and by which run, or is null."""
+    """Findings of the newest check of the topology in force. `seen` gives the time and run of the check, or is null."""
 
     lab: str
     seen: Document | None

@@ -30,7 +30,7 @@ REACHABILITY_CACHE_S = 2.0
 CHECK_COMMANDS = ("verify", "verify --narrow", "apply", "rollback")
 """Commands whose documents contain the findings of a proof."""
 MAX_CHECKED_RUNS = 20
-"""Number of newest runs of each of these commands that are searched."""
+"""Maximum number of runs of each of these commands that are searched, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class LabView:
     _lock: Lock = field(default_factory=Lock)
 
     def get_fresh(self, name: str, read_value: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
-        """Return the value of `read_value`, or the last value if it is at most `max_age_s` old.
+        """Return the result of `read_value`, or the last result if it is at most `max_age_s` old.
 
-        While one thread calls `read_value`, other threads get the last value, or wait if there is none.
+        While one thread calls `read_value`, other threads get the last result, or wait if there is none.
         """
         stored_s, value = self._cache.get(name, (None, None))
         if stored_s is not None and time.monotonic() - stored_s <= max_age_s:
@@ -129,7 +129,7 @@ class LabView:
     ) -> dict[str, Any]:
         """Add the time and command of the last check to the document of the topology in force.
 
-        The state of a verified topology becomes `deviating` if that check has findings.
+        The state of a verified topology becomes `deviating` if its last check has findings.
         """
         applied_at = current_intent.applied_at or current_intent.intended_at
         if check is None or check.at < applied_at:

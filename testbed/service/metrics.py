@@ -24,7 +24,7 @@ MIN_INTERVAL_S = 10.0
 
 @dataclass
 class SwitchMetrics:
-    """The last samples of the switches of a lab. They are not read while a run moves the lab."""
+    """The last samples of a lab's switches. The switches are not read while a run moves the lab."""
 
     _samples: tuple[Sample, ...] = ()
     _read_at_s: float = -1e9

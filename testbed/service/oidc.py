@@ -47,7 +47,7 @@ def fetch_json(url: str) -> Any:
 
 
 class Provider:
-    """An OpenID Connect provider. A claim of its tokens names roles, and the highest of them counts."""
+    """An OpenID Connect provider. A claim of its tokens names roles; the identity gets the highest role."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Provider:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
 
     def _find_key(self, kid: str) -> Mapping[str, Any]:
-        """Return a key of the provider. Fetch the keys again if it is unknown. Raises `NotAuthenticated`."""
+        """Return the provider's key `kid`. Fetch the keys again if `kid` is unknown. Raises `NotAuthenticated`."""
         with self._lock:
             if kid not in self._keys and self._now() - self._fetched_s > MIN_FETCH_INTERVAL_S:
                 self._fetched_s = self._now()

@@ -117,7 +117,7 @@ class Request(BaseModel):
             yield from (option if value is True else f"{option}={value}" for value in values)
 
     def _list_values(self, name: str, folder: Path) -> list[Any]:
-        """Return the values of a field as a list, which is empty without a value. A file gives its path in `folder`.
+        """Return the values of a field as a list, which may be empty. The value of a file is its path in `folder`.
 
         Writes files that the command reads, and removes files that an earlier attempt wrote.
         """
@@ -125,7 +125,9 @@ class Request(BaseModel):
         if value is None or value is False or value == "":
             return []
         if name in self.writes:
-            (folder / self.writes[name]).unlink(missing_ok=True)  # an earlier attempt may have written it
+            (folder / self.writes[name]).unlink(
+                missing_ok=True
+            )  # an earlier attempt may have written the file
             return [folder / self.writes[name]]
         if name in self.files:
             folder.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ class Route:
 
     @property
     def is_read_only(self) -> bool:
-        """True if the route changes nothing. An open service then requires no token."""
+        """True if the route changes nothing. An open service requires no token for such a route."""
         return self.method == "GET"
 
 

@@ -1,8 +1,8 @@
 """Workers execute runs by lab and lane: one run at a time moves a lab, and a few others run beside it.
 
 Each run is a separate process, which continues if the service ends and stores its outcome itself. A new service takes
-over the runs of an earlier one. It waits for live processes. It starts runs again whose process is gone, and these
-resume the operation that they had begun.
+over the runs of an earlier one. It waits for live processes. It starts runs again if their process is gone. These
+runs resume the operation that they had begun.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Workers:
-    """Threads that execute runs, one each; the lab "" stands for runs without a lab.
+    """Threads that execute one run each. Runs without a lab belong to the lab "".
 
     `execute_run` executes one run and returns the exit code of its process.
     """

@@ -95,7 +95,7 @@ def compute_hash(row: Mapping[str, Any]) -> str:
 
 
 def read_audit(address: Address, *, limit: int | None = None) -> list[dict[str, Any]]:
-    """Return the lines, oldest first; with `last` only that number of newest lines."""
+    """Return the lines, oldest first. With `limit`, return only that number of the newest lines."""
     rows = [dict(row) for row in read_rows(address, "select * from audit order by number")]
     return rows[-limit:] if limit else rows
 

@@ -108,7 +108,7 @@ def _insert_all(source_connection: sa.Connection, connection: sa.Connection) -> 
 
 
 def _advance_sequences(connection: sa.Connection) -> None:
-    """Set the sequences of a server to continue after the inserted numbers."""
+    """Set the sequences of a server so that they continue after the inserted numbers."""
     if connection.dialect.name != "postgresql":
         return
     for table in metadata.sorted_tables:

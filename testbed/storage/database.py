@@ -1,7 +1,7 @@
 """A database opened for writing: transactions are on disk when they end, and there is one writer at a time.
 
 SQLite uses WAL, `synchronous=FULL`, and takes the write lock at the beginning of a transaction; network file systems
-are refused, because locks and shared memory do not work there. PostgreSQL uses an advisory lock to behave alike.
+are refused, because locks and shared memory do not work there. On PostgreSQL, an advisory lock has the same effect.
 
 A new database gets all tables. A database of an earlier release is migrated at its first use; a database of a later
 release is refused. A migration is one transaction under its own lock, also on SQLite. Alembic is imported only to
@@ -71,7 +71,7 @@ class Database:
     ) -> None:
         self.address = resolve_address(location)
         self.commit_s = 0.0
-        self._engine_lock = threading.Lock()  # switches are worked on in threads
+        self._engine_lock = threading.Lock()  # switches are handled in several threads
         self._is_ready = False
         self.engine = _make_engine(self.address, keep_open, busy_timeout_s)
 

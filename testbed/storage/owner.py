@@ -47,7 +47,7 @@ def get_current_person() -> str:
         return get_requester()
     try:
         name = getpass.getuser()
-    except (KeyError, OSError):  # a number without a name
+    except (KeyError, OSError):  # the user id has no name
         name = str(os.getuid())
     return f"{name}@{_get_machine_name()}"
 

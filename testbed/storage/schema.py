@@ -14,7 +14,7 @@ metadata = sa.MetaData()
 
 
 def _text_column(name: str, *, is_key: bool = False, may_be_empty: bool = False) -> sa.Column[str]:
-    """Return a text column that is never null; with `empty` its default is an empty text."""
+    """Return a text column that is never null. With `may_be_empty`, its default is an empty text."""
     return sa.Column(
         name,
         sa.Text,
@@ -255,7 +255,7 @@ NO_OVERLAP = (
     "alter table reservations add constraint reservations_do_not_overlap exclude using gist "
     "(lab with =, part with =, numrange(starts_s::numeric, ends_s::numeric) with &&)"
 )
-"""On PostgreSQL the server refuses overlapping reservations; on SQLite the writing transaction checks first."""
+"""Constraint by which PostgreSQL refuses overlapping reservations. On SQLite, the writing transaction checks first."""
 
 
 def _on_server(sql: str) -> sa.DDL:

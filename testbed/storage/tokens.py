@@ -132,7 +132,7 @@ def _decode_token(row: Mapping[str, Any]) -> Token:
 
 
 def _make_audit_entry(action: str, token: Token) -> AuditEntry:
-    """Return the line of the audit log. Its role is admin, because the author can write the database."""
+    """Return the line of the audit log. The role in it is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
     return AuditEntry(
         Author(get_current_person(), "admin"),

@@ -65,8 +65,8 @@ def test_a_port_that_somebody_has_leased_is_not_written(leases, parts, tmp_path)
     with lease_ports(tmp_path, ADDRESS, frozenset({48})):
         held = [one for one in read_leases(leases.database.address, "testbed12") if one.is_implicit]
         assert [one.parts for one in held] == [{"port:ocs1/48"}]
-        assert [one.id for one in leases.senders()] == [held[0].id], "its end waits for what is sent"
-    assert leases.senders() == ()
+        assert [one.id for one in leases.find_sending_leases()] == [held[0].id], "its end waits for what is sent"
+    assert leases.find_sending_leases() == ()
 
 
 def test_under_its_lease_a_port_is_written(leases, parts, tmp_path, request):
@@ -74,7 +74,7 @@ def test_under_its_lease_a_port_is_written(leases, parts, tmp_path, request):
     lease = leases.request(["port:ocs1/1"], parts("port:ocs1/1"))
     select_lease(lease.id)
     with lease_ports(tmp_path, ADDRESS, frozenset({1})):
-        assert [one.id for one in leases.senders()] == [lease.id]
+        assert [one.id for one in leases.find_sending_leases()] == [lease.id]
     with pytest.raises(LeaseDenied, match="does not cover port:ocs1/2"):
         write(tmp_path, ADDRESS, 1, 2)
 

@@ -19,7 +19,7 @@ _COLUMNS = ("fabric", "compared at", "Gbit/s a host", "iteration (ms)", "slowdow
 
 @dataclass(frozen=True, kw_only=True)
 class FabricPlace:
-    """A fabric of a comparison: the quantity that is `equal`, the rate per host, the slowdown to an ideal switch."""
+    """A fabric of a comparison: the `equal` quantity, the rate per host, the slowdown relative to an ideal switch."""
 
     fabric: str
     equal: str

@@ -40,11 +40,11 @@ class LinkTraffic:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointTimes:
-    """A checkpoint of `bytes` in every `every`-th iteration, to `storage` hosts, and its effect.
+    """A checkpoint of `bytes`, written to `storage` hosts in each iteration whose number is a multiple of `every`.
 
     `iteration_ms` is the longest iteration with a write, `plain_ms` an iteration without a write, `mean_ms` the mean
-    over `every` iterations, `write_ms` the time of a write. `links` lists the traffic of the `simulated` iterations and
-    their write. `extrapolated` is true if the write takes longer than these iterations.
+    over `every` iterations, `write_ms` the time of a write. `links` lists the traffic of the `simulated` iterations,
+    which include a write. `extrapolated` is true if the write takes longer than these iterations.
     """
 
     bytes: int
@@ -85,7 +85,7 @@ class CheckpointTimes:
 class CircuitMoves:
     """Circuits that move: their number per node and direction, their rate, and the `controller` that moves them.
 
-    They are dark for `reconfiguration_ms`. `period_ms` is the period of the controller `every`.
+    A circuit that moves is dark for `reconfiguration_ms`. `period_ms` is the period of the controller `every`.
     """
 
     count: int
@@ -114,7 +114,7 @@ class CircuitMoves:
         )
 
     def lines(self, moves: int, outage_ms: float) -> Iterator[str]:
-        """Yield a line for people, with how often circuits moved and how long they were dark in all."""
+        """Yield a line for people. It says how often circuits moved, and how long they were dark in total."""
         from lightbed.wording import format_count
 
         period_text = f":{self.period_ms:g}" if self.period_ms else ""

@@ -14,7 +14,7 @@ from testbed.design.topology.strides import Method
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyDocument(Document):
-    """A topology and its distances. For many nodes, distances are from a sample of `hops_sampled_from` nodes."""
+    """A topology and its distances. With many nodes, only distances from `hops_sampled_from` nodes are computed."""
 
     nodes: int
     degree: int

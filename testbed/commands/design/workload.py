@@ -275,7 +275,7 @@ class SimulationCommand(WorkloadCommand):
     def _fill_from_lab(self, lab_file: Path, *, shares_links: bool) -> Self:
         """Return the options, where a lab file sets those that are not given.
 
-        With a plan, which is for whole servers, nodes are servers instead of GPUs. Unless GPUs share the links of their
+        With a plan, nodes are servers, not GPUs: a plan is for whole servers. Unless GPUs share the links of their
         server, each GPU has an equal part of the rate. Raises `LabFileError`, `TopologyError`.
         """
         from testbed.design.workloads.strategies import is_named
@@ -303,7 +303,7 @@ class JobDocument(Document):
     `estimated_nodes` counts the nodes of traces that have no duration. `notes` lists what was assumed or dropped in
     traces. `rings` says how AllReduces on rings were simulated: in `rounds`, or `fluid` with all rounds as one flow.
     Flows may begin and end late by the fraction `rounding` of their duration. `exchanges` is `whole` in a large job,
-    where the load on links replaces the messages of an all-to-all. Otherwise, and on moving circuits, it is `by_pair`.
+    where an all-to-all is simulated as its load on links. It is `by_pair` in other jobs and on moving circuits.
     """
 
     job: str

@@ -59,7 +59,7 @@ class PairStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDocument(SwitchDocument):
-    """Outcome of every pair, and the revision after it. `replaced` lists the circuits that `connect` removed."""
+    """Outcome of every pair, and the revision after the change. `replaced` lists circuits that `connect` removed."""
 
     changed: bool
     pairs: tuple[PairStatus, ...]
@@ -138,9 +138,9 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
 def _find_dropped_circuits(
     pairs: Mapping[int, int], snapshot: Snapshot, device: OpticalSwitch, *, replace: bool
 ) -> dict[int, int]:
-    """Return the circuits that connecting these pairs drops.
+    """Return the circuits that are dropped when these pairs are connected.
 
-    Raises `PortBusy` if it drops circuits without `replace`, and `Conflict` for queued moves of the same ports.
+    Raises `PortBusy` if there are any and `replace` is false, and `Conflict` for queued moves of the same ports.
     """
     from ocs_drivers.engine.reports import describe_pairs, list_ports
     from ocs_drivers.errors import Conflict, PortBusy
@@ -284,7 +284,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
 
 
 def _find_changed_pairs(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
-    """Return the circuits that an apply adds or removes. For a replaced circuit, return the new circuit."""
+    """Return the circuits that an apply adds or removes. For a replaced circuit, return only the new one."""
     current_circuits = snapshot.connections
     pairs = {i: o for i, o in current_circuits.items() if scope is None or i in scope} | dict(target)
     return {i: o for i, o in pairs.items() if current_circuits.get(i) != target.get(i)}

@@ -33,7 +33,7 @@ def open_device(
 ) -> Iterator[OpticalSwitch]:
     """Open the switch at an address for at most `timeout_s` (None: no limit).
 
-    Each answer may take `answer_s`. `record` is a new file for the exchange on the wire. Raises `TimedOut`, `OcsError`,
+    Each answer may take `answer_s`. `record` names a new file for all bytes on the wire. Raises `TimedOut`, `OcsError`,
     and `UsageError` if the recording cannot be written.
     """
     load_on_demand("numpy", "psutil")
@@ -84,7 +84,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         try:
             yield
         finally:
-            _stop_alarm()  # inside the outer `try`, so that an alarm just before it still raises `TimedOut`
+            _stop_alarm()  # inside the outer `try`: an alarm just before this line still raises `TimedOut`
     except TimeIsUp:
         raise TimedOut(
             f"{_strip_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
@@ -153,10 +153,9 @@ def change_under_lease(
     *,
     ports: Iterable[int] = (),
 ) -> Iterator[None]:
-    """Wrap a change as `report_move` does, and lease its ports in all labs that contain the switch.
+    """Wrap a change as `report_move` does, and lease the ports of the change in all labs that contain the switch.
 
-    These ports are `ports`, the ends of `pairs`, and the ends of those current `connections` that share a port with
-    `pairs`.
+    It leases `ports`, the ends of `pairs`, and the ends of current `connections` that share a port with `pairs`.
     """
     from testbed.operate.direct import lease_ports  # imports the journal: only if needed
 
@@ -202,7 +201,7 @@ def make_heading(switch: OpticalSwitch) -> str:
 
 
 class _LazyPackage(ModuleType):
-    """A package whose code runs at the first access to an attribute. Then it becomes an ordinary module.
+    """A package whose code runs at the first access to an attribute. The package then becomes an ordinary module.
 
     `importlib.util.LazyLoader` does not suffice: `import` itself reads `__spec__`, which would load the module.
     """

@@ -36,7 +36,7 @@ PROGRESS_AFTER_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class AwaitedConfirmation:
-    """The epoch to roll back to, the time, and whether the rollback is armed: only if the proof has no findings."""
+    """The epoch to roll back to, the time, and whether the rollback is armed. It is armed only without findings."""
 
     back_to: int
     due: str | None
@@ -107,7 +107,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         )
         choice, lab = request.design_choice, request.design_choice.lab
         if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
-            _say_plan(context, choice, take_over=request.take_over)  # shown before the refusal below
+            _say_plan(context, choice, take_over=request.take_over)  # shown before the next line can refuse
         check_permission(lab, self.really_move)
         notes: list[str] = []
 

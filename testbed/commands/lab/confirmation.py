@@ -55,7 +55,7 @@ def main(arguments: list[Any]) -> int:
 
 
 def _roll_back(command: Rollback, context: CommandContext) -> str:
-    """Run `testbed rollback`. Return the reason of a failure, or ""."""
+    """Run `testbed rollback`. Return why it failed, or "" if it succeeded."""
     try:
         document = carry_out(command, context)
     except KeyboardInterrupt:

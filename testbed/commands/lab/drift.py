@@ -35,7 +35,7 @@ MOMENT_TEXT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, U
 
 @dataclass(frozen=True, kw_only=True)
 class SectionLoss:
-    """A fibre section: its loss, the loss of the lab file, and the verdict on the series of its readings."""
+    """A fibre section: its loss, the loss that the lab file states, and the verdict on its series of readings."""
 
     place: str
     link: str
@@ -55,7 +55,7 @@ class SectionLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftDocument(LabFields):
-    """A reading of a lab's optical losses and its verdict. `not_kept` says why it could not be stored, or is empty."""
+    """A lab's optical losses and a verdict on each. `not_kept` says why they could not be stored, or is empty."""
 
     taken: str
     ok: bool

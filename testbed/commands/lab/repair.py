@@ -89,7 +89,7 @@ class Proof:
 class RepairOutcome:
     """Durations of a repair in seconds, and its proof. A stage lasts until its routes are installed.
 
-    `outage_s` is the time of the slowest switch. The duration of a stage that did not take place is 0.
+    `outage_s` is the switching time of the slowest switch. The duration of a stage that did not take place is 0.
     """
 
     reroute_s: float
@@ -234,7 +234,7 @@ def _make_outcome(repair_result: RepairResult) -> RepairOutcome:
 def plan_repair(
     session: LabSession, choice: DesignChoice, runs_dir: Path, failed_gpus: Collection[Gpu] = ()
 ) -> tuple[LossObservation, LabRepair | None, Sequence[IncompleteOperation]]:
-    """Return the losses (observed, or caused by failed GPUs), the plan of their repair, and unfinished operations.
+    """Return the losses (observed, or caused by failed GPUs), a plan that repairs them, and unfinished operations.
 
     The plan is None if nothing is lost or if a device does not answer, because a repair routes traffic over every host
     and may change circuits on every switch.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeDocument(Document):
-    """Outcome of a resume: `verified`, `done` (without an epoch), `failed`, `unknown`, or `none` if nothing is left."""
+    """Outcome of a resume: `verified`, `done` (without an epoch), `failed`, `unknown` or `none` (nothing to resume)."""
 
     lab: str
     simulated: bool

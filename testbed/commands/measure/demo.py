@@ -36,7 +36,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRate:
-    """The rate of the links, the rate of the lab file, and the rate that the machine can carry on every NIC."""
+    """The actual rate of the links, the rate in the lab file, and the rate that the machine can carry on every NIC."""
 
     rate_mbps: float
     asked_mbps: float
@@ -135,7 +135,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.job import run_job
 
-        # The second job is small: planning without compilation takes a moment, compilation half a minute.
+        # The second job is small, so it is planned without compiling the simulator, which takes half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
         lab = set_link_rate(context.lab, self.rate_mbps)
         if self.inference:
@@ -171,7 +171,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         return make_lab_with_model(lab, model)
 
     def _prepare(self, lab: Lab, model: Path, narrator: Narrator) -> InferenceTrial:
-        """Make the requests. First check that the lab may be moved, because the first picture takes a minute."""
+        """Make the requests. Check first that the lab may be changed, because the first picture takes a minute."""
         from testbed.measure.inference import prepare_trial
         from testbed.operate.apply import check_permission
 

@@ -1,4 +1,4 @@
-"""`testbed job`: run iterations of the plan in force on the hosts, and compare them with the prediction."""
+"""`testbed job`: run iterations of the current plan on the hosts, and compare them with the prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJobDocument(HostsFields):
-    """Iterations of the plan on the hosts: median, prediction, and `busy`, the fraction of processor time used."""
+    """Iterations of the plan on the hosts: median time, prediction, and the used share of processor time (`busy`)."""
 
     run_id: str
     factor: float
@@ -130,5 +130,6 @@ def yield_job_lines(choice: DesignChoice, plan_run: PlanRun) -> Iterator[str]:
     yield from choice.describe_unfinished()
     median_text = f"iteration of {plan_run.measured_s * 1e3:.1f} ms (median of {len(plan_run.times_s)})"
     yield f"{median_text}, predicted {plan_run.predicted_s * 1e3:.1f} ms: {plan_run.prediction_error * 100:+.1f} %"
-    yield f"scale: {plan_run.factor:g} x the bytes and computing; processors {plan_run.processor_load * 100:.0f} % busy"
+    busy_text = f"processors {plan_run.processor_load * 100:.0f} % busy"
+    yield f"scale: bytes and computing times multiplied by {plan_run.factor:g}; {busy_text}"
     yield from summarise_links(plan_run.links)

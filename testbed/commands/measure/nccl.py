@@ -93,7 +93,7 @@ class NcclSize:
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfBounds:
-    """Number of wrong values, and whether nccl-tests accepts it."""
+    """Number of wrong values, and whether nccl-tests accepts this number."""
 
     count: int | None
     okay: bool | None

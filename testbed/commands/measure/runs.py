@@ -281,7 +281,7 @@ class LevelChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TrendDocument(Document):
-    """Numbers of series, of series `too_short` to judge and of regressions, and all changes with regressions first."""
+    """Counts of series, of series `too_short` to judge, and of regressions. Lists all changes, regressions first."""
 
     series: int
     too_short: int
@@ -357,7 +357,7 @@ def _make_level_change(change: SeriesChange) -> LevelChange:
 class RunCause:
     """A cause of a slow run: the slow rank and host, or the slow link (with its sender), and the evidence.
 
-    `slower` is the estimated factor by which it lengthens the iterations that it affects.
+    `slower` is the estimated factor by which the cause lengthens the iterations that it affects.
     """
 
     cause: Literal["compute", "link", "retransmission", "processor", "late", "disk"]

@@ -46,7 +46,7 @@ class AuditList(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditCheck(Document):
-    """Result of checking the log: its number of lines, its newest hash, and the first broken line with the reason."""
+    """Result of a check of the log: number of lines, newest hash, and the first broken line with the reason."""
 
     whole: bool
     lines: int

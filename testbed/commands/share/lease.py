@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 DURATION_TEXT = Text(str, str, INTERVAL_TEXT.pattern)
-"""An interval that stays text, so that help shows its default as written. `run` parses it."""
+"""An interval that is kept as text, so that the help shows the default as written. `run` parses the text."""
 _LEASE_ID = argument("Lease id, as shown by `testbed lease list`.", "ID")
 
 

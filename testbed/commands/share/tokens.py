@@ -54,12 +54,12 @@ class TokenListDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCreate(Command[NewToken]):
-    """`testbed token create`. Its role is `token_role`, because `role` is an attribute of every command."""
+    """`testbed token create`. `token_role` is the role of the token. `role` is the role that the command requires."""
 
     needs = "nothing"
     role = None
     token_role: Annotated[
-        Role, option("Role of the token; each role includes the ones before it.", "--role")
+        Role, option("Role of the token; each role includes the rights of the lower roles.", "--role")
     ] = REQUIRED
     name: Annotated[str, option("Person who will use it; the audit log shows the name.", metavar="NAME")] = ""
     expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL_TEXT)] = (

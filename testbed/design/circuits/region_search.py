@@ -1,10 +1,10 @@
-"""Compiled search for the circuits of a region that minimise the time of an all-to-all; `regions` has the interface.
+"""Compiled search for the circuits of a region that minimise the time of an all-to-all. `regions` is its interface.
 
 The search bisects T, the time of the all-to-all. For each T it looks for circuits that fit. A pair of servers either
 has enough circuits to send its bytes within T, or it uses the packet network. The packets of each server must pass
 within T, too. While a server has too many packets, the search moves one of its pairs to circuits: the pair that lowers
-the excess most per port. If a port is missing, it removes the circuits whose traffic adds least to the excess. A moved
-pair is locked for a few steps, which prevents cycles.
+the excess most per port. If a port is missing, the search removes the circuits whose traffic adds least to the excess.
+A moved pair is locked for a few steps, which prevents cycles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BISECTION_PRECISION = 0.003
 """Bisection stops when the interval of T is smaller than this fraction of T."""
 
 PROBE_COUNT = 64
-"""Probes below the last interval: this number divided by the servers, so regions of all sizes take a similar time."""
+"""Number of probes below the last interval, times the servers: regions of all sizes then take a similar time."""
 
 PROBE_DEPTH = 0.3
 """The lowest probe is below T by about this fraction of T."""

@@ -32,12 +32,12 @@ Integers = NDArray[np.int64]
 
 #: Numerical tolerance of shares and of the solver, in circuits.
 _TOLERANCE = 1e-6
-#: Up to this number of pairs with two arcs, a linear programme is solved for each share. Above, the bound's is reused.
+#: Up to this number of pairs with two arcs, a linear programme is solved for each share. Above, the bound's is used.
 _MAX_PAIRS_RESOLVED = 5_000
 #: A share is too large if `_MAX_STARTS` searches fail, each after this number of circuits that change direction.
 _MAX_MOVES = 300
 _MAX_STARTS = 6
-#: Moves that one step compares: more would be slow on large rings.
+#: Number of moves that one step compares. More moves would be slow on large rings.
 _MAX_CANDIDATES = 128
 #: Above this number of pairs, `allocate_ring_circuits` uses only the shorter arc of each pair: longer arcs are rare.
 _MAX_PAIRS_BOTH_WAYS = 20_000
@@ -355,7 +355,7 @@ def _list_shares(programme: _Programme, bound: float) -> Floats:
     pairs = np.repeat(np.arange(len(max_counts)), max_counts)
     counts = np.arange(len(pairs)) - np.repeat(np.cumsum(max_counts) - max_counts, max_counts) + 1
     shares = counts / programme.demands[pairs]
-    # A share between two of these needs the same circuits as the upper one.
+    # A share between two of these shares needs the same circuits as the upper one.
     return np.unique(shares)
 
 

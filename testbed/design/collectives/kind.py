@@ -30,7 +30,7 @@ class CollectiveLayout(Protocol):
 
     @property
     def ranks(self) -> int:
-        """Number of nodes that share one sum, or that send and receive."""
+        """Number of nodes that share one sum, or number of nodes that send and receive."""
 
     @property
     def rings_per_node(self) -> int:

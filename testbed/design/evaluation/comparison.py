@@ -22,7 +22,7 @@ COMPARED_FABRICS = (
     EQUAL_COST,
     *(name for name in FABRICS if name not in ("ideal", "fattree")),
 )
-"""Names that can be compared. The Fat-tree appears twice: at the rate, and at the cost, of direct connect."""
+"""Names that can be compared. The Fat-tree appears twice: at the rate of direct connect, and at its cost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def scale_graph(graph: TaskGraph, byte_factor: float, time_factor: float) -> Tas
 
 
 def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
-    """Return the script of each host: its `tasks_by_host`, and the number of `incoming_counts` connections."""
+    """Return the script of each host: its tasks, and the number of its incoming connections."""
     graph, messages = job.simulated.graph, job.simulated.lowered.messages
     message_sets = _find_route_sets(job.simulated)
     parts_by_task: dict[int, list[list[int]]] = defaultdict(list)
@@ -163,7 +163,7 @@ def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
 
 
 def _find_route_sets(execution: Execution) -> NDArray[np.int64]:
-    """Return the set of routes of each message: the one it chose, or 0 if its pair has no weight in that set."""
+    """Return the set of routes of each message: its chosen set, or 0 if its pair has no weight in the chosen set."""
     messages, weight = execution.lowered.messages, execution.fabric.weights
     assert weight is not None, "a fabric with planned routes has weights"
     choice = messages.choice % len(weight)

@@ -41,14 +41,14 @@ def make_circuits(
     controller = make_controller(request, default)
     if request.nodes == 1:
         return make_single_host_fabric(request)
-    # Set both at once: a switch checks its dark time against the controller's period.
+    # Set controller and dark time at once: a switch checks its dark time against the controller's period.
     switch = replace(make_switch(), controller=controller, delay_s=request.options.reconfiguration_s)
     host_gbps = switch.degree * switch.rate_gbps + switch.packet_gbps
     return ChosenFabric(request.name, switch.fabric(), host_gbps, ring, circuits=switch)
 
 
 def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
-    """Return an allocator that calls `allocate` once for all demands of the same proportions, as of equal layers.
+    """Return an allocator that calls `allocate` once for all demands of equal proportions, as equal layers have.
 
     The demand of a node for itself is ignored. Without demand, the lit circuits stay.
     """

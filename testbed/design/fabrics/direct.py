@@ -59,8 +59,8 @@ def build_direct_fabric(
 def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of the rings that share a group's AllReduces, counted in positions of the sorted group.
 
-    If the topology's links form rings over the group, these are used, see `choose_position_strides`. Otherwise it is
-    one ring, in both directions if the links are duplex.
+    If the topology's links form rings over the group, these rings are used, see `choose_position_strides`. Otherwise
+    there is one ring, in both directions if the links are duplex.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> list_ring_strides(find_topology(12, 4), range(12)), list_ring_strides(find_topology(12, 4), (0, 1, 5))

@@ -21,7 +21,7 @@ WAVELENGTH_GBPS = 25.0
 MAX_ARC_LENGTH = 16
 """Largest number of segments that a circuit of SiP-Ring crosses."""
 MAX_WAVELENGTHS = 10_000
-"""Largest number of wavelengths per node of SiP-Ring: they are allocated one by one, which takes seconds."""
+"""Maximum number of wavelengths per node of SiP-Ring. Wavelengths are allocated one by one, which takes seconds."""
 
 
 def build_ocs(request: FabricRequest) -> ChosenFabric:

@@ -20,11 +20,12 @@ from testbed.errors import DemandError
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Integer weights below this stay as they are. Other weights are scaled, so that the largest is at most this, and
-#: rounded.
+#: Integer weights below this limit are unchanged. Other weights are scaled, so that the largest weight is at most this
+#: limit, and rounded.
 _MAX_INTEGER_WEIGHT = 2**52
 
-#: Pairs of every node in the first round. The second round adds as many, each later round twice as many as the last.
+#: Pairs of every node in the first round. The second round adds as many, each later round twice as many as the round
+#: before.
 _FIRST_PAIRS_PER_NODE = 8
 
 

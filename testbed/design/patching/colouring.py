@@ -15,7 +15,7 @@ from testbed.errors import TopologyError
 Edge = tuple[int, int]
 Option = tuple[int, int]
 
-#: Number of painted edges after which the exact search gives up; takes some seconds.
+#: Number of painted edges after which the exact search gives up. This many take some seconds.
 MAX_STEPS = 200_000
 
 #: Moves per edge after which Kempe chains give up. Circulants of up to 40 nodes need fewer than 4.

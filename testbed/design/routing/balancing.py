@@ -3,7 +3,7 @@
 A link's price is a high power of its load over the largest load, so that the fullest links decide. The exponent,
 2^`doublings` - 1, grows from round to round. Each round computes the tree of cheapest paths to every target. It
 replaces an earlier tree to this target, unless the total cost grows. Each pair then moves bytes from its most expensive
-path to its cheapest. This is coordinate descent on a smooth form of the largest load.
+path to its cheapest path. This is coordinate descent on a smooth form of the largest load.
 
 A lower bound shows how far the result may be from the best routing. For any link prices, the fullest link of every
 routing carries at least (cost of all pairs on their cheapest paths) / (sum of prices), by the dual of the linear
@@ -43,7 +43,7 @@ _QUICK_SCHEDULE = ((4, 2), (6, 3), (8, 3))
 _MAX_SUFFICIENT_GAP = 0.01
 """Tries end when the gap to the bound is below this fraction."""
 _MIN_WEIGHT = 0.01
-"""Smallest weight: less traffic does not justify a connection. Weights are multiples of 0.001."""
+"""Smallest weight. Less traffic does not justify a connection. Weights are multiples of 0.001."""
 _MAX_BOUND_ROUNDS = 60
 
 _BISECTION_STEPS = 8

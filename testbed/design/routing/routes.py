@@ -13,7 +13,7 @@ from testbed.design.model import Link, RingOrder, Routes, Wiring
 from testbed.design.topology.hops import make_hop_table
 from testbed.errors import TopologyError
 
-#: Rounds. Each round removes the tree of every destination and builds it again on the load of all other trees. After
+#: Number of rounds. Each round removes every destination's tree, and builds it again on the load of all others. After
 #: four rounds, the fullest link of a circulant of up to 40 nodes carries at most 20 % more than the mean.
 _ROUNDS = 4
 #: With fewer nodes, compilation takes longer than it saves.

@@ -45,13 +45,13 @@ swapped; below the third, the number of microbatches changes; otherwise operator
 _MAX_SWAP_TRIES = 80
 """Number of topologies to try from each start, without simulation."""
 _MAX_USELESS_COUNTS = 2
-"""The search for a number of microbatches ends after this many without a gain."""
+"""The search for a number of microbatches ends after this many numbers without a gain."""
 _FEW_MICROBATCH_COUNT, _MANY_MICROBATCH_COUNT = 2, 8
 """Numbers of microbatches for descents: few make simulations quick and lead to similar shapes; many suit pipelines."""
 _DESCENT_SHARE = 0.1
 """Maximum fraction of the budget for each of the first descents."""
 _MAX_RIVALS = 2
-"""How many numbers of links for pairs are pursued: their best candidate is annealed and cut into microbatches."""
+"""Number of link counts that are pursued: the best candidate of each is annealed and cut into microbatches."""
 _RUN_SHARE = 0.12
 """Maximum fraction of the budget for each annealing run and the descent after it."""
 _MIN_GAIN = 3e-3

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class Bound(NamedTuple):
-    """Lower bound on the seconds of an iteration. `by` tells what determines it: `compute` or `network`."""
+    """Lower bound on the seconds of an iteration. `by` tells what determines the bound: `compute` or `network`."""
 
     seconds: float
     by: str

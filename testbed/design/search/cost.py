@@ -37,9 +37,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _CACHED_CIRCULANTS = 8
-"""Number of cached circulants. Few suffice: topologies with links for pairs are not circulants."""
+"""Maximum number of cached circulants. Few suffice, because topologies with links for pairs are not circulants."""
 _CACHED_BLOCKS_PER_PART = 8
-"""Number of cached blocks per part of a program. Rows stay cached, so a dropped block is cheap to build again."""
+"""Maximum number of cached blocks per part of a program. Rows stay cached, so a dropped block is cheap to rebuild."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,7 +34,7 @@ Edge = tuple[int, int]
 Round = tuple[Edge, ...]
 
 MAX_TRIES = 240
-"""Maximum number of topologies that a search tries for all strategies: takes 1 s with 12 servers, 3 s with 32."""
+"""Maximum number of topologies that a search tries for all strategies. They take 1 s with 12 servers, 3 s with 32."""
 MIN_IMPROVEMENT = 5e-3
 """A topology is accepted if it shortens the iteration by more than this fraction, the accuracy of the closed form. The
 limit also keeps plans regular where a change would gain little."""

@@ -48,7 +48,7 @@ MAX_POLISH_WORK = 1_600_000
 """Tasks and messages that polishing may simulate in one search, with any number of steps."""
 _POLISH_SEED, _MAX_POLISHED = 1 << 20, 6
 _FINALISTS_BEFORE_POLISH = 3
-"""Number of the chains' finalists to simulate if polishing follows."""
+"""Number of finalists of the chains that are simulated if polishing follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from testbed.design.workloads.sharding import Strategy
 _CACHED_FABRICS = 64
 _CACHED_GRAPHS = 64
 ROUTING_WORK = 250
-"""The work of one search for routes, in simulated tasks and messages."""
+"""Work that one search for routes counts as, in simulated tasks and messages."""
 
 _MAX_NODES_FOR_ALL_SETS = 32
 """Up to this number of servers, `simulate_plan_routes` tries all numbers of route sets."""

@@ -1,8 +1,9 @@
 """Simulated checkpoints of a job to storage hosts: the iterations during a write, and the mean over all iterations.
 
 A blocking write begins when an iteration has ended, and the next iteration waits for it. An overlapped write begins
-with an iteration, and shares the links with this and later iterations. Only the first of these are simulated. If the
-write goes on after them, it keeps its progress per iteration. The next checkpoint waits for the end of the write.
+with an iteration, and shares the links with this and later iterations. Only the first of these iterations are
+simulated. If the write goes on after them, its progress per iteration is assumed to stay the same. The next checkpoint
+waits for the end of the write.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedIterations:
-    """Iterations of jobs in one graph. Task `starts[j]` precedes job j, task `ends[j, k]` ends its iteration k."""
+    """Iterations of jobs in one graph. Task `starts[j]` precedes job j. Task `ends[j, k]` ends iteration k of job j."""
 
     graph: TaskGraph
     starts: Integers

@@ -59,7 +59,7 @@ class PacketRun:
 
 
 def run_packets(jobs: Sequence[SendingJob], iterations: int, link: PacketLink | None = None) -> PacketRun:
-    """Simulate until every job has finished `iterations` iterations, and return these. Faster jobs keep running."""
+    """Simulate until every job has finished `iterations` iterations, and return those. Faster jobs keep running."""
     return _Run(list(jobs), link or PacketLink(), iterations).run()
 
 

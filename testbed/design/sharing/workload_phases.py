@@ -20,7 +20,7 @@ MAX_BURSTS = 8
 MAX_JOINED_GAP = 0.01
 """Bursts are also joined if the gap between them is at most this fraction of the period."""
 Spans = list[tuple[float, float, float]]
-"""Begin and end in seconds, and bits, of each time span in which a link carries data."""
+"""Time spans in which a link carries data: begin and end in seconds, and the bits that it carries."""
 
 
 @dataclass(frozen=True, slots=True)

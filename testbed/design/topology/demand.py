@@ -17,7 +17,7 @@ from testbed.errors import DemandError, TopologyError
 
 @dataclass(frozen=True, slots=True)
 class AllReduceDemand:
-    """AllReduce of `size_bytes` within each group of k = `group` nodes {s, s + n/k, s + 2n/k, ...}."""
+    """AllReduce of `size_bytes` within each group {s, s + n/k, s + 2n/k, ...} of k = `group` among n nodes."""
 
     group: int
     size_bytes: int

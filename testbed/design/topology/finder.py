@@ -186,7 +186,7 @@ def _fill_matching(
         ), []
     linked_nodes = {end for pair in bought_pairs for end in pair}
     unmatched_nodes = [node for node in range(nodes) if node not in linked_nodes]
-    if len(unmatched_nodes) % 2:  # a node that already waits must not be left out twice
+    if len(unmatched_nodes) % 2:  # a node that already waits for a partner must not be left out again
         unmatched_nodes.append(
             unmatched_nodes.pop(
                 next((index for index, node in enumerate(unmatched_nodes) if node not in dark_nodes), 0)

@@ -23,7 +23,7 @@ Method = Literal["geometric", "exhaustive"]
 #: Maximum number of sets of strides that `exhaustive` compares (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
 
-#: Rounds. Each round chooses every sequence again, given the load of all other sequences.
+#: Number of rounds. Each round chooses every sequence again, given the load of all other sequences.
 _ROUNDS = 4
 
 

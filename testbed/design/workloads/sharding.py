@@ -11,10 +11,10 @@ Samples go to replicas in the order of the grid, or to the servers of an expert-
 numbers. A pipeline is a strategy whose operators have grids over different servers, so that microbatches overlap.
 
 A resharding is the messages between two operators with different shardings. Each replica holds the output for its range
-of samples. Each shard of a tensor-parallel operator holds a copy of it, each shard of a placed operator a slice. The
-next operator needs whole outputs for the samples that it computes. Gradients return the same way, but each shard of a
-placed operator sends its part of a sum. In both directions, any shard of a tensor-parallel operator can send a copy.
-Samples and bytes are cut at whole numbers, so nothing is lost or counted twice.
+of samples. Each shard of a tensor-parallel operator holds a copy of this output, and each shard of a placed operator a
+slice of it. The next operator needs whole outputs for the samples that it computes. Gradients return the same way, but
+each shard of a placed operator sends its part of a sum. In both directions, any shard of a tensor-parallel operator can
+send a copy. Samples and bytes are cut at whole numbers, so nothing is lost or counted twice.
 
 A step is a group of operators that run as one task. Gradients are summed in buckets.
 """

@@ -79,7 +79,7 @@ def make_rank_variables(ranks: Sequence[LabHost], subject: str = "") -> dict[str
     interfaces = ",".join(nic_names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
-        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names, not prefixes
+        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # with "=", NCCL takes these as exact names and not as prefixes
         "OMPI_MCA_btl_tcp_if_include": interfaces,
         "MASTER_ADDR": ranks[0].name,
     }

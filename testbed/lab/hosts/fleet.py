@@ -41,7 +41,7 @@ __all__ = ["CommandResult", "Fleet", "FleetPart", "Launch", "SshFleet", "SshLaun
 T = TypeVar("T")
 
 KEEPALIVE_S = 5.0
-# Relative to the home directory, where SSH starts commands: simulated hosts may share /tmp, never a home.
+# Relative to the home directory, where SSH starts commands. Simulated hosts may share /tmp, but never a home.
 PRIVATE_DIRECTORY = ".cache/lightbed"
 
 
@@ -100,8 +100,8 @@ class FleetPart:
 def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
     """Return the result of `run` on the hosts where it succeeds, and the reason for each host where it fails.
 
-    If `run` raises `HostError`, it is called again without the hosts in its `reasons`. An error without new hosts is
-    raised.
+    If `run` raises `HostError`, it is called again without the hosts in the error's `reasons`. An error without new
+    hosts is raised.
     """
     reason_by_host: dict[str, str] = {}
     while True:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 MacsByHost = Mapping[str, Mapping[str, str]]
 """MAC addresses by host and NIC."""
 
-ROUTE_PROTOCOL = 107  # marks routes of lightbed, so that only these are flushed; unassigned in rt_protos
+ROUTE_PROTOCOL = 107  # marks routes of lightbed, so that only these are flushed; not assigned in rt_protos
 NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
 
 SET_NETWORK = IPv4Network("198.18.0.0/15")
-"""Network of the host addresses for every set of routes after the first."""
+"""Network of the host addresses of the second and later sets of routes."""
 
 _MIN_PREFIX_LENGTH = 24
 """Prefix length of the largest block for a host's addresses. A larger block may contain other machines."""
@@ -117,7 +117,7 @@ def list_sysctls(host: LabHost) -> Iterator[str]:
     for interface in ("all", "default", *(nic.name for nic in host.nics)):
         for key, value in _SYSCTLS_PER_INTERFACE.items():
             yield f"net/ipv4/conf/{interface}/{key}={value}"
-    for nic in host.nics:  # `ip_forward` sets these too, but only when it changes
+    for nic in host.nics:  # `ip_forward` sets these too, but only when its own value changes
         yield f"{make_forwarding_path(nic.name)}=1"
 
 

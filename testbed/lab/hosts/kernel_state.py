@@ -186,7 +186,7 @@ def parse_state(text: str) -> KernelState:
     routes_by_table: dict[str, list[Route]] = {}
     for entry in entries_by_part["route"]:
         if entry.get("table") == "local" and entry.get("protocol") == "kernel":
-            continue  # a route to the host's own address
+            continue  # this route leads to the host's own address
         routes_by_table.setdefault(str(entry.get("table", "main")), []).append(_parse_route(entry))
     return KernelState(
         interfaces={

@@ -99,7 +99,7 @@ class SshLaunch:
         self._processes, error_by_host = await gather(creation_by_host)
         for host, process in self._processes.items():
             follower = asyncio.create_task(self._follow(host, process))
-            # Wake `lines` only once `running` lacks this host: woken earlier, it would wait for another line forever.
+            # Wake `lines` only once `running` lacks this host. Otherwise `lines` would wait forever for another line.
             follower.add_done_callback(lambda _: self._lines.put(None))
             self._followers[host] = follower
         if error_by_host:
@@ -111,7 +111,7 @@ class SshLaunch:
         stderr_task = asyncio.create_task(_read_all(process.stderr))
         stdout: deque[str] = deque(maxlen=self._max_output_lines)
         try:
-            while line := await process.stdout.readline():  # iterating gives an empty line at the end
+            while line := await process.stdout.readline():  # iteration would give an empty line at the end
                 # Stop reading while the caller is slow. Poll, because a thread queue has no event to await.
                 while self._lines.qsize() > MAX_QUEUED_LINES:  # noqa: ASYNC110
                     await asyncio.sleep(POLL_INTERVAL_S)

@@ -144,7 +144,7 @@ def parse_nft(text: str) -> tuple[PacketFilter, ...]:
     ]
     for entry in entries:
         rule = entry.get("rule")
-        # Targets that only iptables understands are read from iptables-save.
+        # Rules with targets that only iptables understands are read from iptables-save.
         if rule is None or not (verdicts := sorted(_collect_keys(rule["expr"]) & _NFT_VERDICTS)):
             continue
         key = rule["family"], rule["table"], rule["chain"]

@@ -67,7 +67,7 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
         launch.send("go\n")
         collect(launch, "sent", set(command_by_host), PROBE_TITLE)
         for _ in launch.lines(window_s):
-            pass  # no line is expected here, and `collect` reports a host that ends
+            pass  # no host prints a line here, and `collect` reports a host whose program ends
         launch.close_input()
         message_by_host = collect(launch, "heard", set(command_by_host), PROBE_TITLE)
     return ProbeReport(

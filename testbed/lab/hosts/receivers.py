@@ -42,7 +42,7 @@ class PowerThresholds:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverReading:
-    """Received and sent power of one module in dBm for each lane; minus infinity for a dark lane.
+    """Received and sent power of one module, in dBm for each lane. A dark lane has minus infinity.
 
     `lanes_dbm` and `sent_dbm` are empty if the module reports no power; `reason` then says why. Unused lanes, without
     bias current and power, are left out. `window` applies to each lane.
@@ -106,7 +106,7 @@ def sum_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
 
 
 def read_receivers(fleet: Fleet, lab: Lab) -> dict[tuple[str, str], ReceiverReading]:
-    """Return the reading of every NIC of the reached hosts, by host and NIC. Raises `HostError`."""
+    """Return the reading of every NIC, by host and NIC, for hosts that the fleet reaches. Raises `HostError`."""
     reached_hosts = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in reached_hosts]
     result_by_host = fleet.run(
@@ -137,7 +137,7 @@ def _parse_readings(host: LabHost, text: str) -> list[ReceiverReading]:
 
 
 def parse_module(text: str) -> ReceiverReading:
-    """Return the reading in the output of `ethtool -m` for one module.
+    """Parse the output of `ethtool -m` for one module, and return its reading.
 
     >>> parse_module("netlink error: Operation not supported").reason
     'netlink error: Operation not supported'

@@ -1,7 +1,7 @@
 """The rate that this machine can carry on all links of a simulated lab at once.
 
 The processors of one machine move all packets of a simulated lab. If they are the limit, a measurement says nothing
-about the links. Links of a lower rate that represent the same real links can be filled.
+about the links. Links with a lower rate, which represent the same real links, can be filled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 COPY_TO_CARRIED_RATIO = 7.5
 # Above this share of the processors, links are no longer full, because the rings wait for each other.
 MAX_USED_SHARE = 0.6
-# The hosts get about this share even of a busy processor, because they use it in short slices.
+# Even on a busy processor, the hosts get about this share, because they use the processor in short slices.
 MIN_FREE_SHARE = 0.5
 # Rates come in coarse steps, so that two starts on one machine give the same rate.
 RATE_STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class LinkRate:
-    """The rate of the links, the requested rate (`asked_mbps`), and the rate that the machine carries on every NIC."""
+    """The chosen rate of links, the requested rate (`asked_mbps`), and the rate that the machine carries per NIC."""
 
     rate_mbps: float
     asked_mbps: float

@@ -87,7 +87,7 @@ def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s:
         ready_line = json.loads(output_line)
     except json.JSONDecodeError:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)  # its output ends slightly before the process
+            process.wait(0.5)  # the output of the process ends slightly before the process itself
         stderr.seek(0)
         last_line = (stderr.read().strip().splitlines() or [output_line.strip() or "no output"])[-1]
         status = process.poll()

@@ -59,7 +59,7 @@ class RankReports:
         return event
 
     def read_until(self, launch: Launch, messages: Sized, host_count: int, deadline_s: float) -> None:
-        """Store events until `messages`, a part of these reports, has all hosts, a host failed, or the time is up."""
+        """Store events until `messages` (a part of these reports) has all hosts, a host fails, or the time is up."""
         end_s = time.monotonic() + deadline_s
         while (remaining_s := end_s - time.monotonic()) > 0 and launch.running and not self.failed:
             if len(messages) == host_count:
@@ -71,7 +71,7 @@ class RankReports:
 
     @property
     def failed(self) -> bool:
-        """True if a rank is lost, which the other ranks would wait for."""
+        """True if a rank is lost, because the other ranks would wait for it."""
         guards = self.guards.values()
         return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in guards)
 
@@ -183,7 +183,7 @@ class Diagnosis:
                     yield f"{self._describe_rank(host.name)} has no light on {self.lab.link_label(link)}"
 
     def _describe_first_failure(self) -> str:
-        """Describe the rank that failed first. Killed ranks report nothing and make others fail, so they go first."""
+        """Describe the rank that failed first. Killed ranks go first: they report nothing and make others fail."""
         for host in self.reports.killed_hosts:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, message in self.reports.errors.items():

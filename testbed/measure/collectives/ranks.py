@@ -1,4 +1,4 @@
-"""AllReduces and exchanges, timed on all hosts. One launch measures a topology; it runs all ranks or none.
+"""AllReduces and exchanges, timed on all hosts. One launch measures a topology. The launch runs all ranks or none.
 
 On every host, `testbed/node/guard.py` runs the rank `testbed/node/collective.py` and ends it at the deadline or when we
 disconnect. Failures raise typed errors that name rank and link. If the hosts are only modelled, the flow model
@@ -152,7 +152,7 @@ class Ranks:
         launch.close_input()
         try:
             result_by_host = launch.wait(REPORT_GRACE_S)
-        except HostError:  # some ranks are still running: leaving the launch ends them
+        except HostError:  # some ranks are still running, and end when the block is left
             result_by_host = {}
         for host, line in launch.lines(0):
             reports.store_event(host, line)

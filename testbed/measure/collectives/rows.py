@@ -51,7 +51,7 @@ def make_timing(
     collective = configuration.collective
     if spec.sets is None:
         limit_mbps = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
-    else:  # bytes of a node divided by the time of the most loaded link
+    else:  # the limit is the bytes of a node divided by the time of the most loaded link
         share_by_link = _compute_link_shares(wiring, routes, spec, configuration)
         limit_mbps = (
             lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(share_by_link.values())
@@ -145,7 +145,7 @@ def _yield_paths(
     source: int,
     values_by_peer: Iterable[tuple[str, Value]],
 ) -> Iterator[tuple[int, int, tuple[Link, ...], Value]]:
-    """Yield (target, set of routes, path, value) for what a node observed, which `by_peer` lists by peer address.
+    """Yield (target, set of routes, path, value) for the observations of a node, which are keyed by peer address.
 
     Skips addresses outside the topology: the store of the ranks is on the management network.
     """
@@ -294,8 +294,8 @@ def _find_configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configu
 def compute_weights(configuration: Configuration, route_sets: RouteSets) -> tuple[tuple[float, ...], ...]:
     """Return the weight of each set of routes, for each ring or pair.
 
-    A library splits the tensor of a ring once, for all hops. So a set gets its smallest weight on any hop, and the
-    first set gets the rest.
+    A library splits the tensor of a ring once, for all hops. So every later set gets its smallest weight on any hop,
+    and the first set gets the rest.
     """
     if configuration.pairs:
         return tuple(_get_pair_weights(route_sets, pair) for pair in configuration.pairs)

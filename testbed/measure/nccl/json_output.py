@@ -3,7 +3,7 @@
 Pitfalls of the format:
 
 - Booleans are the words "true" and "false", and real booleans in our own documents. `okay` may be "unchecked".
-- `root` is a padded word. Not-a-number is the word "nan", infinity the bare word `inf`.
+- `root` is a padded word. Not-a-number is the word "nan" in quotes. Infinity is the word `inf` without quotes.
 - `nwrong` is null if unchecked. `env` holds the whole environment of the user.
 """
 

@@ -247,7 +247,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
 
 
 def _read_results(fleet: Fleet, first_host: str, result: CommandResult) -> NcclTable:
-    """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
+    """Return the table from the JSON file that the output names, or from the output if the file is unreadable."""
     path = find_json_output_path(result.stdout)
     if path:
         document = fleet.run({first_host: f"cat {shlex.quote(path)}"})[first_host]

@@ -1,4 +1,4 @@
-"""Results of nccl-tests as one table, whether they were read from text or JSON.
+"""Results of nccl-tests as one table, the same for text and for JSON.
 
 `make_table_document` returns the format of nccl-tests' `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`, `nwrong`; in
 microseconds and 10^9 bytes per second), but with real booleans and additional keys such as `complete`, `failed` and
@@ -30,7 +30,7 @@ class IterationSpread:
 class NcclTiming:
     """One half of a row, out-of-place or in-place. Bandwidths are in GB/s (10^9 bytes per second).
 
-    `wrong` is None if the test did not check it. Versions before August 2022 print `largest_error` instead.
+    `wrong` is None if the test did not check the results. Versions before August 2022 print `largest_error` instead.
     `copy_gbytes_per_s` is the copy bandwidth, which versions of 2024 and 2025 may add.
     """
 

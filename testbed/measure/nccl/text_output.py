@@ -243,7 +243,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
 
 
 def find_json_output_path(text: str) -> str | None:
-    r"""Return the JSON path that the output names. It may differ from the requested path, lest a file is overwritten.
+    r"""Return the JSON path in the output. To overwrite no file, nccl-tests may change the requested path.
 
     >>> find_json_output_path("#\n# Writing JSON output to out.json.1\n")
     'out.json.1'

@@ -1,7 +1,7 @@
 """The keeper process: it restores hosts and releases the lease if `testbed run` is killed before it does so itself.
 
 `python -m testbed.measure.program.give_back` runs in its own session. Its input lists what may have to be given back.
-If the input ends without the word `done`, the process gives it back.
+If the input ends without the word `done`, the process gives back everything on this list.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
                 store.release(lease)
     finally:
         database.close()
-        if not is_running(owner):  # a process that was only interrupted records that itself
+        if not is_running(owner):  # a process that was only interrupted has recorded the interruption itself
             error = f"testbed run was killed (process {owner.split(maxsplit=1)[0]})"
             RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
 
 
 def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:
-    """Restore the hosts. Return the reason of a failure, or ""."""
+    """Restore the hosts. Return why this failed, or "" if it succeeded."""
     from testbed.lab.model import make_shard
     from testbed.leases.heartbeat import keep_alive
     from testbed.measure.program.light import LEASE_TTL_S, mark_hosts_not_restored, restore_hosts

@@ -24,8 +24,8 @@ Debt = Literal["lease", "hosts"]
 class Keeper:
     """A context manager that starts the keeper process (`give_back`) and tells it what there is to give back.
 
-    When the block ends without debts, the process ends. Otherwise it settles the debts. `reason` is the reason stated
-    for our lease: by it the keeper finds a lease that was granted just before we were killed.
+    When the block ends without debts, the keeper process ends. Otherwise it settles the debts. `reason` is the reason
+    stated for our lease: by this text, the keeper finds a lease that was granted just before we were killed.
     """
 
     runs_dir: Path

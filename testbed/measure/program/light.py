@@ -91,7 +91,7 @@ class LightGrant:
 
 @dataclass(frozen=True, slots=True)
 class _RankChoice:
-    """Hosts of a program in the order of its ranks, and the design of `lab`, in force unless `must_be_patched`."""
+    """Hosts of a program in the order of its ranks, and a design of `lab`: in force unless `must_be_patched`."""
 
     lab: Lab
     hosts: tuple[LabHost, ...]

@@ -35,7 +35,7 @@ STOP_S = 4.0
 LOST_EXIT_CODE = 255
 """Exit code of a rank whose host was lost, the same as ssh uses."""
 TAIL_BYTES = 1 << 16
-"""Number of last characters of a rank's output in its result. Files hold the whole output."""
+"""Number of characters at the end of a rank's output that its result keeps. Files hold the whole output."""
 _MPI_TAG = re.compile(r"\[\d+,(\d+)\]<(stdout|stderr)>:")
 
 
@@ -54,8 +54,8 @@ class RankResult:
     """Result of one rank: its exit code (None if it was stopped), seconds, and the traffic of its host's NICs.
 
     `counters` are increments of the kernel's counters during the program. `rates` holds for each NIC a number of time
-    windows and the 95th percentile of the rates in them, in bytes/s. Windows last 0.1 s, or longer in a program of
-    hours. `problem` says why a rank has no exit code of its own.
+    windows, and the 95th percentile of the rates in these windows, in bytes/s. Windows last 0.1 s, or longer if the
+    program runs for hours. `problem` says why a rank has no exit code of its own.
     """
 
     rank: int
@@ -291,7 +291,7 @@ class Ranks:
         target_result = self.results[self._rank_by_host.get(event["host"], launcher.rank)]
         if target_result.has_started:
             launcher.problem = (
-                f"mpirun wants to start ranks on {event['host']}, which is no other host of the program"
+                f"mpirun wants to start ranks on {event['host']}, which is not another host of the program"
             )
             self._fail(launcher, 1)
             return

@@ -58,7 +58,7 @@ def _list_facts(inference: Inference) -> Iterator[tuple[str, str]]:
 
 
 def _draw_picture(stored: StoredRun, inference: Inference) -> Markup:
-    """Return the picture as an embedded PNG: an SVG with the lines of every cycle would be huge."""
+    """Return the picture as an embedded PNG, because an SVG with the lines of every cycle would be huge."""
     picture_file = stored.summary.directory / inference.picture
     if not inference.picture or not picture_file.is_file():
         return Markup()

@@ -98,7 +98,7 @@ class StoredCircuit:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A measured value before and after a re-patch. `cpu_limited` is True if processors limited one of both."""
+    """A measured value before and after a re-patch. `cpu_limited` is True if processors limited either value."""
 
     label: str
     unit: str

@@ -1,7 +1,7 @@
 """The handle of a run, which stores each result immediately, so that results survive a crash.
 
 Secrets on command lines and in environments are redacted. A run that ends also writes its record as Parquet files:
-`run.parquet` with one row, and `phases.parquet` with one row per phase. So its directory is complete without the
+`run.parquet` with one row, and `phases.parquet` with one row per phase. So the run's directory is complete without the
 database.
 """
 
@@ -177,14 +177,14 @@ def read_own_versions() -> dict[str, str]:
 
 
 def take_lock(directory: Path) -> int:
-    """Lock the directory of a run, and return the open file descriptor. The lock ends with it, or with this process."""
+    """Lock the directory of a run and return the open file descriptor. Closing it or ending this process unlocks."""
     descriptor = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether the process of a run is alive. The kernel releases its lock when it ends."""
+    """Return whether the process of a run is alive. The kernel releases the lock when the process ends."""
     try:
         with (directory / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

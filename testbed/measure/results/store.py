@@ -115,7 +115,7 @@ class RunStore:
         return tuple(self._summarise(row) for row in self._database.list_runs())
 
     def load(self, run_id: str) -> StoredRun:
-        """Return all records of a run, which `run_id` names by its id, an unambiguous prefix of it, or `last`."""
+        """Return all records of a run. `run_id` is the id of the run, an unambiguous prefix of the id, or `last`."""
         summary = self._find(run_id)
         rows = self._database.read_rows_of_run(summary.run_id)
         list_fields = {

@@ -207,7 +207,7 @@ def _find_first_row(lab: Lab, placed_job: JobLinks, reports: RankReports) -> Map
 
 
 def _make_row(placed_job: JobLinks, row: Mapping[str, Any], reports: RankReports, end_s: float) -> AgentRow:
-    """Return the iterations that ended while all jobs were running, because later ones had less competition.
+    """Return the iterations that ended while all jobs were running. Later iterations had less competition.
 
     At least the first iteration counts. Retransmissions are summed over all hosts of the job.
     """

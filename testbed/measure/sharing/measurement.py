@@ -1,8 +1,8 @@
 """Jobs under one policy after another on an open lab, predicted and measured.
 
-While jobs run, a process on each host sets the queues of its NICs. It restores the earlier queues when its input ends,
-and the input ends with our session: by exit, interrupt, kill or a lost connection. If a host does not report its
-restoration, we run a second command there, which restores what is left to restore.
+While jobs run, a process on each host sets the queues of its NICs. The process restores the earlier queues when its
+input ends. The input ends with our session: by exit, interrupt, kill or a lost connection. If a host does not report
+that its queues are restored, we run a second command there, which restores the remaining queues.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
                 launch.close_input()
                 _read_until(launch, message_by_host, {"restored"}, RESTORE_TIMEOUT_S, len(queues))
     finally:
-        # Programs may have died, or have not answered in time: restore their hosts with another command.
+        # Programs may have died or not answered in time. Restore their hosts with another command.
         _restore(
             fleet,
             {
@@ -203,7 +203,7 @@ def _measure_policy(
     conditions: Conditions,
 ) -> list[MeasuredJob]:
     """Run the jobs under a policy. Queues are set only while the lease holds, and restored even if it has ended."""
-    assert session.fleet is not None  # checked by `measure`
+    assert session.fleet is not None  # `measure` has checked this
     lab = session.lab
     queues_by_host: dict[str, dict[str, dict[str, Any]]] = {}
     for nic, names in group_jobs_by_nic(placed_jobs).items():

@@ -96,14 +96,14 @@ Policy = Literal["fair", "weights", "shifts", "mltcp"]
 Transport = Literal["tcp", "udp"]
 POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 SHORT_QUEUE_PACKETS, CLASS_QUEUE_PACKETS = 16, 50
-"""Queue lengths in packets: one queue for all jobs, and each job's queue if HTB shares the link."""
+"""Queue lengths in packets: of the one queue for all jobs, and of each job's queue if HTB shares the link."""
 STAGGER_SHARE = 0.01
 """Offset between starts of jobs under MLTCP, as a fraction of the shortest period. Without it, jobs stay in step."""
 PERIOD_SLACK = 0.03
-"""Relative extension of a job's period, which lets the job recover from disturbances."""
+"""Fraction by which a job's period is extended, so that the job can recover from disturbances."""
 
 MAX_SLOT_USE = 1.02
-"""Longest modelled iteration, relative to the slot, with which a job can keep its slots."""
+"""Maximum ratio of modelled iteration to slot at which a job can keep its slots."""
 SLOT_TOLERANCE = 0.1
 """Fraction of its slot by which an iteration may be late before it waits for the next slot.
 

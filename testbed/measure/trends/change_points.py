@@ -1,9 +1,10 @@
 """Change points of a series, by a permutation test of its best segment.
 
-Give one segment of the series its own mean: the statistic is the largest possible reduction of the sum of squares. A
-segment at an end is a single change (Hinkley, "Inference about the change-point in a sequence of random variables",
-Biometrika 57, 1970). A segment in the middle is a loss that was repaired (Olshen, Venkatraman, Lucito and Wigler,
-"Circular binary segmentation for the analysis of array-based DNA copy number data", Biostatistics 5, 2004).
+Give one segment of the series its own mean. The statistic is the largest reduction of the sum of squares that such a
+segment reaches. A segment at an end is a single change (Hinkley, "Inference about the change-point in a sequence of
+random variables", Biometrika 57, 1970). A segment in the middle is a loss that was repaired (Olshen, Venkatraman,
+Lucito and Wigler, "Circular binary segmentation for the analysis of array-based DNA copy number data", Biostatistics
+5, 2004).
 
 Random permutations of the values give the distribution of the statistic without a change (Antoch and Huskova,
 "Permutation tests in change point analysis", Statistics & Probability Letters 53, 2001). So the test assumes no
@@ -28,7 +29,7 @@ MIN_SERIES_LENGTH = 6
 """Minimum length of a series: fewer values have too few permutations for a test at the default rate."""
 DEFAULT_RATE = 0.05
 MAX_SERIES_LENGTH = 200
-"""Number of newest values that are tested. Work grows with its square."""
+"""Maximum number of values that are tested, the newest ones. Work grows with the square of this number."""
 _CHUNK_PERMUTATIONS = 500
 _MAX_PERMUTATIONS = 20_000
 _TIE_TOLERANCE = 1e-9
@@ -124,7 +125,7 @@ def _compute_cumulative_sums(rows: Floats) -> Floats:
 
 
 def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return for each row the reductions by all segments of a length, and the starts of these segments.
+    """Return for each row the reductions of the sum of squares by all segments of a length, and their starts.
 
     Segments that leave a single value at an end are excluded.
     """
@@ -140,7 +141,7 @@ def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]
 
 
 def _find_best_gains(rows: Floats) -> Floats:
-    """Return the best reduction of each row."""
+    """Return the largest reduction of the sum of squares for each row."""
     sums, size = _compute_cumulative_sums(rows), rows.shape[1]
     lengths = range(MIN_SIDE_LENGTH, size - MIN_SIDE_LENGTH + 1)
     best_gains: Floats = np.max([_compute_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
@@ -169,7 +170,7 @@ def _count_permutations(rate: float) -> int:
 
 
 def _estimate_probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
-    """Return the fraction of random orders whose best segment is at least as good, including the given order.
+    """Return the fraction of random orders whose best segment gains at least `gain`, counting the given order too.
 
     Return 1 as soon as the fraction can no longer fall below the rate.
     """

@@ -20,7 +20,7 @@ class RowPair:
 
     @property
     def ratio(self) -> float:
-        """Bus bandwidth of the second run divided by the first run's, or 0 if the first has none."""
+        """Bus bandwidth of the second run divided by that of the first run, or 0 if the first run has none."""
         return self.after.busbw_mbps / self.before.busbw_mbps if self.before.busbw_mbps else 0.0
 
     @property

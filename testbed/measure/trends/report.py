@@ -95,7 +95,7 @@ def _find_largest_size(points_by_size: Mapping[int, Sequence[Point]]) -> int:
 
 
 def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
-    """Return the power at the end of every fibre section. The value for a run is the median of its readings.
+    """Return the power at the end of every fibre section. A run has the median of its readings as its value.
 
     `testbed drift` stores the readings. A reading belongs to the first run of its lab that ended after it. In a lab
     without runs, every reading is its own point. Raises `ResultsError`.
@@ -148,7 +148,7 @@ MIN_DECLINE = {"bandwidth": 0.01, "power": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of level of a series, from `last_before` (last point of the old level) to `first_after` (of the new).
+    """A change of level of a series: `last_before` is the last point of the old level, `first_after` the next one.
 
     `epochs` are the epochs of the lab between these points, newest first, as `testbed history` lists them.
     """

@@ -100,7 +100,7 @@ def import_transforms() -> Any:
 
 
 def _loads_operators() -> bool:
-    """Return whether torchvision's compiled library loads. Return True without torchvision: the import reports that."""
+    """Return whether torchvision's compiled library loads. Without torchvision, return True: its import will fail."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
         return True

@@ -125,7 +125,7 @@ class Devices:
         return probe_links(self._fleet, self.lab, secrets.randbits(31))
 
     def run_round(self, round_: Round, monitored_ports: Collection[Port]) -> Observation:
-        """Set circuits and NICs of one round, and return what monitors and NICs show.
+        """Set the circuits and NICs of one round, and return the readings of monitors and NICs.
 
         Raises `DriftError` if somebody else changes circuits during the round, `HostError`, and the errors of
         `apply_plan`.
@@ -156,7 +156,7 @@ class Devices:
         )
 
     def restore(self, down_nics: Collection[NicKey]) -> None:
-        """Remove the circuits of the discovery, set the NICs in `down` down and all others up."""
+        """Remove the circuits of the discovery, set the NICs in `down_nics` down and all others up."""
         try:
             self._patch({})
         finally:

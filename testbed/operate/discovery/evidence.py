@@ -213,7 +213,7 @@ class Evidence:
                 self.receive[nic].discard(output)
 
     def _assign_following_inputs(self) -> None:
-        """Assign an input whose light went off with NICs of the lab to its NIC, if only one is possible."""
+        """Assign a NIC to an input whose light went off with NICs of the lab, if only one NIC is possible."""
         for port in self.switched_ports:
             candidates = [nic for nic, ports in self.transmit.items() if port in ports]
             if len(candidates) == 1:

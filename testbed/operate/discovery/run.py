@@ -57,7 +57,7 @@ class UnfinishedDiscovery:
     def find_leftovers(self, circuits_by_input: Mapping[Port, Port]) -> tuple[frozenset[Circuit], bool]:
         """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
-        It made them if they are exactly its circuits before or after its last change. Otherwise somebody else has
+        The discovery made them if they equal its circuits before or after its last change. Otherwise somebody else has
         patched since, even if a pair was once part of a round.
         """
         ports = {_make_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
@@ -65,7 +65,7 @@ class UnfinishedDiscovery:
         return circuits, circuits in self.states
 
     def load_rounds(self, problem: Problem, now: datetime | None = None) -> History:
-        """Return its rounds if its problem is the same and its first round is recent, or else ()."""
+        """Return the rounds of this discovery if its problem is `problem` and its first round is recent, or else ()."""
         oldest_start = ((now or datetime.now(UTC)) - MAX_ROUND_AGE).isoformat(timespec="microseconds")
         is_recent = bool(self.rounds) and self.rounds[0][1].time_text >= oldest_start
         return self.rounds if is_recent and self.problem == _render_problem(problem) else ()

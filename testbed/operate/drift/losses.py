@@ -39,7 +39,7 @@ class StretchLoss:
 
     @property
     def excess_db(self) -> float:
-        """Measured loss minus the loss in the lab file."""
+        """The measured loss minus the loss in the lab file."""
         return self.loss_db - self.intent_db
 
 

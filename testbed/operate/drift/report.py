@@ -48,7 +48,7 @@ SLOW_LOSS = FindingKind(
 HISTORY_S = 30 * 86400.0
 """Default age limit in seconds of the stored readings that are judged."""
 RESOLUTION_DB = 0.05
-"""Resolution of monitors, because of which a loss of 1 dB may read a little less."""
+"""Tolerance for the resolution of monitors: a loss of 1 dB may read a little less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _interrupt_requested = threading.Event()
 
 
 class _StopFlag:
-    """Flag that stops the changes of one context. They poll `is_set`. `set` also calls the `callbacks`."""
+    """Flag that stops the changes of one context. The changes poll `is_set`. `set` also calls the `callbacks`."""
 
     def __init__(self) -> None:
         self.is_set = False

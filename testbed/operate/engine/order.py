@@ -1,9 +1,9 @@
 """Order of steps on devices that take one pair per command, so that circuits are dark for the shortest time.
 
 A new circuit needs both of its ports, so it waits for the removal of the circuits that hold them. Removals wait for
-nothing, so an order always exists. Circuits whose ports are free are made first, each right after the removal at its
-input. The remaining circuits form cycles of a permutation. The removal of one circuit of a cycle frees a port, and the
-other circuits follow around the cycle.
+nothing, so an order always exists. Circuits whose ports are free are made first. If the input of a new circuit still
+holds an old circuit, the old one is removed right before the new one is made. The remaining circuits form cycles of a
+permutation. The removal of one circuit of a cycle frees a port, and the other circuits follow around the cycle.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterato
             del old_input_by_output[old_output_by_input.pop(source)]
 
     while new_output_by_input:
-        # A circuit whose input gets no new circuit can be removed at any time, so its output counts as free.
+        # An old circuit can be removed at any time if its input gets no new circuit, so the old output counts as free.
         connectable_inputs = (
             input_port
             for input_port, output in new_output_by_input.items()
             if old_input_by_output.get(output, input_port) not in new_output_by_input.keys() - {input_port}
         )
         source = next(connectable_inputs, None)
-        if source is None:  # only cycles remain: removing one circuit frees the output that another needs
+        if source is None:  # only cycles remain: the removal of one circuit frees the output that another needs
             yield from remove(min(new_output_by_input))
             continue
         yield from remove(source)

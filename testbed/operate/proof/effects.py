@@ -142,7 +142,7 @@ class StoredEffects:
         )
 
     def _was_never_missing(self, circuit: Circuit) -> bool:
-        """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
+        """Return whether a circuit exists, or is in all replaced epochs of its host. Then no apply has removed it."""
         host, switch_circuit = self.lab.hosts[circuit.link.source.node].name, _make_switch_circuit(circuit)
         was_in_epoch = [
             switch_circuit in circuits

@@ -54,11 +54,11 @@ LinkPath = tuple[Link, ...]
 MIN_LOST_PINGS = 3
 """Smallest number of lost pings on one link that counts. A burst of a job or a stall may lose one or two."""
 MIN_LOSS_RATE = 0.01
-"""Smallest share of the pings over a link that must be lost, if there are many."""
+"""Smallest share of the pings over a link that must be lost for a finding, if there are many pings."""
 CONFIDENCE = 0.99
 DETECTABLE_LOSS_RATE = 0.04
 MIN_PINGS, MAX_PINGS = 25, 106
-"""Fewest pings of each pair over all sets, and most pings of each way: a ping takes 5 ms and loads the hosts."""
+"""Minimum pings of a pair over all sets, and maximum pings of a way: a ping takes 5 ms and loads the hosts."""
 
 
 class RoundTrip(NamedTuple):

@@ -35,7 +35,7 @@ DARK_CABLE = FindingKind(
 )
 
 RESOLUTION_DB = 0.05
-"""Modules report power in steps of 0.1 uW, so that a loss of 1 dB may read a little less."""
+"""Tolerance for modules, which report power in steps of 0.1 uW: a loss of 1 dB may read a little less."""
 ReadingByReceiver = Mapping[tuple[str, str], ReceiverReading]
 """Readings by host and NIC; NICs that were not read are missing."""
 
@@ -49,7 +49,7 @@ def judge_receivers(
 ) -> Iterator[LinkFinding]:
     """Yield findings about receive fibres that lose too much and receivers outside their window.
 
-    `dark` links are skipped. All modules that do not report their power are one finding, which only informs.
+    `dark_links` are skipped. All modules that do not report their power are one finding, which only informs.
     """
     silent_receivers: list[tuple[str, str]] = []
     for circuit in circuits:

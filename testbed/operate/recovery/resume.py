@@ -8,7 +8,7 @@ Nothing is sent again blindly. The circuits of a switch decide:
 | the state before the step, or part of its result | plans the rest from what it read |
 | anything else | sends nothing and stops as `unknown` |
 
-The last case means that somebody else changed the switch, that it restarted, or that a robot dropped a fibre.
+The last case means that somebody else changed the switch, that the switch restarted, or that a robot dropped a fibre.
 
 A repair that only installs detours has no goal in the journal. Its resume checks again which fibres are lost, because
 other fibres may be lost by now.
@@ -226,7 +226,7 @@ def conclude(session: LabSession, unfinished: IncompleteOperation, state: str, r
 
 
 def find_open_step_circuits(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
-    """Return the circuits of a switch before its first open step, and the lab_repair circuits after that step.
+    """Return the circuits of a switch before its first open step, and the planned circuits after that step.
 
     Without an open step, both are the circuits after the last step that was done.
     """
@@ -259,9 +259,9 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
 
 
 def judge_step(step: StepRecord, snapshot: Snapshot, *, is_in_doubt: bool) -> Status:
-    """Return the outcome of a step from a read: `DONE` if its result is there, else `FAILED`, or `UNKNOWN` in doubt.
+    """Return the outcome of a step from a read: `DONE` if its result is there; else `UNKNOWN` in doubt, or `FAILED`.
 
-    A step that is partly done has failed, and the rest is lab_repair again.
+    A step that is partly done has failed, and the rest of the step is planned again.
     """
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
     if snapshot.connections.touching(ports) == step.after.touching(ports):

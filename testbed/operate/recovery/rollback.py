@@ -51,7 +51,7 @@ def roll_back(
     *,
     take_over: bool = False,
 ) -> BringUpReport:
-    """Apply an earlier epoch as a new epoch. If it verifies, mark the steps that it undoes as compensated.
+    """Apply an earlier epoch as a new epoch. If the proof has no findings, mark the undone steps as compensated.
 
     Raises the errors of `LabSession.carry_out`.
     """

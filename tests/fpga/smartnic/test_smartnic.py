@@ -172,7 +172,7 @@ def test_an_abort_costs_the_request_in_work_alone(make_nic, frames, count):
     made = frames(program)
     sent = send_traffic(nic, made, count, chance, [made.request, made.request, made.ping])
     aborts = 0
-    while nic.waiting:
+    while nic.waiting_frame_count:
         nic.run(chance.randrange(1, 500))
         nic.abort()
         aborts += 1

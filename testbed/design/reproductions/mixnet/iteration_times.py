@@ -63,7 +63,7 @@ def list_ratio_records(table: Table) -> list[Record]:
 
 
 def compute_median_difference(table: Table, design: str | None = None) -> float:
-    """Return the median absolute difference of the ratios, for one design or for all."""
+    """Return the median absolute difference of the ratios, for one design or for all designs."""
     rows = [row for row in list_ratio_records(table) if design in (None, row["design"])]
     return float(np.median([abs(float(row["ratio_difference"])) for row in rows]))
 

@@ -62,7 +62,7 @@ class LayerTimes:
 
 @lru_cache(maxsize=256)
 def compute_server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
-    """Return the bytes that each server of a region dispatches to each other, as an array (source, target)."""
+    """Return the bytes that each server of a region dispatches to each other server, as an array (source, target)."""
     token_bytes = setting.bytes_per_value * job.hidden
     traffic = _compute_member_traffic(job, setting, layer) * token_bytes
     members_per_server = job.ep // job.region

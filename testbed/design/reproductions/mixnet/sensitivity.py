@@ -1,4 +1,4 @@
-"""Figure 3: how each assumed parameter, varied alone, changes the differences of figure 1. We tune nothing by it.
+"""Figure 3: how each assumed parameter, varied alone, changes the differences of figure 1. It tunes no parameter.
 
 A parameter varies only in the models for which it is assumed. Values of the public simulator stay fixed.
 """
@@ -101,7 +101,7 @@ VARIANTS = (
         replace(SETTING, by_member=True, reconfiguration_s=0.0),
     ),
 )
-"""First the assumed values. The last variants change the reference's dark time too, to show its influence."""
+"""The first variant has the assumed values. The last variants change the reference's dark time, to show its effect."""
 
 _RATIOS = tuple(f"ratio_{design.lower().replace('-', '_')}" for design in DESIGNS[1:])
 _COLUMNS = (

@@ -30,7 +30,7 @@ DOMAINS = (8, 16, 32, 64, 128, 256, 512, 3072)
 """GPUs of a domain. The last value is the cluster as one domain, which the slides call ideal."""
 
 WIDTHS = (8, 16, 32, 64)
-"""GPUs of a tensor-parallel group. Each point uses the fastest."""
+"""Numbers of GPUs of a tensor-parallel group. Each point uses the fastest of these."""
 
 RAILS_GBPS = (100.0, 200.0, 400.0, 800.0)
 DOMAIN_GBPS = (1200.0, 2400.0, 3600.0)

@@ -85,7 +85,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             "GPT 1T: bytes of a GPU in its domain",
             PublishedValue("300 GB", "S", 300.0),
             tensor,
-            "six AllReduces a layer and a batch of 3,072; 300 GB are those of a batch of about 1,200",
+            "six AllReduces per layer and a batch of 3,072; a batch of about 1,200 would give 300 GB",
             " GB",
         ),
         Comparison(

@@ -54,7 +54,8 @@ def compute_speed_ups(
 ) -> Iterator[tuple[str, str, float, float, float]]:
     """Yield (model, optical fabric, wavelengths, NIC rate, speed-up over a fat-tree of GPUs with that NIC rate).
 
-    `released` counts gradients as the released scripts do: the weights that they state, at the rate of a GPU.
+    With `released`, gradients count as in the authors' released scripts: the scripts' own sizes of the weights, sent at
+    the rate of a GPU.
     """
     weights = {model.name: model.released_bytes for model in MODELS}
 
@@ -71,7 +72,7 @@ def compute_speed_ups(
 
 
 def count_slowdowns(table: Table) -> int:
-    """Count the steps to more wavelengths or a higher rate that make an iteration longer by more than 0.1 %."""
+    """Count how often the next number of wavelengths, or the next rate, makes an iteration longer by over 0.1 %."""
     return sum(
         next_ms > 1.001 * previous_ms
         for model in table.list_values("model")
@@ -86,7 +87,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     fewest_wavelengths, *_, most_wavelengths = sorted(
         number for number in map(float, table.list_values("wavelengths")) if number
     )
-    note = f"trend, with {SEVERAL_TBPS_WAVELENGTHS} wavelengths or more: computing times differ"
+    note = f"trend, with {SEVERAL_TBPS_WAVELENGTHS} wavelengths or more: our computing times differ from the paper's"
     comparisons = []
     for released in (False, True):
         weight_source = "weights as the released scripts count them" if released else "our weights"
@@ -111,7 +112,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 f"{model_name}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"
             )
             comparisons.append(Comparison(quantity, UNPUBLISHED, ring / ocs, "", " x"))
-    quantity = "times that more wavelengths, or a higher rate, make an iteration longer"
+    quantity = "number of cases in which more wavelengths, or a higher rate, makes an iteration longer"
     comparisons.append(Comparison(quantity, UNPUBLISHED, count_slowdowns(table), "expected: 0"))
     return tuple(comparisons)
 

@@ -107,7 +107,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
-    """Return the iteration time on `fabric` divided by the iteration time on `over`."""
+    """Return the iteration time on `fabric` divided by the iteration time on `base_fabric`."""
     part = table.select_rows(**case)
     return part.get_number("iteration_ms", fabric=fabric) / part.get_number(
         "iteration_ms", fabric=base_fabric

@@ -72,7 +72,7 @@ READINGS: Mapping[str, Reading] = {
     "Fat-tree, MixNet prices": Reading(MIXNET),
     f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, nic_once=True),
 }
-"""Readings of the cost, each for a Fat-tree that costs as much as TopoOpt. MixNet's prices begin at 100 Gbit/s."""
+"""Readings of the cost by name of the Fat-tree that costs as much as TopoOpt. MixNet's prices begin at 100 Gbit/s."""
 
 TOPOOPT = "TopoOpt"
 SIP_ML = "SiP-ML"

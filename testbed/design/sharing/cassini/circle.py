@@ -1,7 +1,7 @@
 """Circle of a link: the demands of its jobs around the least common multiple of their periods.
 
-A tick is the greatest common divisor of all periods and burst edges. There are always best shifts that align burst
-edges, so whole ticks suffice: the result is exact for the rounded times.
+A tick is the greatest common divisor of all periods and burst edges. Among the best shifts, there are always some that
+align burst edges. So whole ticks suffice, and the result is exact for the rounded times.
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ def make_shifted_setting(
 def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int) -> list[int]:
     """Return how many iterations of each job to simulate.
 
-    It is `iterations` if all periods are similar. If one job is much slower, all jobs are simulated for the same time:
-    `periods` of the slowest job or `iterations` of the fastest, whichever is longer. Otherwise all iterations of a fast
-    job could fall between two checkpoints, or into a single one.
+    The number is `iterations` if all periods are similar. If one job is much slower, all jobs are simulated for the
+    same time: `periods` of the slowest job or `iterations` of the fastest, whichever is longer. Otherwise all
+    iterations of a fast job could fall between two checkpoints, or into a single one.
 
     >>> from sim.models.contention.job import compute_then_send
     >>> count_iterations([compute_then_send("a", 300, 0.5), compute_then_send("save", 60_000, 0.1)], 600, 20)

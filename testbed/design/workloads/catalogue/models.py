@@ -37,7 +37,7 @@ _SOURCE_BY_PRESET = {
     "fig12": "TopoOpt artifact, scripts of figures 12 to 15, 128 servers",
     "fig16": "TopoOpt artifact, scripts of figure 16, 16 servers a job",
     "testbed": "TopoOpt artifact, testbed of 12 servers with one device each",
-    "released": "TopoOpt artifact, its task graphs of figure 16: the programs rather than the models they name",
+    "released": "task graphs of figure 16 in the TopoOpt artifact: its programs, not the models that they name",
 }
 
 MODELS: Mapping[str, Model] = {

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from testbed.errors import WorkloadError
 
 Widths = tuple[int, ...]
-#: Parameters with the value 1 (with) or 0 (without).
+#: Parameters that are flags: 1 for yes, 0 for no.
 FLAG_NAMES = frozenset({"decoder", "dot", "prefill", "decode"})
 #: Parameters that may be 0. Besides flags, 0 means no total batch, embedding, experts or history.
 NAMES_THAT_MAY_BE_ZERO = FLAG_NAMES | {"batch", "vocabulary", "experts", "history"}

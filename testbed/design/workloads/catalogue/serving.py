@@ -81,7 +81,7 @@ def _add_side(
     context: int,
     filling_caches: tuple[int, ...] = (),
 ) -> tuple[int, ...]:
-    """Add all layers of a side, and return its caches. `filling_caches` of the other side fill them.
+    """Add all layers of a side, and return the side's caches. `filling_caches` of the other side fill these caches.
 
     Prefill writes a cache after each attention, decode reads a cache before it.
     """

@@ -46,7 +46,7 @@ _ID, _NAME, _TYPE, _CONTROL, _DATA, _DURATION, _INPUTS, _ATTRIBUTE, _FIRST_OLD_F
     11,
 )
 _OLD_SCHEMA = (
-    "it is of an older schema of Chakra: convert it to version 0.0.4 or later with the tools that wrote it"
+    "it has an older schema of Chakra: convert it to version 0.0.4 or later with the tools that wrote it"
 )
 _ATTRIBUTE_NAME, _DOUBLE, _INT64, _BOOL, _STRING = 1, 3, 9, 27, 29
 

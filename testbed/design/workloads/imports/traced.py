@@ -1,4 +1,4 @@
-"""TracedComputation computations of a file or module, and their grouping into the operators of a workload.
+"""Traced computations of a file or module, and their grouping into the operators of a workload.
 
 A matrix product with weights, a convolution, a table or a recurrent layer begins an operator. Later computations on its
 result (activations, normalisation, attention, sums) belong to the operator. A computation that reads several operators
@@ -177,7 +177,7 @@ def _find_output_bytes(
     traced: Sequence[TracedComputation],
     edge_bytes: Mapping[tuple[int, int], int],
 ) -> int:
-    """Return the maximum bytes that a reader of an operator reads, or its last result if it has no readers."""
+    """Return the maximum bytes that a reader of an operator reads, or the bytes of its last result without readers."""
     sizes = [size for (producer, _), size in edge_bytes.items() if producer == group]
     return max(sizes, default=traced[indices[-1]].output_bytes)
 

@@ -470,7 +470,7 @@ def make_bundle_resharding(
     samples: int,
     nodes: int,
 ) -> Resharding:
-    """Return the messages on the edges of a bundle, one a server pair (`compute_resharding` reshards one edge)."""
+    """Return one message per server pair for the edges of a bundle (`compute_resharding` reshards one edge)."""
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
     is_sliced = workload.is_sliced(bundle[0])
     reshardings = [

@@ -40,7 +40,7 @@ from testbed.design.workloads.sharding import (
 from testbed.design.workloads.strategies import check_strategy
 
 Samples = tuple[tuple[int, int], ...]
-"""Pairs of a number of samples and the number of microbatches with that many samples."""
+"""Pairs: a number of samples, and the number of microbatches that have this number of samples."""
 _CACHE_SIZE = 1 << 14
 _COLOUR_DECADES = 4
 """Decades of the colour scale below the largest value. Smaller values have the darkest colour; zeros are white."""

@@ -1,4 +1,4 @@
-"""The first schema. New databases are made from `schema.metadata`, that of today; later revisions follow this one."""
+"""The first schema. New databases get the current schema, `schema.metadata`. Later revisions follow this one."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_attributes_of_every_type_are_read(coded, value):
     ("coded", "message"),
     [
         ("06 08 05 12 00 18 04", "begins with a node"),
-        ("00 06 08 05 18 04 5a 00", "node 5 has field 11, which no node has; it is of an older schema"),
+        ("00 06 08 05 18 04 5a 00", "node 5 has field 11, which no node has; it has an older schema"),
     ],
 )
 def test_files_of_older_schemas_are_told(tmp_path, coded, message):
