@@ -1,4 +1,4 @@
-"""Entry point of our programs. Without the extra that a program needs, it names the extra; `--version` still works."""
+"""Entry point of our programs. A program whose extra is missing names the extra; its `--version` still works."""
 
 from __future__ import annotations
 

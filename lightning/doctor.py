@@ -1,8 +1,8 @@
 """Findings of `lightning doctor` about the environment and a device.
 
 `inspect_environment` inspects installed libraries, `inspect_device` a board or a twin. Neither changes a setting. A
-device reports its state and runs one dark acquisition. If it is calibrated, it also runs the reference products that
-show drift.
+device reports its state and runs one dark acquisition. If the device is calibrated, it also measures known products,
+whose errors show drift.
 """
 
 from __future__ import annotations

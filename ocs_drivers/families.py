@@ -63,7 +63,7 @@ DriverFactory = Callable[..., OpticalSwitch]
 
 
 def entry_points(**select: str) -> Any:
-    """Return `importlib.metadata.entry_points(**select)`; the late import is slow, and most addresses need none."""
+    """Return `importlib.metadata.entry_points(**select)`. Its import is slow, and most addresses do not need it."""
     from importlib import metadata
 
     return metadata.entry_points(**select)

@@ -286,7 +286,7 @@ class SwitchContract(OnFreePorts):
     def test_own_changes_are_events_only_where_there_are_any(
         self, empty: OpticalSwitch, free: FreePorts
     ) -> None:
-        """A device may omit its reports to the session that made the change (unknown for a Polatis)."""
+        """A device may send no report to the session that made the change. Whether a Polatis does is unknown."""
         last_number = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         new_events = empty.events(since=last_number)

@@ -213,7 +213,7 @@ class GlimmerglassTl1(Tl1Driver):
         self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
 
     def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while mirrors move or may start to move: an asynchronous command is answered before."""
+        """Return True while mirrors move, or may start to move after the answer to an asynchronous command."""
         del step, read_back
         return bool(self._arriving) or self._clock.now() < self._settled_at_s
 
