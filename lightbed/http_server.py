@@ -90,7 +90,7 @@ class Client:
         self.body_bytes: int | None = None
         """Bytes of the body received so far; None before the headers are complete."""
         self.unsent_bytes, self.unsent_since_s = 0, now_s
-        """Unread bytes of the answer at the last progress, and the time of it."""
+        """Unsent bytes of the answer when the client last read enough of it, and the time of that read."""
 
     def compute_deadline_s(self, limits: Limits) -> float:
         """Return the time by which the request must be complete."""

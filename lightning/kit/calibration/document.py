@@ -123,7 +123,7 @@ class Calibration:
     def _look_up(
         self, values: npt.ArrayLike, column: Callable[[Encoder], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
-        """Return `column` of each modulator's encoder at (n, 4) values. Rows with both pairs lit use `shared`."""
+        """Return what `column` reads from the encoders for (n, 4) values. Rows with both pairs lit use `shared`."""
         rows = _check_values(values)
         is_both_lit = _find_lit_pairs(rows).all(axis=1)
         columns = [

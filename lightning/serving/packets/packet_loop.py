@@ -46,7 +46,7 @@ COUNTER_BY_CODE = {
 
 
 class PacketLoop:
-    """A loop that answers datagrams. It belongs to one thread, except `copy_counts`."""
+    """A loop that answers datagrams. Only one thread may use it; any thread may call `copy_counts`."""
 
     def __init__(
         self,
