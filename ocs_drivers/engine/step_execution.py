@@ -232,7 +232,7 @@ class StepExecution:
             return None
 
     def _wait(self) -> StepEvent:
-        assert self._deadline is not None  # set by the read before
+        assert self._deadline is not None  # set by the read before this wait
         try:
             pause_s = next(self._hooks.pauses_s)
         except OcsError as fault:

@@ -82,7 +82,7 @@ class OnFreePorts:
 class SwitchContract(OnFreePorts):
     """Test suite to inherit, with a fixture `switch` that yields an open switch."""
 
-    # -- who it is
+    # -- identity
 
     def test_identity_says_who_it_is(self, switch: OpticalSwitch) -> None:
         identity = switch.identity()
@@ -134,7 +134,9 @@ class SwitchContract(OnFreePorts):
         assert {step.kind for step in additions} == {"add"}
         assert [pair for step in removals for pair in step.pairs.items()] == [*free.pairs(1, 2).items()]
         assert [pair for step in additions for pair in step.pairs.items()] == [*free.pairs(2, 1).items()]
-        assert 2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)  # both ways may be one request
+        assert (
+            2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)
+        )  # one request may change both directions
         assert steps[-1].after == free.pairs(2, 1, 3)
 
     def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:

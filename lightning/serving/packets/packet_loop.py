@@ -67,7 +67,7 @@ class PacketLoop:
         self._outcomes = np.zeros(self.inbox.slot_count, np.int8)
         self._model_numbers = np.ndarray(
             (self.inbox.slot_count,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
-        )  # where headers have the model
+        )  # the part of each header that holds the model
         self._service_by_number: dict[int, Service] = {}
         self._prepared_instances: dict[int, ModelInstance] = {}
         self._lease_by_number: dict[int, Lease] = {}

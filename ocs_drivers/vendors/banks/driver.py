@@ -201,7 +201,7 @@ def read_size(address: Address) -> tuple[int, int]:
     """
     if "channels" not in address.options:
         raise AddressError(
-            "the size of a 1xN switch cannot be read from it",
+            "a 1xN switch does not report its size",
             device=str(address),
             hint="Give it in the address, as in ?banks=2&channels=8.",
         )

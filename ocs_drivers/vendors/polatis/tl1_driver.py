@@ -200,4 +200,4 @@ class PolatisTl1(Tl1Driver):
         missing = [port for port in expected if port not in received]
         if missing:
             self._session.disconnect()
-            raise ProtocolDesync("the reply leaves out ports", device=self.address, ports=missing)
+            raise ProtocolDesync("ports are missing from the reply", device=self.address, ports=missing)
