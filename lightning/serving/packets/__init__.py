@@ -6,7 +6,7 @@
 | `server` | the packet server and its thread |
 | `packet_loop` | the loop that answers datagrams |
 | `mmsg` | system calls that send or receive many datagrams |
-| `reassembly` | requests joined from fragments, and answers to repeated requests |
+| `reassembly` | messages joined from fragments, and a cache of recent requests |
 | `counts` | counts of the outcomes of requests |
 | `services` | answers of a model as datagrams |
 | `packet_kernel` | the compiled fast path |
