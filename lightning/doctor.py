@@ -173,7 +173,7 @@ def list_listening() -> list[tuple[str, int]] | None:
 
 
 def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
-    """Return the finding on a Pyro4 server that other machines can reach. It would let them run any code here."""
+    """Return the finding on a Pyro4 server that other machines can reach. They could run any code on this machine."""
     if sockets is None:
         return Finding("Pyro4 server", "ok", "not checked (psutil cannot list the sockets)")
     open_to = sorted(

@@ -129,7 +129,7 @@ def _choose_seeds(
 
 
 def select_part(dataset: Dataset, part: str) -> Dataset:
-    """Return the data whose test images are those of `part`.
+    """Return the data with the images of `part` as test images.
 
     Raise `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
     """

@@ -62,7 +62,7 @@ class Timing:
 
     @property
     def skew_ns(self) -> tuple[float, float]:
-        """Return the delay of the second modulator of each pair after the first, in ns."""
+        """Return for each pair how much later the second modulator's light arrives than the first's, in ns."""
         first_a, first_b, second_a, second_b = self.arrival
         return (first_b - first_a) * self.tick_ns, (second_b - second_a) * self.tick_ns
 

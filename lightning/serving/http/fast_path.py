@@ -62,7 +62,7 @@ class KeyCounter:
     next_key: int = 0
 
     def reserve_keys(self, image_count: int) -> int:
-        """Reserve `image_count` consecutive keys and return the first."""
+        """Reserve `image_count` consecutive keys and return the first key."""
         first_key = self.next_key
         self.next_key = (first_key + image_count) % KEY_COUNT
         return first_key

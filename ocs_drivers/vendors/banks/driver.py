@@ -35,7 +35,7 @@ MAX_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
-    """A device with `banks` switches of size 1x`channels`, with the `commands` of its make; `open` before use."""
+    """A device with `banks` switches of size 1x`channels`, with the `commands` of its make. Call `open` first."""
 
     _session: ScpiSession
     poll_s = 0.1

@@ -37,7 +37,7 @@ _CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
 
 
 class CalientRest(CalientSwitch):
-    """One Calient over REST, on any transport; `open` before use.
+    """Driver of one Calient over REST, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer, plus the device's own switching time for a change;
     `activation_s` is the longest time from activation to an active circuit.

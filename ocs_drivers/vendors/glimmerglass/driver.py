@@ -61,7 +61,7 @@ class Circuits:
 
 
 class GlimmerglassTl1(Tl1Driver):
-    """One Glimmerglass over TL1, on any transport; `open` before use.
+    """Driver of one Glimmerglass over TL1, on any transport. Call `open` first.
 
     A circuit in the state `fault` is connected, but dark. `operation_mode` is one of `OPERATION_MODES`.
     """

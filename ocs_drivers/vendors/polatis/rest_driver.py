@@ -119,7 +119,7 @@ class RestconfSession(HttpSession):
 
 
 class PolatisRest(SwitchDriver):
-    """One Polatis over RESTCONF, on any transport; `open` before use.
+    """Driver of one Polatis over RESTCONF, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write. `media` is the format
     of requests; answers may have either format.

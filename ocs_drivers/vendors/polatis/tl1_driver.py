@@ -34,7 +34,7 @@ MAX_PORTS_PER_QUERY = 256
 
 
 class PolatisTl1(Tl1Driver):
-    """One Polatis over TL1, on any transport; `open` before use."""
+    """Driver of one Polatis over TL1, on any transport. Call `open` first."""
 
     reaction_to_loss = "settle"
     _monitored: frozenset[int] = frozenset()
