@@ -146,7 +146,7 @@ def _convert_when_needed(command: Any) -> None:
 
 
 class _Conversion:
-    """Conversion of a value that calls typer only if needed, because typer imports pydantic for it."""
+    """Converter of values. It calls typer only if needed, because typer imports pydantic for this."""
 
     def __init__(self, typer_conversion: Any) -> None:
         self._make_typer_conversion = typer_conversion

@@ -1,6 +1,6 @@
 """Functions that numba compiles if it is installed; otherwise they run in Python.
 
-Import modules that use this only inside functions, because importing numba is slow.
+Import a module that uses this module inside functions only, because importing numba is slow.
 
 Machine code is cached on disk (`lightbed.machine_code`) under a digest of its sources, so that another checkout of the
 same sources, or a new environment, reuses it.
@@ -36,9 +36,9 @@ def compile_function(
 ) -> Function:
     """Return the function compiled with these options of numba, or the function itself without numba.
 
-    numba compiles the function at its first call, or now for `signatures`. Machine code is cached on disk, if there is
-    a folder for it, until one of `sources` changes. `sources` are modules or folders of modules, by default the folder
-    of the function; with empty `sources` nothing is cached.
+    numba compiles the function at its first call or, if `signatures` are given, now. Machine code is cached on disk, if
+    there is a folder for it, until one of `sources` changes. `sources` are modules or folders of modules, by default
+    the folder of the function; with empty `sources` nothing is cached.
     """
     if not IS_AVAILABLE or numba.config.DISABLE_JIT:
         return function
@@ -62,8 +62,8 @@ def is_cached_on_disk(function: Any) -> bool:
 def _cache_on_disk(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
     """Return the compiled function with a cache on disk, or None if it cannot have one.
 
-    numba compares only the time of the function's own file, and has no public way to name more sources. If numba's
-    internals have changed, nothing is cached, because a stale cache would be worse.
+    numba compares only the modification time of the function's own file, and has no public way to name more sources. If
+    numba's internals have changed, nothing is cached, because a stale cache would be worse.
     """
     source_file = Path(function.__code__.co_filename)
     files = [source_file.parent] if sources is None else list(sources)

@@ -1,4 +1,4 @@
-"""Shell completion for words with colons: bash splits `1:9` and addresses at `:` and `=`, and this joins them again.
+"""Shell completion for words with colons: bash splits `1:9` and addresses at `:` and `=`; this module joins them.
 
 Imported only when a shell asks for completions.
 """
@@ -14,7 +14,7 @@ _WORD_BREAKS = re.compile("[:=]+")
 
 
 def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
-    """Return the words before the current one, and the current one, as the user typed them.
+    """Return the words before the current word, and the current word, as the user typed them.
 
     >>> join_words(["testbed", "switch", "polatis+tl1", ":", "//h", "connect", "1", ":", "9"], 8)
     (['testbed', 'switch', 'polatis+tl1://h', 'connect'], '1:9')
@@ -34,7 +34,7 @@ def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
 
 
 def register_bash_completion() -> None:
-    """Join the words of bash, and cut completions at its last break. Do nothing for an unsupported version of typer."""
+    """Join words that bash splits, and cut completions to match. Do nothing for an unsupported version of typer."""
     try:
         from typer._click.shell_completion import add_completion_class, split_arg_string
         from typer._completion_classes import BashComplete
@@ -45,7 +45,7 @@ def register_bash_completion() -> None:
         """Completion for bash."""
 
         def get_completion_args(self) -> tuple[list[str], str]:
-            """Return the words between the program and the current one, and the current one."""
+            """Return the words between the program's name and the current word, and the current word."""
             words = split_arg_string(os.environ["COMP_WORDS"])
             earlier_words, self._word = join_words(words, int(os.environ["COMP_CWORD"]))
             return earlier_words[1:], self._word

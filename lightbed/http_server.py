@@ -2,8 +2,8 @@
 
 A connection is `WAITING` until a request is complete, then `ANSWERING`, then `IDLE`. Waiting, idling and answers that
 the client does not read have time limits. The number of waiting connections per address is limited. If connections run
-short, the address with the most connections loses an idle connection, or else the one that has waited longest. Some
-descriptors always stay free for the rest of the process.
+short, the address with the most connections loses a connection: an idle connection, or else the connection that has
+waited longest. Some descriptors always stay free for other parts of the process.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Client:
         self.body_bytes: int | None = None
         """Bytes of the body received so far; None before the headers are complete."""
         self.unsent_bytes, self.unsent_since_s = 0, now_s
-        """Unread bytes of the answer at the last progress, and the time of it."""
+        """Unsent bytes of the answer when the client last read enough of it, and the time of that read."""
 
     def compute_deadline_s(self, limits: Limits) -> float:
         """Return the time by which the request must be complete."""
@@ -108,7 +108,7 @@ class Connection(HttpToolsProtocol):
         self._begun_count = self._answered_count = 0
         """Numbers of requests whose headers have arrived, and of requests that have been answered."""
         self._is_partial = self._is_in_body = False
-        """Whether part of a request has arrived; whether all its headers have, but not yet its end."""
+        """True if part of a request has arrived; true if its headers are complete, but its body is not."""
 
     @property
     def _request(self) -> RequestResponseCycle | None:
@@ -246,7 +246,7 @@ class Acceptor:
     # -- states
 
     def set_state(self, client: Client, state: State) -> None:
-        """Move a connection to a state, as the newest in it."""
+        """Set the state of a connection, which becomes the newest connection in this state."""
         states = self._clients.get(client.address)
         if states is None or client not in states[client.state] or client.state is state:
             return  # it has been closed, or is in this state already
@@ -363,7 +363,7 @@ class Acceptor:
             client.handshake = None
 
     def _evict(self, client: Client, answer: bytes = b"") -> None:
-        """Close a connection. It no longer counts, and has `CLOSING_S` to end."""
+        """Close a connection, and no longer count it. It has `CLOSING_S` to end."""
         self.forget(client)
         client.unsent_since_s = self.now_s()
         self._closing.add(client)
@@ -416,7 +416,7 @@ def _count_descriptors() -> int:
 
 
 def _group_address(text: str) -> str:
-    """Return the unit that limits apply to: an IPv4 address, or an IPv6 /64 network, all of which one client may use.
+    """Return the unit that limits apply to: an IPv4 address, or an IPv6 /64 network, which may belong to one client.
 
     >>> _group_address("2001:db8::1:2:3:4"), _group_address("::ffff:10.0.0.1"), _group_address("10.0.0.1")
     ('2001:db8::/64', '10.0.0.1', '10.0.0.1')

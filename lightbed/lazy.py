@@ -11,7 +11,7 @@ from typing import Any
 def lazy_names(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for `package`; `modules` maps each module below it to names in it.
+    """Return `__getattr__` and `__dir__` for `package`; `modules` maps each module of the package to its names.
 
     No name may equal the name of a module in the package, because importing that module would replace it.
     """

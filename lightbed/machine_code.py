@@ -27,7 +27,7 @@ def compute_digest(source: Path) -> bytes:
 
 @cache
 def make_folder(name: str) -> Path:
-    """Return the cache folder `name`, made if needed. Making one removes folders unused for `_MAX_UNUSED_DAYS`.
+    """Return the cache folder `name`. If it must be made, also remove folders unused for `_MAX_UNUSED_DAYS`.
 
     Raises `OSError` if the folder cannot be made.
     """
@@ -41,7 +41,7 @@ def make_folder(name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         oldest_s = time.time() - _MAX_UNUSED_DAYS * 86400
         for cache_folder in folder.parent.iterdir():
-            with suppress(FileNotFoundError):  # another process removes them too
+            with suppress(FileNotFoundError):  # another process may have removed it
                 if cache_folder.stat().st_mtime < oldest_s:
                     shutil.rmtree(cache_folder, ignore_errors=True)
     os.utime(folder)

@@ -1,4 +1,4 @@
-"""Entry point of our programs. Without the extra that a program needs, it names the extra; `--version` still works."""
+"""Entry point of our programs. A program whose extra is missing names the extra; its `--version` still works."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> N
             raise
         if words != ["--version"]:
             sys.exit(f"error: {name} needs {missing}. Hint: {describe_extra(extra)}")
-        from importlib.metadata import version  # imported here, because it takes ten milliseconds
+        from importlib.metadata import version  # imported here, because the import takes ten milliseconds
 
         sys.stdout.write(f"{name} {version('lightbed')}\n")
         code = 0

@@ -1,7 +1,7 @@
 """Entry point of the pytest plugin, which warns if another `testbed` precedes ours on the import path.
 
 `python -m pytest` puts the current folder first on the path, so a repository with its own folder `testbed/` hides ours.
-Tests that use no lab run nevertheless.
+Tests that need no lab are not affected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Findings of `lightning doctor` about the environment and a device.
 
 `inspect_environment` inspects installed libraries, `inspect_device` a board or a twin. Neither changes a setting. A
-device reports its state and runs one dark acquisition. If it is calibrated, it also runs the reference products that
-show drift.
+device reports its state and runs one dark acquisition. If the device is calibrated, it also measures known products,
+whose errors show drift.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def list_listening() -> list[tuple[str, int]] | None:
 
 
 def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
-    """Return the finding on a Pyro4 server that other machines can reach. It would let them run any code here."""
+    """Return the finding on a Pyro4 server that other machines can reach. They could run any code on this machine."""
     if sockets is None:
         return Finding("Pyro4 server", "ok", "not checked (psutil cannot list the sockets)")
     open_to = sorted(

@@ -67,7 +67,7 @@ class LightningError(LightbedError, code="lightning.error", who="user"):
         return f"{message}. {self.hint}" if self.hint else message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle all three fields, because the base class keeps only the first."""
+        """Pickle all three fields, because the base class keeps only the first field."""
         return _rebuild_error, (type(self), self.problem, self.device, self.hint)
 
 

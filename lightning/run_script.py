@@ -111,7 +111,7 @@ def _make_stand_in(soc: Any) -> type:
 
 
 def _make_proxies(soc: Any, qick: ModuleType) -> ModuleType:
-    """Return a module `qick.pyro` whose proxy is this device. Its other names are QICK's if Pyro4 is installed."""
+    """Return a module `qick.pyro` whose proxy is this device. With Pyro4, it also has QICK's other names."""
     module = ModuleType("qick.pyro", "QICK's proxies; make_proxy returns the chosen device.")
     with contextlib.suppress(ImportError):
         vars(module).update(

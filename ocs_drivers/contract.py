@@ -88,7 +88,7 @@ class OpticalSwitch(Protocol):
         """Execute one step and read back.
 
         Raises only before anything is sent (the exception of `guard`, `ConnectError`, `SwitchHeld`, `Conflict`).
-        The outcome holds an error after the first byte, also if `guard` raised it before a later command of the step.
+        After the first byte, the outcome holds the error, even an error that `guard` raised before a later command.
         A write is sent again only if the device explicitly refused it.
         """
 
@@ -103,10 +103,10 @@ class OpticalSwitch(Protocol):
     ) -> ApplyReport:
         """Set the circuits of `scope` to `target`, and verify them by reading back.
 
-        Raises the errors of `plan`; `Conflict` if the switch does not hold `expect` or somebody else moves
-        the same ports; once bytes have been sent, `VerifyMismatch`, `DeviceError`, `PortError`, `RobotFault`
-        or `PartialApply`, each with `.report`; and, with `require_light`, `NoLight` if the circuits are connected
-        but an output of the target is dark (`Unsupported` on a device that measures no light).
+        Raises the errors of `plan`. Raises `Conflict` if the switch does not hold `expect`, or if somebody else moves
+        the same ports. Once bytes have been sent, raises `VerifyMismatch`, `DeviceError`, `PortError`, `RobotFault` or
+        `PartialApply`, each with `.report`. With `require_light`, raises `NoLight` if the circuits are connected but an
+        output of the target is dark, and `Unsupported` on a device that measures no light.
         """
 
     def connect(self, pairs: Mapping[int, int]) -> ApplyReport:
@@ -128,7 +128,7 @@ class OpticalSwitch(Protocol):
         """Open or close the shutters of these ports; circuits stay. Raises `Unsupported` without shutters."""
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return the unsolicited messages after event number `since`, as far as a bounded buffer still holds them.
+        """Return the unsolicited messages after event number `since` that the bounded buffer still holds.
 
         Empty if `capabilities.async_events` is False.
         """

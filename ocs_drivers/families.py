@@ -63,7 +63,7 @@ DriverFactory = Callable[..., OpticalSwitch]
 
 
 def entry_points(**select: str) -> Any:
-    """Return `importlib.metadata.entry_points(**select)`; the late import is slow, and most addresses need none."""
+    """Return `importlib.metadata.entry_points(**select)`. Its import is slow, and most addresses do not need it."""
     from importlib import metadata
 
     return metadata.entry_points(**select)
@@ -75,7 +75,9 @@ def find_driver_factory(scheme: str) -> DriverFactory:
     Raises `AddressError` for an unknown scheme or an entry point that cannot be loaded.
     """
     if scheme.startswith(SIMULATED_PREFIX):
-        find_driver_factory(scheme.removeprefix(SIMULATED_PREFIX))  # raises if there is no such driver
+        find_driver_factory(
+            scheme.removeprefix(SIMULATED_PREFIX)
+        )  # raises an error if there is no such driver
         return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
         return _import_driver(FAMILIES[scheme].factory)

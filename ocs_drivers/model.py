@@ -95,7 +95,7 @@ class PortState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of a device, as it reports it."""
+    """Identity of a device, as the device reports it."""
 
     vendor: str
     model: str
@@ -127,7 +127,7 @@ class Capabilities:
     `switch_time_s` is (typical, longest) for one whole-configuration command or one move.
     `hitless_keep` is True only if a measurement showed that unchanged circuits keep their light.
     `bulk_add` is False if a command names one pair. `bank_outputs` is the number of outputs per input in a bank of
-    1xN switches: input b reaches only the b-th block of outputs. None if any input reaches any output.
+    1xN switches: input b reaches only the b-th block of outputs. It is None if any input reaches any output.
     `disconnects` is False if every input is always connected. A `serial_robot` makes one move after another.
     `reads_back` is False if a read returns only what a person confirmed.
     """

@@ -107,10 +107,10 @@ class Silence:
         self.report_wait: Callable[[], float] | None = None
 
     def note_question(self, answer_s: float | None = None) -> None:
-        """Record a query whose answer may take `takes_s` (default: the limit); the first query starts the silence.
+        """Record a query whose answer may take `answer_s` (default: the limit). The first query starts the silence.
 
-        The limit counts from the last answer, but every query gets at least `takes_s`. If `takes_s` is longer than the
-        limit, `READ_MARGIN_S` is added, to read the device after the query.
+        The limit counts from the last answer, but every query gets at least `answer_s`. If `answer_s` is longer than
+        the limit, `READ_MARGIN_S` is added, to read the device after the query.
         """
         now_s = self._clock.now()
         answer_s = self.limit_s if answer_s is None else answer_s

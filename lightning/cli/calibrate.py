@@ -30,17 +30,21 @@ INDENT = " " * 20
 Resource = str | None
 Laser = Annotated[
     Resource,
-    typer.Option(metavar="RESOURCE", help="VISA resource of a tunable laser; bench: the twin's own."),
+    typer.Option(metavar="RESOURCE", help="VISA resource of a tunable laser; `bench`: the twin's own laser."),
 ]
 Bias = Annotated[
     Resource,
-    typer.Option(metavar="RESOURCE", help="VISA resource of the bias supply; bench: the twin's own."),
+    typer.Option(
+        metavar="RESOURCE", help="VISA resource of the bias supply; `bench`: the twin's own supply."
+    ),
 ]
 Meter = Annotated[
     Resource,
-    typer.Option(metavar="RESOURCE", help="VISA resource of an optical power meter; bench: the twin's own."),
+    typer.Option(
+        metavar="RESOURCE", help="VISA resource of an optical power meter; `bench`: the twin's own meter."
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation, as in scripts.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation (for scripts).")]
 
 
 def register(app: typer.Typer) -> None:

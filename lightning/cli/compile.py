@@ -50,20 +50,21 @@ RangeName = Annotated[
 Percentile = Annotated[float, typer.Option(help="Percentile of the magnitudes, for --ranges percentile.")]
 Sigma = Annotated[
     float,
-    typer.Option(min=0, help="Noise of a readout, of 255, for which --ranges error chooses ranges."),
+    typer.Option(
+        min=0, help="Noise of a readout in units of 1/255, for which --ranges error chooses ranges."
+    ),
 ]
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="Use one weight scale per layer, not per row.")]
 Wavelengths = Annotated[int, typer.Option(min=1, max=64, help="Products that share a detector sample.")]
-Cores = Annotated[
-    int, typer.Option(min=1, max=65536, help="Number of cores, each of which computes other rows.")
-]
+Cores = Annotated[int, typer.Option(min=1, max=65536, help="Number of cores; each computes different rows.")]
 Lanes = Annotated[int, typer.Option(min=1, max=1024, help="Samples per clock cycle.")]
 SkipZeros = Annotated[bool, typer.Option("--skip-zeros", help="Do not send products whose weight is 0.")]
 Wrap = Annotated[bool, typer.Option("--wrap", help="Sums wrap to 16 bits, as in the published datapath.")]
 PerfectScaling = Annotated[
     bool,
     typer.Option(
-        "--perfect-scaling", help="Scheme published: activations scaled to 255 exactly, not shifted."
+        "--perfect-scaling",
+        help="Scheme published: scale activations to exactly 255 instead of shifting them.",
     ),
 ]
 Seed = Annotated[

@@ -31,8 +31,8 @@ def register(app: typer.Typer) -> None:
 def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
     """Check this environment, and a device if --device is given; exit code 1 if a check fails.
 
-    The device runs one dark acquisition and, if it is calibrated, the reference products that show drift. Nothing is
-    changed. For example: lightning doctor --device sim://kit
+    The device runs one acquisition without light. If the device is calibrated, it also measures known products, whose
+    errors show drift. No setting is changed. For example: lightning doctor --device sim://kit
     """
     findings = []
     for finding in _find_all(device):

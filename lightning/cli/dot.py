@@ -16,7 +16,7 @@ Weights = Annotated[
     str, typer.Argument(metavar="WEIGHTS", help=f"{_OPERAND_HELP} Lines are rows of a matrix.")
 ]
 Inputs = Annotated[
-    str, typer.Argument(metavar="INPUTS", help=f"{_OPERAND_HELP} As many as a row of weights.")
+    str, typer.Argument(metavar="INPUTS", help=f"{_OPERAND_HELP} Give as many as a row of weights has.")
 ]
 Plays = Annotated[
     int, typer.Option("--shots", min=1, max=65535, help="Repetitions of the acquisition, which are averaged.")

@@ -115,7 +115,7 @@ def evaluate_command(
 def _choose_seeds(
     run: noise_options.Run, first_seed: int | None, seed_count: int | None, *, has_table: bool
 ) -> tuple[int, ...]:
-    """Return the seeds of the noise. `has_table`: the comparison table, which always has noise, uses them too.
+    """Return the seeds of the noise. With `has_table`, the comparison table needs them: it always has noise.
 
     If nothing is random, raise `OutOfRange` for more than one seed, and `ConfigError` for a given first seed.
     """
@@ -129,7 +129,7 @@ def _choose_seeds(
 
 
 def select_part(dataset: Dataset, part: str) -> Dataset:
-    """Return the data whose test images are those of `part`.
+    """Return the data with the images of `part` as test images.
 
     Raise `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
     """

@@ -36,9 +36,11 @@ NoisePlace = Annotated[
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option("--sigma", min=0, max=65535, help="Noise of a readout, of 255; default 1.657, as measured."),
+    typer.Option(
+        "--sigma", min=0, max=65535, help="Noise of a readout in units of 1/255; default 1.657, as measured."
+    ),
 ]
-Mean = Annotated[float | None, typer.Option("--mean", help="Constant error of a readout, of 255.")]
+Mean = Annotated[float | None, typer.Option("--mean", help="Constant error of a readout in units of 1/255.")]
 Average = Annotated[int, typer.Option("--average", min=1, help="Number of readouts to average.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Seed of the noise.")]
 MaybeSeed = Annotated[

@@ -39,9 +39,9 @@ def describe_error(error: LightningError) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def collect_saturation() -> Iterator[list[str]]:
-    """Yield an empty list. When the block ends, it gets the saturation warnings that the block issued.
+    """Yield an empty list, which gets the saturation warnings of the block when the block ends.
 
-    Also print saturation and darkness to standard error. Issue all other warnings again.
+    Warnings of saturation and darkness are also printed to standard error. All other warnings are issued again.
     """
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

@@ -138,7 +138,7 @@ def _refuse_options(context: typer.Context) -> None:
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(
-                f"{option} is given, but a smartNIC serves neither HTTP nor software's packets",
+                f"{option} is given, but a smartNIC serves neither HTTP nor packets in software",
                 hint=f"Leave {option} out; the keys of --nic set address, port and optics",
             )
 

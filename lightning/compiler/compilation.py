@@ -114,10 +114,10 @@ def load_or_compile(
     """Return the model in a `.lng` file, or compile the network in an `.onnx` or `.npz` file.
 
     Without `options`, or with `choose_scheme`, the scheme depends on the file. For an `.npz` of weights without biases
-    it is `published` with `perfect_scaling`: the largest activation is scaled to 255, as where the paper states
-    accuracies with noise. (Pass the scheme `published` in `options` to scale activations by shifts, as the datapath
-    does.) For all other files it is `scaled`, which needs `samples`. `choices` set the free dimensions, inputs and
-    outputs of an ONNX file. Raise the errors of `load_model`, `load_network` and `compile_network`.
+    it is `published` with `perfect_scaling`: the largest activation is scaled to 255, as for the accuracies with noise
+    in the paper. (Pass the scheme `published` in `options` to scale activations by shifts, as the datapath does.) For
+    all other files it is `scaled`, which needs `samples`. `choices` set the free dimensions, inputs and outputs of an
+    ONNX file. Raise the errors of `load_model`, `load_network` and `compile_network`.
     """
     path = Path(path)
     if path.suffix == ".lng":

@@ -75,7 +75,7 @@ def load_model(path: str | Path) -> CompiledModel:
 def model_hash(model: CompiledModel) -> str:
     """Return the identity of a model: SHA-256 over the sums of its members, in hexadecimal.
 
-    The count-action program is not included: it follows from the rest, and needs an optional library.
+    The count-action program is not included: it follows from the other members, and needs an optional library.
     """
     return hashlib.sha256(_format_sums(_pack_members(model)).encode()).hexdigest()
 

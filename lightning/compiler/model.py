@@ -9,7 +9,7 @@ a * w. The products of a row are summed exactly:
 
 The activations of the next photonic layer are clip(rint(real / input_scale), 0 or -255, 255). The operations in between
 are digital, in float32. A chain of the `published` scheme has no scales: its activations are the previous layer's
-sums, with negative sums set to 0, shifted so that the highest set bit of the largest becomes bit 7
+sums, with negative sums set to 0, shifted so that the highest set bit of the largest sum becomes bit 7
 (`shift_normalised`).
 """
 
@@ -108,7 +108,7 @@ class PhotonicLayer:
     bias: Integers
     """(groups, rows) bias in units of sums, zeros if there is none. It corrects the mean loss of `>> 8`."""
     input_scale: float
-    """Value of one step of an activation. If `shift_normalised`, of the raw data in the first layer, then 1."""
+    """Value of one step of an activation. If `shift_normalised`, 1, or in the first layer the step of the raw data."""
     output_scale: Floats
     """(groups, rows) value of one step of a sum; 1 if `shift_normalised`."""
     signed: bool = False
@@ -147,7 +147,7 @@ class CompiledModel:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Source file and its hash, version of the toolkit, options and samples."""
     perfect_scaling: bool = False
-    """True if activations of the `published` scheme are scaled, not shifted, so that the largest of an image is 255."""
+    """True if activations of the `published` scheme are scaled, not shifted, so that an image's largest is 255."""
 
     @property
     def shift_normalised(self) -> bool:

@@ -49,8 +49,8 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
     """Return an image as levels 0 .. 255: (height, width), (3, height, width) or (height, width, 3).
 
-    The raw `shape` of the model selects the form. Raise `InputError` for a file that is not an image, and for another
-    size unless `resize` is set.
+    `shape` is the shape of the model's raw input. It selects one of these three shapes of the image. Raise `InputError`
+    for a file that is not an image, and for another size unless `resize` is set.
     """
     image = require("PIL.Image", "to read images")
     width, height, colours = find_image_size(shape)

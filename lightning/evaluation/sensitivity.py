@@ -1,8 +1,8 @@
 """Sensitivity: the accuracy lost to noise in each layer, and the largest noise that the network tolerates.
 
 First, one layer at a time is noisy and all others are exact. Then all layers are noisy. One search scales the noise to
-find the largest with a tolerable loss. Another search averages more and more readouts. Every accuracy is a mean over
-seeds, on the same images.
+find the largest noise with a tolerable loss. Another search averages more and more readouts. Every accuracy is a mean
+over seeds, on the same images.
 """
 
 from __future__ import annotations

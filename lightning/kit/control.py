@@ -69,7 +69,7 @@ class LightningControl:
         self.compiled = build_program(device, self.settings, word_by_generator)
 
     def _select_calibration(self, device: Any) -> Calibration | None:
-        """Return the calibration to use, or None. Bare gain words need none; a bad stored one must not block."""
+        """Return the calibration, or None. Gain words need none, so a bad stored calibration must not block them."""
         if self._explicit_calibration is None:
             return (
                 find_calibration(device) if any(value is not None for value in self.settings.values) else None

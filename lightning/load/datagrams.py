@@ -64,7 +64,7 @@ SPIN_NS = 200_000
 
 
 class Outbox:
-    """A sender of requests, numbered from `first_request`. Each holds the next row of data in `fragments` datagrams."""
+    """A sender of requests, numbered from `first_request`. A request holds the next row, in `fragments` datagrams."""
 
     def __init__(
         self, sender: socket.socket, model: int, rows: Rows, first_request: int, deadline_us: int = 0

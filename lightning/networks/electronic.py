@@ -8,11 +8,11 @@ An `Electronic` node holds one ONNX operation as plain values, so a `.lng` file 
 | `kinds` | the data types of its inputs, "" for an omitted one |
 | `shapes` | the shapes of its inputs for one sample, as ONNX has them; None for a constant |
 | `given` | its attributes, as (name, value) |
-| `outputs`, `place` | the number of its outputs, and the index of the one that this node returns |
+| `outputs`, `place` | the number of its outputs, and the index of the output that this node returns |
 | `shape` | the shape of that output in the network, without the axis of samples |
 | `macs` | its multiply-accumulates for one sample |
 
-Between operations every number is a float32, also integers and booleans. Integers are exact up to 2**24.
+Between operations every number is a float32, even an integer or a boolean. Integers are exact up to 2**24.
 """
 
 from __future__ import annotations

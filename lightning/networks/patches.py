@@ -44,8 +44,8 @@ def extract_patches(
 ) -> Array:
     """Return the patches, (n, positions, groups, terms), of `images` (n, channels, height, width), padded with 0.
 
-    `positions` run over the output row by row. `terms` run over channels of the group, then rows and columns of the
-    kernel, like weights (rows, channels / groups, kh, kw). The result is C-contiguous.
+    `positions` run over the output row by row. `terms` run over channels of the group, then over rows and columns of
+    the kernel, as in weights of shape (output channels, channels / groups, kh, kw). The result is C-contiguous.
 
     >>> extract_patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]
     array([[0, 1, 3, 4],
@@ -79,8 +79,8 @@ def extract_patches(
 def slide_window(images: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
     """Yield a view (n, channels, output height, output width) for every position in the window, in row order.
 
-    The view holds the value at this position of every window. For pooling this is cheaper than patches. `images` must
-    already be padded.
+    For every placement of the window on the image, the view holds the value at this position. For pooling this is
+    cheaper than patches. `images` must already be padded.
     """
     output_height, output_width = compute_output_size(
         (images.shape[2], images.shape[3]), kernel, strides, (0, 0, 0, 0), dilations

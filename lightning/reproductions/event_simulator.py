@@ -113,7 +113,7 @@ class _Tables:
     """The layers of all networks in sequence. `first[m]` is the first layer of network m.
 
     Layer l has `count[l]` pieces of `length[l]` products and waits for `waits[l]` layers. The layers
-    `next[next_from[l]:next_from[l + 1]]` wait for it; they are indices in the network.
+    `next[next_from[l]:next_from[l + 1]]` wait for layer l; these indices count within the network.
     """
 
     first: NDArray[np.int64]
@@ -216,7 +216,7 @@ def _simulate(
     max_layers = (first_layers[1:] - first_layers[:-1]).max()
     open_layers = np.zeros((len(models), max_layers), np.int64)
     layers_left = np.zeros(len(models), np.int64)
-    events = [(arrivals[0], 0, 0, 0)]  # numba learns the type of an event from one
+    events = [(arrivals[0], 0, 0, 0)]  # numba infers the type of all events from this event
     events.clear()
     for request in range(len(models)):
         begin, end = first_layers[models[request]], first_layers[models[request] + 1]

@@ -35,7 +35,7 @@ ENERGY_CORES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A quantity of a figure: the published number, or None, and ours."""
+    """A quantity of a figure: the published number, or None, and our number."""
 
     figure: int
     quantity: str
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Relative difference of ours from the published number, in per cent; None without one."""
+        """Relative difference of our number from the published one, in per cent; None without a published number."""
         return None if not self.published else 100 * (self.ours / self.published - 1)
 
 

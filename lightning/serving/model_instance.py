@@ -45,7 +45,8 @@ class FairLock:
     __slots__ = ("_owner_lock", "_queue_lock")
 
     def __init__(self) -> None:
-        self._queue_lock = threading.Lock()  # the next in line holds it, so that no thread can overtake
+        # The thread that is next in the queue holds this lock, so that no other thread can overtake it.
+        self._queue_lock = threading.Lock()
         self._owner_lock = threading.Lock()
 
     def __enter__(self) -> None:

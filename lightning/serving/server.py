@@ -27,7 +27,7 @@ BACKLOG = 2048
 """Maximum number of connections that wait for acceptance."""
 
 KEEP_ALIVE_S = 75
-"""Time to keep an idle connection. It is longer than clients usually keep it, so that they close it."""
+"""Time to keep an idle connection. Most clients keep it for less time, so the client closes it."""
 
 SWITCH_INTERVAL_S = 0.0005
 """Switch interval of the interpreter with `realtime` packets. With the default of 5 ms, packets would wait longer."""

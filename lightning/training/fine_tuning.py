@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Accuracy under noise that noise in training adds, -1 .. 1."""
+        """Gain in accuracy under noise, due to training with noise, -1 .. 1."""
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:

@@ -55,8 +55,8 @@ class Range(Protocol):
 class FixedRange:
     """Range of the `scaled` scheme: the largest magnitude of all batches. It decays while batches do not reach it.
 
-    With a `percentile` below 100, this percentile of a batch's nonzero magnitudes replaces the largest, and larger
-    activations are clipped.
+    With a `percentile` below 100, this percentile of a batch's nonzero magnitudes replaces the largest magnitude, and
+    larger activations are clipped.
     """
 
     def __init__(self, percentile: float = 100.0) -> None:

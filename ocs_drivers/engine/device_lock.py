@@ -167,7 +167,7 @@ def _write_pid(descriptor: int, text: str) -> None:
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
-    except OSError:  # opened read-only, or no space: the lock holds anyway
+    except OSError:  # the file is read-only, or the disk is full: the lock holds anyway
         return
 
 

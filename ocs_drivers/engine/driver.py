@@ -134,8 +134,9 @@ class SwitchDriver(ABC):
 
     reaction_to_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
     """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
-    time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read
-    until nothing moves, for devices that report moves, and do so after a refusal too, which may concern part of it."""
+    time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read until
+    nothing moves, for devices that report moves. With `watch`, do this after a refusal too, which may concern only a
+    part of the command."""
 
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
@@ -176,7 +177,7 @@ class SwitchDriver(ABC):
         return self._read_after_step(step), None
 
     def _read_after_step(self, step: Step) -> Snapshot:
-        """Read the configuration after a step, even if the connection broke; only settled circuits count."""
+        """Read the configuration after a step, even if the step broke the connection. Only settled circuits count."""
         del step
         return self.read()
 
@@ -240,13 +241,13 @@ class SwitchDriver(ABC):
         return f"<{type(self).__name__} {self._address}>"
 
     def read(self) -> Snapshot:
-        """Return the configuration the device holds now; retry on new connections after a broken one."""
+        """Return the configuration the device holds now. If the connection breaks, retry on a new connection."""
         self._last_snapshot = snapshot = self._read_current(self._read)
         self._note_claims(snapshot.pending)
         return snapshot
 
     def _note_claims(self, pending: Iterable[PendingMove]) -> None:
-        """Record the circuits that queued robot requests will remove, so that their end is no conflict."""
+        """Record the circuits that queued robot requests will remove, because this removal is not a conflict."""
         self._claimed_pairs |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
 
     def _read_after_outage(self) -> Snapshot:
@@ -264,7 +265,7 @@ class SwitchDriver(ABC):
                 self._clock.sleep(min(self.poll_s, OUTAGE_PAUSE_S, left_s))
 
     def _read_current(self, query: Callable[[], _T]) -> _T:
-        """Return the result of `query`, a read of all circuits, and store the event and connection counts before it.
+        """Return the result of `query`, which reads all circuits. First store the counts of events and connections.
 
         If either count has changed, the next step may read again (see `_needs_read`).
         """
@@ -404,7 +405,7 @@ class SwitchDriver(ABC):
         return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(snapshot.pending))
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """Return the refusal of a step with its ports: the ports reported as unfit, else all ports of the step."""
+        """Return the refusal of a step, with the ports that are reported as unfit, or else all ports of the step."""
         if not isinstance(refusal, DeviceError):
             return refusal
         step_ports = sorted({port for pair in step.pairs.items() for port in pair})

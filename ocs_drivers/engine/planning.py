@@ -186,7 +186,7 @@ def _find_difference(
 
 
 def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
-    """Return no pairs to remove, because a new circuit of an input replaces the old one.
+    """Return no pairs to remove, because a new circuit of an input replaces the input's old circuit.
 
     Raise `Unsupported` if an input of `remove` gets no new circuit.
     """

@@ -226,13 +226,13 @@ class StepExecution:
         except OcsError as second_error:
             second_error.__context__ = self._failure
             if isinstance(self._failure, Timeout) and isinstance(second_error, Timeout):
-                # The device was silent during both reads. Only the second error knows for how long.
+                # The device was silent during both reads. Only the second error holds the length of this silence.
                 second_error.sent = self._failure.sent or second_error.sent
                 self._failure = second_error.locate(device=self._device)
             return None
 
     def _wait(self) -> StepEvent:
-        assert self._deadline is not None  # set by the read before
+        assert self._deadline is not None  # set by the read before this wait
         try:
             pause_s = next(self._hooks.pauses_s)
         except OcsError as fault:

@@ -111,7 +111,7 @@ def add_lost_circuits(
         expected=step.after,
         actual=current,
         ports=list_ports(lost_pairs),
-        hint="The device removed them with it, or somebody else did: read, and connect them again if they are wanted.",
+        hint="The device or somebody else removed these circuits: read, and connect them again if they are wanted.",
     )
     pairs = {**outcome.pairs, **dict.fromkeys(lost_pairs, Status.FAILED)}
     return replace(outcome, status=_find_worst_status(pairs.values()), pairs=pairs, error=error)
@@ -162,7 +162,7 @@ def apply(
 
 def _get_read_back(outcome: Outcome) -> CrossConnects:
     """Return the configuration that was read after a step that is done."""
-    assert outcome.read_back is not None  # or the step would not be done
+    assert outcome.read_back is not None  # a step without a read-back is not done
     return outcome.read_back.connections
 
 

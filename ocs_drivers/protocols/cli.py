@@ -16,7 +16,7 @@ from enum import Enum, auto
 from ocs_drivers.errors import ProtocolDesync
 
 MAX_LINE_LENGTH = 1 << 16
-"""Maximum length of a line or an escape sequence, in characters; far above that of any device."""
+"""Maximum length of a line or an escape sequence, in characters. No device comes near this limit."""
 
 MAX_PROMPT_LENGTH = 256
 """Maximum length of a prompt, in characters."""

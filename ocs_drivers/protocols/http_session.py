@@ -192,7 +192,7 @@ class HttpSession(TransportSession):
     def _exchange(self, request: Request, deadline: Deadline) -> HttpReply:
         self.make_ready()
         connection = self._http
-        assert connection is not None  # made with every connection
+        assert connection is not None  # set with every new connection
         data = connection.request(request.with_headers(("Host", self._host), *self._login_headers()))
         wire.log_sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
         self._transport.send(data, deadline)

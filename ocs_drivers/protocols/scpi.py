@@ -19,7 +19,7 @@ COMPLETION_QUERY = "*OPC?"
 ERROR_QUERY = ":syst:err?"
 
 LONGEST_LINE_BYTES = 1 << 20
-"""Maximum length of a reply; far above that of the largest switch."""
+"""Maximum length of a reply, in bytes; far above the replies of the largest switch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class ScpiSession(TransportSession):
         """Return the answer, or None if the query was refused, and the errors in the queue.
 
         The answer and the first entry of the queue take one round trip, every further entry another. A refused query
-        has no answer, so its first reply is the entry.
+        has no answer, so the first reply is the entry of the queue.
         """
         with self._exchange(f"{query};{self._dialect.errors}") as next_reply:
             answer: _T | None = None

@@ -27,7 +27,7 @@ from ocs_drivers.errors import ProtocolDesync
 Completion = Literal["COMPLD", "DENY", "PRTL", "DELAY", "RTRV"]
 
 LONGEST_BLOCK_BYTES = 1 << 20
-"""Maximum length of a block; far above that of the largest switch."""
+"""Maximum length of a block, in bytes; far above the blocks of the largest switch."""
 
 LONGEST_LINE_BYTES = 1 << 14
 """Maximum length of a line of a block."""

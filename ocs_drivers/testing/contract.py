@@ -82,7 +82,7 @@ class OnFreePorts:
 class SwitchContract(OnFreePorts):
     """Test suite to inherit, with a fixture `switch` that yields an open switch."""
 
-    # -- who it is
+    # -- identity
 
     def test_identity_says_who_it_is(self, switch: OpticalSwitch) -> None:
         identity = switch.identity()
@@ -134,7 +134,8 @@ class SwitchContract(OnFreePorts):
         assert {step.kind for step in additions} == {"add"}
         assert [pair for step in removals for pair in step.pairs.items()] == [*free.pairs(1, 2).items()]
         assert [pair for step in additions for pair in step.pairs.items()] == [*free.pairs(2, 1).items()]
-        assert 2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)  # both ways may be one request
+        # A device may remove or add both pairs by one request.
+        assert 2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)
         assert steps[-1].after == free.pairs(2, 1, 3)
 
     def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
@@ -286,7 +287,7 @@ class SwitchContract(OnFreePorts):
     def test_own_changes_are_events_only_where_there_are_any(
         self, empty: OpticalSwitch, free: FreePorts
     ) -> None:
-        """A device may omit its reports to the session that made the change (unknown for a Polatis)."""
+        """A device may send no report to the session that made the change. Whether a Polatis does is unknown."""
         last_number = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         new_events = empty.events(since=last_number)

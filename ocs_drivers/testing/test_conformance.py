@@ -16,7 +16,7 @@ class TestSwitch(SwitchContract):
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
-        """Return those of `--free-ports`."""
+        """Return the ports of `--free-ports`."""
         return free_ports
 
 
@@ -25,7 +25,7 @@ class TestUnderFaults(OnFreePorts):
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
-        """Return those of `--free-ports`."""
+        """Return the ports of `--free-ports`."""
         return free_ports
 
     def test_what_is_read_is_the_truth(self, empty: OpticalSwitch, free: FreePorts, control: Control) -> None:

@@ -136,7 +136,7 @@ class _EventLoopThread:
 
 @cache
 def _get_loop(process: int) -> _EventLoopThread:
-    del process  # only a cache key: a forked child inherits the loop of its parent, but not the thread
+    del process  # It is only a cache key: a forked child inherits the loop of its parent, but not the thread.
     return _EventLoopThread()
 
 

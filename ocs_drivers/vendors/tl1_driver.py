@@ -20,7 +20,7 @@ from ocs_drivers.transports.transport import Transport
 
 
 class Tl1Driver(SwitchDriver):
-    """One switch over TL1, on any transport; `open` before use.
+    """Driver of one switch over TL1, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write.
     """

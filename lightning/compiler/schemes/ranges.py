@@ -45,7 +45,7 @@ _SIGN_PRESERVING_OPERATIONS = frozenset(
     {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
      "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
 )  # fmt: skip
-"""Operations whose outputs are not negative if no input is."""
+"""Operations whose outputs are not negative if no input is negative."""
 _NONNEGATIVE_OPERATIONS = frozenset(
     {"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplus", "Exp", "Abs", "Sqrt"}
 )
@@ -55,7 +55,7 @@ Doubles = npt.NDArray[np.float64]
 RANGE_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Candidates of `error`, as shares of the largest observed magnitude."""
 _EQUAL_FACTOR = 1.5
-"""Errors up to this factor above the smallest are treated as equal, because few samples show the extremes."""
+"""Errors up to this factor times the smallest error count as equal, because few samples show the extremes."""
 _BIN_COUNT = 2048
 _LEVEL_COUNT = FULL_VALUE + 1
 _CANDIDATE_STEP_BINS = 16

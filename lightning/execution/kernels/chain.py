@@ -1,9 +1,9 @@
 """A chain of dense layers from bytes to scores, as machine code.
 
-`table` has one row per layer with the columns `ROWS`, `TERMS`, ..., `SIGNED`: numbers of rows and terms, offsets of its
-values, pointers (-1: dense) and rows in the arrays of all layers, and whether it is rectified and signed. `steps` are
-the input scales. `noise` holds the law, the mean, and the coefficients of the variance, divided by the number of
-averaged readouts.
+`table` has one row per layer with the columns `ROWS`, `TERMS`, ..., `SIGNED`. They are the numbers of rows and terms;
+the offsets of the layer's values, pointers (-1: dense) and rows in the arrays of all layers; and whether the layer is
+rectified and signed. `steps` are the input scales. `noise` holds the law, the mean, and the coefficients of the
+variance, divided by the number of averaged readouts.
 
 `write_answers_in_lanes` computes many images at a time. Each image is a lane of the processor's vectors. A nonzero
 weight is multiplied by the activations of `LANES` images at once, in unsigned 16 bits. A product before its division by
@@ -191,7 +191,7 @@ def finish_layer(
     scores: Array,
     counters: Array,
 ) -> None:
-    """Write the next layer's activations from one image's sums, or the scores `scores` after the last layer.
+    """Write the next layer's activations from one image's sums, or, after the last layer, write `scores`.
 
     `lit_products` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
     """
@@ -249,7 +249,7 @@ def write_answers(
     scores: Array,
     counters: Array,
 ) -> None:
-    """Write the scores `scores` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
+    """Write `scores` (images, rows of the last layer) for bytes `raw` (images, terms of the first layer)."""
     max_width = max(table[:, ROWS].max(), table[:, TERMS].max())
     activations = np.empty(max_width, np.int16)
     sums = np.empty(max_width, np.int32)

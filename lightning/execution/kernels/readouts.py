@@ -21,7 +21,7 @@ ORDER_TYPES = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 @compile_kernel()
 def write_pass_magnitudes(activations: Array, pass_index: Any, magnitudes: Array) -> None:
-    """Write the magnitudes (terms + 1) of a pass: positive activations in turn 0, negative ones in turn 1."""
+    """Write the magnitudes (terms + 1) of a pass: positive activations in pass 0, negative ones in pass 1."""
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         magnitudes[term] = max(-activation if pass_index else activation, np.int32(0))

@@ -114,8 +114,8 @@ def compute_mean_loss() -> npt.NDArray[np.float32]:
 
     It is the mean of (a w / 256) - (a w >> 8) over activations a of 1 .. 255.
 
-    By hand: with w = 1 everything is lost, the mean of a / 256, which is 128 / 256; with w = 128 every odd a loses a
-    half, 128 times 0.5 in 255.
+    By hand: with w = 1 the whole product a / 256 is lost, on average 128 / 256. With w = 128 every odd a loses a half:
+    128 halves for 255 activations.
 
     >>> compute_mean_loss()[[0, 1, 128]].round(4).tolist() == np.float32([0, 0.5, 0.251]).tolist()
     True

@@ -13,8 +13,8 @@ from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
 MAX_SPARSE_DENSITY = 0.03
-"""Below this share of nonzero weights, the sparse form is faster. Above it, the dense form is, because a processor
-multiplies eight to thirty-two neighbours at a time."""
+"""Below this share of nonzero weights, the sparse form is faster. Above this share, the dense form is faster, because a
+processor multiplies eight to thirty-two neighbours at a time."""
 
 
 @dataclass(frozen=True)

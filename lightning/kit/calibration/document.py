@@ -1,7 +1,7 @@
 """The calibration of one device: its data, and the encoding and decoding of values with it.
 
-A `Calibration` consists of frozen dataclasses of plain numbers. `form` converts it to and from JSON.
-`Calibration.check` raises an error if it is not valid for a device.
+A `Calibration` consists of frozen dataclasses of plain numbers. The module `form` converts it to and from JSON.
+`Calibration.check` raises an error if the calibration is not valid for a device.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Modulator:
     curve: Fringe
     encoder: Encoder
     shared: Encoder
-    """Like `encoder`, but opens less far, for rows in which both pairs are lit."""
+    """Encoder for rows in which both pairs of modulators are lit. Its words open the modulator less far."""
     partner_share: float
     """How far the partner was open while the curve was measured, 0..1."""
 
@@ -62,7 +62,7 @@ class Timing:
 
     @property
     def skew_ns(self) -> tuple[float, float]:
-        """Return the delay of the second modulator of each pair after the first, in ns."""
+        """Return for each pair how much later the second modulator's light arrives than the first's, in ns."""
         first_a, first_b, second_a, second_b = self.arrival
         return (first_b - first_a) * self.tick_ns, (second_b - second_a) * self.tick_ns
 
@@ -123,7 +123,7 @@ class Calibration:
     def _look_up(
         self, values: npt.ArrayLike, column: Callable[[Encoder], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
-        """Return `column` of each modulator's encoder at (n, 4) values. Rows with both pairs lit use `shared`."""
+        """Return what `column` reads from the encoders for (n, 4) values. Rows with both pairs lit use `shared`."""
         rows = _check_values(values)
         is_both_lit = _find_lit_pairs(rows).all(axis=1)
         columns = [
@@ -139,8 +139,9 @@ class Calibration:
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> DecodedLevel:
         """Return the decoded result of one measurement.
 
-        `level` is the mean I of the plateau minus the mean I of the idle line, in counts of the readout. `values` maps
-        generators to values. `peak` is the plateau including the idle level; it shows saturation (default: `level`).
+        `level` is the mean of I (the in-phase samples) over the plateau minus their mean over the idle line, in counts
+        of the readout. `values` maps generators to values. `peak` is the plateau including the idle level; it shows
+        saturation (default: `level`).
         """
         row = self._make_row(values)
         analogue = float(self.decode_table([level], row)[0])
@@ -203,7 +204,7 @@ class Calibration:
             raise errors.StaleCalibration(
                 (
                     f"this calibration is {age / timedelta(hours=1):.1f} h old; it is valid for "
-                    f"{max_age / timedelta(hours=1):.1f} h, before the biases drift"
+                    f"{max_age / timedelta(hours=1):.1f} h, because the biases drift"
                 ),
                 device=self.device,
                 hint=CALIBRATE_HINT,

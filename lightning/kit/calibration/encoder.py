@@ -38,7 +38,7 @@ class Encoder:
     floor: float
     """Share of the transmission (between null and peak of the modulator) at value 0."""
     top: float
-    """Share at value 255."""
+    """Share of the transmission at value 255."""
 
 
 def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
@@ -62,7 +62,7 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
 def dim_encoder(curve: Fringe, full: Encoder, factor: float) -> Encoder:
     """Return the encoder of a modulator that opens `factor` (0..1) times as far. Operands keep the unit of `full`.
 
-    Raise `ValueError` if that leaves less than a tenth of its range.
+    Raise `ValueError` if that leaves less than a tenth of the modulator's range.
     """
     dimmed = make_encoder(curve, top=full.floor + factor * (full.top - full.floor))
     return replace(dimmed, operands=dimmed.operands * (dimmed.top - dimmed.floor) / (full.top - full.floor))

@@ -37,7 +37,7 @@ SLOWEST_TICK_NS = 1_000.0
 HIGHEST_COUNT = 2.0**31
 """Magnitude limit of an accumulated reading."""
 MAX_CURVATURE_SHARE = 0.25
-"""Greatest curvature times full scale. With a greater one, levels would not grow with the light."""
+"""Greatest curvature times full scale. With a greater curvature, levels would not grow with the light."""
 OPERAND_TOLERANCE = 1e-6
 """Tolerance of operands. They are stored with nine digits."""
 MIN_OPENING = 0.09

@@ -22,7 +22,7 @@ GRID_POINT_COUNT = 240
 MIN_HALF_WAVE, MAX_HALF_WAVE = 0.25, 4.0
 """Range of half-wave settings that the fit searches, as shares of the swept range."""
 MIN_F_STATISTIC = 10.0
-"""The cubic is preferred if the F statistic exceeds this. By chance that happens once in about 15,000 fits."""
+"""The cubic is preferred if the F statistic exceeds this value, as it does by chance once in about 15,000 fits."""
 
 
 @dataclass(frozen=True, slots=True)

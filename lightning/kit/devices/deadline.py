@@ -75,7 +75,7 @@ class Progress:
         self._limit_s = None if expected_s is None else slack_s + self.patience.slowness * expected_s
 
     def note_count(self, count: int) -> None:
-        """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count stays too long."""
+        """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count does not move."""
         if count != self._count:
             is_first_external_count = self.is_external and self._count == 0
             self._count, self._count_changed_s = count, self._clock()

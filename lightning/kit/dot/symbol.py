@@ -28,15 +28,16 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import MODULATOR_COUNT
 
 REACH_TICKS = 10
-"""The window extends beyond the symbols by this at both ends. It then includes all light, which the readout's filter
-(120 samples, 8 ticks either way) and shifts below one tick spread."""
+"""The window extends beyond the symbols by this time at both ends. So the window includes all light, even if the
+readout's filter (120 samples, 8 ticks either way) and shifts below one tick spread the light."""
 EDGE_TICKS = 2 * REACH_TICKS
 """Dark ticks before the first symbol of a tile and after the last, so that the filter sees no other tile."""
 
 GATE_INDICES = (1, 3)
 """The second modulator of each pair."""
 HALF_STEP_WORDS = 2
-"""Half the range of the two lowest bits of a word. The converter truncates these, so adding this rounds the word."""
+"""Half the range of the two lowest bits of a word. The converter truncates these bits. If this number is added first,
+the word is rounded."""
 Integers = npt.NDArray[np.int64]
 Samples = npt.NDArray[np.int16]
 

@@ -265,7 +265,7 @@ class Acquisition:
     has_begun: bool = False
 
     def matches_state(self, digests: Digests, new_places: set[Hashable]) -> bool:
-        """Return whether the contents are equal in all places written since the previous start, here or there."""
+        """Return whether the contents are equal in all places that either side has written since the previous start."""
         return all(self.digests.get(place) == digests.get(place) for place in self.new_places | new_places)
 
 

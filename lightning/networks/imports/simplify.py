@@ -152,7 +152,7 @@ constant is the first input."""
 
 
 def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
-    """Return a constant as (rows,) if it has one value per row of `product`, or one for all rows; else None."""
+    """Return a constant as (rows,) if it has one value per row of `product` or one value for all, else None."""
     value = builder.constants[tensor]
     rank = builder.rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)

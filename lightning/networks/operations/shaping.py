@@ -195,7 +195,7 @@ def add_gather(builder: Builder, call: Call) -> str:
 
 
 def add_pad(builder: Builder, call: Call) -> str:
-    """Add a constant around images."""
+    """Pad images with a constant."""
     tensor, mode = builder.require_activation(call), call.attributes.get("mode", "constant")
     value, axes = builder.find_constant(call, 2), builder.find_constant(call, 3)
     if mode != "constant":

@@ -62,7 +62,7 @@ class KeyCounter:
     next_key: int = 0
 
     def reserve_keys(self, image_count: int) -> int:
-        """Reserve `image_count` consecutive keys and return the first."""
+        """Reserve `image_count` consecutive keys and return the first key."""
         first_key = self.next_key
         self.next_key = (first_key + image_count) % KEY_COUNT
         return first_key
@@ -133,7 +133,7 @@ def read_timeout_s(parameters: Mapping[str, Any]) -> float:
 async def run_task(instance: ModelInstance, task: Task) -> Answers:
     """Run the model: on the event loop if it is quick and free, otherwise in the model's thread.
 
-    Raise `DeadlineMissed` if the answer would come or came too late.
+    Raise `DeadlineMissed` if the answer is late, or would be late.
     """
     _check_deadline(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
     # Quick work on the event loop saves a switch of threads. Longer work would block the loop.

@@ -3,9 +3,13 @@
 | module | contents |
 |---|---|
 | `codec` | inference packets, without sockets |
-| `server`, `packet_loop` | the packet server and its thread; the loop that answers datagrams |
-| `mmsg`, `reassembly`, `counts` | many datagrams per system call; fragments and repetitions; outcomes |
-| `services`, `packet_kernel` | answers of a model as datagrams; the compiled fast path |
+| `server` | the packet server and its thread |
+| `packet_loop` | the loop that answers datagrams |
+| `mmsg` | system calls that send or receive many datagrams |
+| `reassembly` | messages joined from fragments, and a cache of recent requests |
+| `counts` | counts of the outcomes of requests |
+| `services` | answers of a model as datagrams |
+| `packet_kernel` | the compiled fast path |
 | `deferred` | requests that another thread answers |
 """
 

@@ -1,8 +1,8 @@
 """Many datagrams per system call, with the kernel's reception time of each (Linux).
 
-This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, and they keep
-the global interpreter lock: releasing and reacquiring it would take longer than the call, and if another thread
-computes, up to 5 ms.
+This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, and they keep the
+global interpreter lock. Releasing and reacquiring the lock would take longer than the call, and up to 5 ms if
+another thread computes.
 """
 
 from __future__ import annotations

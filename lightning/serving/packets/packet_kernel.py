@@ -1,4 +1,4 @@
-"""The compiled fast path of packets. Without Python code, it answers requests for one image of bytes to a chain.
+"""The compiled fast path of packets. It answers requests to a chain, each with one image of bytes, without Python code.
 
 It leaves all other datagrams and most refusals to Python. System calls go through the C library. Import this module
 only inside functions, because numba is slow to import.

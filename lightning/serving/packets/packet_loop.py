@@ -46,7 +46,7 @@ COUNTER_BY_CODE = {
 
 
 class PacketLoop:
-    """A loop that answers datagrams. It belongs to one thread, except `copy_counts`."""
+    """A loop that answers datagrams. Only one thread may use it; any thread may call `copy_counts`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class PacketLoop:
         self._outcomes = np.zeros(self.inbox.slot_count, np.int8)
         self._model_numbers = np.ndarray(
             (self.inbox.slot_count,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
-        )  # where headers have the model
+        )  # the part of each header that holds the model
         self._service_by_number: dict[int, Service] = {}
         self._prepared_instances: dict[int, ModelInstance] = {}
         self._lease_by_number: dict[int, Lease] = {}

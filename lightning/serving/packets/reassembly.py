@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 TIME_LIMIT_NS = 1_000_000_000
-"""Longest time that the fragments of a message are kept after the first."""
+"""Longest time that the fragments of a message are kept after the first fragment."""
 MEMORY_LIMIT_BYTES = 16 << 20
 """Maximum memory for waiting fragments, in bytes."""
 FRAGMENT_OVERHEAD = 256

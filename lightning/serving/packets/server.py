@@ -2,9 +2,9 @@
 
 A thread receives all pending datagrams, answers them one after the other, and repeats. Deadlines start when the kernel
 receives a request, so time in the queue counts. A repeated request is answered again, because the first answer may have
-been lost. Both answers are equal, because an answer depends only on the request and its number. Only requests with the
-magic get refusals. Other datagrams are counted but get no reply, so that nobody can make the server send packets to a
-third party.
+been lost. Both answers are equal, because an answer depends only on the request and its number. Only requests that
+begin with the magic `LBIP` get refusals. Other datagrams are counted but get no reply, so that nobody can make the
+server send packets to a third party.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ MAX_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
-    """A device with `banks` switches of size 1x`channels`, with the `commands` of its make; `open` before use."""
+    """A device with `banks` switches of size 1x`channels`, with the `commands` of its make. Call `open` first."""
 
     _session: ScpiSession
     poll_s = 0.1
@@ -201,7 +201,7 @@ def read_size(address: Address) -> tuple[int, int]:
     """
     if "channels" not in address.options:
         raise AddressError(
-            "the size of a 1xN switch cannot be read from it",
+            "a 1xN switch does not report its size",
             device=str(address),
             hint="Give it in the address, as in ?banks=2&channels=8.",
         )

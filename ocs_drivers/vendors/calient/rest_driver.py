@@ -37,7 +37,7 @@ _CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
 
 
 class CalientRest(CalientSwitch):
-    """One Calient over REST, on any transport; `open` before use.
+    """Driver of one Calient over REST, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer, plus the device's own switching time for a change;
     `activation_s` is the longest time from activation to an active circuit.
@@ -156,7 +156,7 @@ class CalientRest(CalientSwitch):
         )
 
     def _find_to_delete(self, pair: Pair) -> list[Circuit]:
-        """Return the provisioned circuits on the ports of a pair, also its own, which an addition creates again."""
+        """Return the provisioned circuits on the ports of a pair, including the pair's own, which is created again."""
         provisioned = self._circuits.find_provisioned(pair)
         return [*self._circuits.find_blocking(pair), *([provisioned] if provisioned else [])]
 
@@ -171,7 +171,7 @@ class CalientRest(CalientSwitch):
         }
 
     def _delete(self, circuits: Sequence[tuple[str, Pair]], guard: Guard) -> None:
-        """Delete circuits, given as (name, pair). A name that occurs twice, of a two-way circuit, is sent once."""
+        """Delete circuits, given as (name, pair). The name of a two-way circuit, which occurs twice, is sent once."""
         ports: dict[str, frozenset[int]] = {}
         for name, pair in circuits:
             ports[name] = ports.get(name, frozenset()) | frozenset(pair)

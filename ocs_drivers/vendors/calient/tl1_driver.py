@@ -44,7 +44,7 @@ _CHANGE_REPORTS = ("DBCHG", "DBGH")  # DBGH is the spelling in one public driver
 
 
 class CalientTl1(CalientSwitch):
-    """One Calient over TL1, raw or interactive, on any transport; `open` before use.
+    """Driver of one Calient over TL1, raw or interactive, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer; `activation_s` is the longest time until a circuit is active.
     """

@@ -61,7 +61,7 @@ class Circuits:
 
 
 class GlimmerglassTl1(Tl1Driver):
-    """One Glimmerglass over TL1, on any transport; `open` before use.
+    """Driver of one Glimmerglass over TL1, on any transport. Call `open` first.
 
     A circuit in the state `fault` is connected, but dark. `operation_mode` is one of `OPERATION_MODES`.
     """
@@ -213,7 +213,7 @@ class GlimmerglassTl1(Tl1Driver):
         self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
 
     def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while mirrors move or may start to move: an asynchronous command is answered before."""
+        """Return True while mirrors move, or may start to move after the answer to an asynchronous command."""
         del step, read_back
         return bool(self._arriving) or self._clock.now() < self._settled_at_s
 

@@ -91,7 +91,7 @@ class PanelSession:
 
 
 class ManualPanel(SwitchDriver):
-    """A panel, its file, and the person in front of it; `open` before use.
+    """A panel, its file, and the person in front of it. Call `open` first.
 
     A pair is done if the person confirmed it and `probe`, if set, does not contradict. After a contradiction the next
     read asks where the cord goes. Without a probe, a wrong confirmation is not detected.

@@ -1,7 +1,7 @@
 """Codec of the resources and documents of a Polatis over RESTCONF. Pure; invalid documents raise `ProtocolDesync`.
 
-The resources are known from public clients. Bodies follow RFC 7951, in which a decimal number may be a string. It is
-not published whether a unit supports `If-Match`, with which no write of another client is lost.
+The resources are known from public clients. Bodies follow RFC 7951, in which a decimal number may be a string. No
+public text says whether a unit supports `If-Match`, which prevents that a write of another client is lost.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RestconfSession(HttpSession):
         )
 
     def get_with_tag(self, target: str, decode: Callable[[Any], _T], default: _T) -> tuple[_T, str]:
-        """Return the decoded resource at `target`, or `nothing` for an empty answer (204), and its ETag."""
+        """Return the decoded resource at `target`, or `default` for an empty answer (204), and the ETag."""
 
         def read(reply: HttpReply) -> tuple[_T, str]:
             tag = reply.headers.get("etag", "")
@@ -119,7 +119,7 @@ class RestconfSession(HttpSession):
 
 
 class PolatisRest(SwitchDriver):
-    """One Polatis over RESTCONF, on any transport; `open` before use.
+    """Driver of one Polatis over RESTCONF, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write. `media` is the format
     of requests; answers may have either format.
@@ -146,7 +146,7 @@ class PolatisRest(SwitchDriver):
         self._attenuators: frozenset[int] = frozenset()
         self._unfit: dict[int, PortState] = {}
         self._known_connection = 0
-        self._etag = ("", "")  # of the last read: our revision, and the device's ETag
+        self._etag = ("", "")  # our revision of the last read, and the device's ETag
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read the product, the ports, and which of them have power monitors or attenuators."""

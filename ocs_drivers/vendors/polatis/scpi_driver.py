@@ -45,7 +45,7 @@ def _format_command(step: Step) -> str:
 
 
 class PolatisScpi(SwitchDriver):
-    """One Polatis over SCPI, on any transport; `open` before use.
+    """Driver of one Polatis over SCPI, on any transport. Call `open` first.
 
     SCPI has no login, no attenuators and no unsolicited messages. `timeout_s` bounds every wait for an
     answer, plus the device's own switching time for a write.

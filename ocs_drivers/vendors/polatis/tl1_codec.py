@@ -58,7 +58,7 @@ def decode_pairs(lines: Lines) -> CrossConnects:
     """
     matches = [_PAIR.fullmatch(line.strip()) for line in lines]
     if None in matches:
-        raise _make_desync("not a pair a line", lines)
+        raise _make_desync("not one pair per line", lines)
     try:
         return CrossConnects((int(match[1]), int(match[2])) for match in matches if match)
     except ValueError as error:

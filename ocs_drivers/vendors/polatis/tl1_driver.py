@@ -34,7 +34,7 @@ MAX_PORTS_PER_QUERY = 256
 
 
 class PolatisTl1(Tl1Driver):
-    """One Polatis over TL1, on any transport; `open` before use."""
+    """Driver of one Polatis over TL1, on any transport. Call `open` first."""
 
     reaction_to_loss = "settle"
     _monitored: frozenset[int] = frozenset()
@@ -200,4 +200,4 @@ class PolatisTl1(Tl1Driver):
         missing = [port for port in expected if port not in received]
         if missing:
             self._session.disconnect()
-            raise ProtocolDesync("the reply leaves out ports", device=self.address, ports=missing)
+            raise ProtocolDesync("ports are missing from the reply", device=self.address, ports=missing)

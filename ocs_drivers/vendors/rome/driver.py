@@ -105,7 +105,7 @@ def _parse_yes(address: Address, option: str) -> bool:
 
 
 class RomeCli(SwitchDriver):
-    """One ROME or AFM, on any transport; `open` before use.
+    """Driver of one ROME or AFM, on any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer. A move may take `timeouts.move_time_s[1]`, plus the same time for every
     move ahead of it in the queue. `login` is for connections on which the device asks for a login (telnet).

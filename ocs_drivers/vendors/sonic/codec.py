@@ -155,7 +155,7 @@ class CrossConnectTables:
 
     @property
     def unrealised(self) -> frozenset[Pair]:
-        """Circuits that are configured, but not yet or never in the hardware."""
+        """Configured circuits that the hardware has not made, or has not made yet."""
         return self.configured - self.hardware_circuits
 
     @property

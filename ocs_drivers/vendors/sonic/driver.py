@@ -53,7 +53,7 @@ SWITCH_TIME_S = (0.1, 60.0)
 
 
 class SonicOcs(SwitchDriver):
-    """One SONiC switch on any transport; `open` before use. `sudo` is true if commands that change it need sudo."""
+    """Driver of one SONiC switch. Call `open` first. `sudo` is true if commands that change the switch need sudo."""
 
     _session: CliSession
     poll_s = 0.2

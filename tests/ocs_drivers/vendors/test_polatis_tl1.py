@@ -348,5 +348,5 @@ def test_a_port_that_disconnects_is_found_out_at_open(peer):
 
 def test_ports_left_out_of_an_answer_are_a_desync(scripted):
     switch, _ = scripted({"RTRV-PORT-SHUTTER": 'M  {tag} COMPLD\r\n   "1:OPEN"\r\n;'})
-    with pytest.raises(ProtocolDesync, match="the reply leaves out ports"):
+    with pytest.raises(ProtocolDesync, match="ports are missing from the reply"):
         switch.ports()

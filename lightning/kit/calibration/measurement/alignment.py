@@ -163,7 +163,7 @@ def set_bias_points(bench: Bench) -> Outcome:
 
 
 def _measure_arrival(bench: Bench, index: int) -> Arrival:
-    """Try words for both modulators until the correlation is good, and return the arrival with the best one."""
+    """Try words for both modulators until the correlation is good, and return the arrival with the best correlation."""
     best_arrival = Arrival(0.0, 0.0, 0.0)
     for partner_word in GUESS_WORDS:
         for own_word in GUESS_WORDS[:2]:

@@ -54,7 +54,7 @@ def _inline_functions(model: Any, name: str) -> Any:
 
 
 def read_opsets(model: Any, name: str) -> dict[str, int]:
-    """Return the opset by domain, "" for ONNX's own domain. Raise `NetworkError` without an opset for it."""
+    """Return the opset by domain, "" for ONNX's own domain. Raise `NetworkError` if this domain has no opset."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if not versions:
         raise NetworkError(f"{name}.onnx names no opset", hint="Export it with opset_version=17")

@@ -223,7 +223,7 @@ def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
         pads_before, pads_after = (
             lengths[: len(own_shape)],
             lengths[len(own_shape) :],
-        )  # fewer where only some axes are padded
+        )  # `pads_after` is shorter if only some axes are padded
         return (
             math.prod(map(sum, zip(own_shape, pads_before, pads_after, strict=True)))
             if len(pads_after) == len(own_shape)

@@ -47,16 +47,15 @@ def from_torch(
 ) -> Network:
     """Return the network that a `torch.nn.Module` computes in inference.
 
-    `example_shape` is the shape of one image, without the batch axis. In any mode of the module, dropout is omitted and
-    batch normalisation uses its running statistics; the mode does not change. A module with layers or functions that
-    this package does not translate is exported to ONNX and imported again. Raise `NetworkError` for a module that
-    `torch.fx` cannot trace, `UnsupportedNode` for an unsupported operation.
+    `example_shape` is the shape of one image, without the batch axis. The mode of the module (training or evaluation)
+    has no effect and does not change: dropout is omitted, and batch normalisation uses its running statistics. A module
+    with layers or functions that this package does not translate is exported to ONNX and imported again. Raise
+    `NetworkError` for a module that `torch.fx` cannot trace, `UnsupportedNode` for an unsupported operation.
     """
     try:
         return _trace_by_fx(module, example_shape, preprocessing)
-    except (
-        UnsupportedNode
-    ) as error:  # not for errors of fx: an export would record only one branch of control flow
+    except UnsupportedNode as error:
+        # Errors of fx are not caught, because an export would record only one branch of the control flow.
         if error.hint != EXPORT_HINT:
             raise
         return export_module(module, example_shape, preprocessing, error)
@@ -220,7 +219,7 @@ class Aliases:
     def add(self, node: Any) -> list[Any]:
         """Add a node, and return the earlier nodes whose tensor it changes in place.
 
-        Raise `UnsupportedNode` if this also changes a view that is read later, because views are copies here.
+        Raise `UnsupportedNode` if the node also changes a view that is read later: in the network, views are copies.
         """
         self.position_by_node[node] = len(self.position_by_node)
         source = node.args[0] if node.args and node.args[0] in self.owner_by_node else node
@@ -287,13 +286,13 @@ def export_module(
     buffer = io.BytesIO()
     try:
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")  # the exporter's own advice to its users
+            warnings.simplefilter("ignore")  # hide the exporter's advice, which is for its own users
             example = torch.zeros(1, *example_shape)
             torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=EXPORT_OPSET)
             network = from_bytes(buffer.getvalue(), type(module).__name__, preprocessing=preprocessing)
             if not _is_equivalent(torch, module, network):
                 raise first_error
-    except Exception:  # noqa: BLE001 - the module's own code runs here, and the exporter's
+    except Exception:  # noqa: BLE001 - the code of the module or the exporter may raise any error
         raise first_error from None
     finally:
         for part, training in modes:
@@ -302,7 +301,7 @@ def export_module(
 
 
 def _is_equivalent(torch: Any, module: Any, network: Network) -> bool:
-    """Return whether module and network agree on two images. An export from one image may fix the batch or a branch."""
+    """Return whether module and network agree on two images. An export may hold for its example image only."""
     random = np.random.default_rng(0)
     images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
     with torch.no_grad():
