@@ -61,7 +61,7 @@ class Portal:
         }
 
     def enqueue(self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats]) -> None:
-        """Queue beats to push, by input, or for the only input. Raise ValueError, and queue nothing then."""
+        """Queue beats to push, by input, or for the only input. Queue none if this raises ValueError."""
         if not isinstance(beats, Mapping):
             if len(self._sources) != 1:
                 names = ", ".join(self._sources) or "none"

@@ -5,9 +5,9 @@
 | `fastsim://FILE` | the fast simulator, in this process; with `?engine=reference` the reference simulator |
 | `verilator://FILE` | the AXI4-Lite top under Verilator, built at the first use |
 | `pynq://0xA0000000` | the registers at that address, on the board where this runs |
-| `pynq://HOST[:PORT]/0xA0000000` | the same, on a board that runs the PYNQ.remote server |
+| `pynq://HOST[:PORT]/0xA0000000` | the registers at that address, on a board that runs the PYNQ.remote server |
 
-FILE is a source text (`.ca`) or a datapath as JSON (`.json`). Parameters of a `.ca` file follow it, as in
+FILE is a source text (`.ca`) or a datapath as JSON (`.json`). Parameters of a `.ca` file follow its path, as in
 `fastsim://streamer.ca?num_DACs=4`.
 """
 

@@ -30,7 +30,7 @@ class AxiPinsBus:
         self._output_columns = {port.name: port.column for port in ports.outputs}
         self._columns = ports.input_columns
         self._slot_cycles = count_read_cycles(ports.input("araddr").width)
-        """Cycles per access in a burst: the first sends the request, and the response arrives by the last."""
+        """Cycles per access in a burst: the request is sent in the first, and the response arrives by the last."""
         self.cycles = 0
         """Number of clock cycles so far, except cycles of reset."""
 
@@ -96,7 +96,7 @@ class AxiPinsBus:
         self._simulator.close()
 
     def _send_requests(self, requests: dict[str, dict[str, int]]) -> None:
-        """Hold each request valid until it is accepted. Raise BusFault after 64 cycles."""
+        """Hold each request valid until it is accepted. Raise BusFault if that takes more than 64 cycles."""
         for _ in range(_MAX_WAIT_CYCLES):
             pins = {f"{channel}valid": 1 for channel in requests}
             for values in requests.values():

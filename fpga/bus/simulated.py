@@ -36,7 +36,7 @@ class Engine(Protocol):
         ...
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
-        """Load a word of a memory; ignore an address that it does not have."""
+        """Load a word of a memory; ignore an address beyond the memory."""
         ...
 
 
@@ -66,7 +66,7 @@ class _Pins:
         return self._inputs["target_shadow_i"]
 
     def restart(self, shadow: int | None) -> None:
-        """Reset the engine, but keep the inputs. Put the targets of `shadow` in force unless it is None."""
+        """Reset the engine, but keep the inputs. Put the targets of `shadow` in force unless `shadow` is None."""
         self._engine.reset(shadow)
         self._outputs = [0] * self._columns[1]
 
@@ -75,7 +75,7 @@ class _Pins:
         self._outputs = self._engine.run(self._row)[0].tolist()
 
     def clock_in_reset(self) -> None:
-        """Run a cycle of reset. It changes nothing but memories that are being loaded (R25)."""
+        """Run a cycle of reset, which changes only memories that are being loaded (R25)."""
         for module, memory in self._memories:
             load, address, word = (
                 self._inputs[f"{module}_{memory}_{suffix}_i"] for suffix in ("load", "address", "word")

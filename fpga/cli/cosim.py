@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fpga.hdl.cosimulation import Comparison
 
 EPISODE_CYCLES = 500
-"""Cycles between resets. The run is reset often, since a count beyond its target fires again only after a reset."""
+"""Cycles between resets. Resets are frequent, because a count that has passed its target cannot fire before a reset."""
 
 
 class Simulator(Protocol):

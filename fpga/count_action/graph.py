@@ -30,7 +30,7 @@ from fpga.count_action.model import (
 
 @dataclass(frozen=True, slots=True)
 class SignalShape:
-    """The shape of a signal: the number of elements under its name, lanes, bits of a sample and sign."""
+    """The shape of a signal: the numbers of elements under its name, of lanes and of bits of a sample, and the sign."""
 
     kind: SignalKind
     size: int
@@ -75,7 +75,7 @@ class Graph:
         }
 
     def source(self, ref: Ref) -> SignalShape:
-        """Return the shape of the signal or formula of `ref`. Raise KeyError if there is no such signal."""
+        """Return the shape of the signal or formula that `ref` names. Raise KeyError if there is no such signal."""
         if ref.module is None:
             return self._inputs[ref.name]
         if is_value(ref):
@@ -140,7 +140,7 @@ class Graph:
 
     @cached_property
     def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
-        """Counts that take beats of each stream, by its module (None: external), name and index."""
+        """Counts that take beats of each stream, by the stream's module (None: external), name and index."""
         takers: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
         for module, count in self.datapath.counts():
             for key in dict.fromkeys(get_stream_key(term) for term in count.counted if self.is_stream(term)):

@@ -155,7 +155,8 @@ class Imports:
     ) -> None:
         """Add the modules of all files that `tree`, the text of `path`, imports.
 
-        `chain` are the files that import it, and `text_folder` is its folder relative to the first file.
+        `chain` are the files whose imports lead to `path`. `text_folder` is the folder of `path`, relative to the first
+        file.
         """
         chain = (*chain, path.resolve())
         for statement in tree.imports():

@@ -42,7 +42,7 @@ class CountKind(enum.Enum):
     LEVEL = "level"
     """Nothing: the sum covers only the current cycle."""
     ACCUMULATE = "accumulate"
-    """The sum of all increments since it fired or was cleared."""
+    """The sum of all increments since the count last fired or was cleared."""
 
 
 class ActionKind(enum.Enum):
@@ -134,11 +134,11 @@ class Signal:
     part_of: str = field(default="", metadata=ADDED_FIELD)
     """The stream of a `last` or `keep` flag (R18), or `MODULE.NAME` of the memory that the input loads."""
     buffered: bool = field(default=False, metadata=ADDED_FIELD)
-    """Of a stream: its beats pass through a buffer of two, and ready depends on registers alone (R20)."""
+    """Of a stream: its beats pass through a buffer of two beats, and ready depends on registers alone (R20)."""
 
     @property
     def loads_memory(self) -> bool:
-        """True if a driver loads a memory through it (R25)."""
+        """True if a driver loads a memory through this input (R25)."""
         return "." in self.part_of
 
 
@@ -212,7 +212,7 @@ class Count:
     bound: Ref | None = field(default=None, metadata=ADDED_FIELD)
     """A formula for the value that the count never exceeds (R17)."""
     order: str = field(default="", metadata=ADDED_FIELD)
-    """`priority` or `turns`: how a level count selects the stream whose beat it takes (R19). Empty: it takes all."""
+    """`priority` or `turns`: how a level count selects the stream whose beat it takes (R19). If empty, it takes all."""
     whole: bool = field(default=False, metadata=ADDED_FIELD)
     """With `order`: packets are not interleaved; a started packet is taken to its end first."""
     picks: tuple[Ref, ...] = field(default=(), metadata=ADDED_FIELD)
@@ -238,7 +238,7 @@ class Count:
 class Target:
     """A number to reach; `reset` is its value until a driver writes another. 0 means never (R3).
 
-    With `at_least` a count above it fires, too; with `carry` the excess stays in the count (R16).
+    With `at_least`, a count above the target fires, too; with `carry`, the excess stays in the count (R16).
     """
 
     name: str
@@ -268,7 +268,7 @@ class Action:
     shift: int = 0
     modulo: int = 0
     clears: tuple[str, str] | None = None
-    """Module and count."""
+    """Of CLEAR_COUNT: the module and the name of the count that restarts."""
     reduction: str = field(default="sum", metadata=ADDED_FIELD)
     """Of EMIT: `sum`, `max` or `min`."""
     with_index: bool = field(default=False, metadata=ADDED_FIELD)
@@ -279,7 +279,7 @@ class Action:
     Of SET: it becomes 1. That is the default; the field only records that it is intended.
     """
     part_of: str = field(default="", metadata=ADDED_FIELD)
-    """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
+    """Of STORE: the stream whose `last` or kept lanes are stored (R18), or the arbitrating count (R19)."""
     ranked: bool = field(default=False, metadata=ADDED_FIELD)
     """Of STORE and STORE_WORD: others may store there, too; the first in the text that fires wins (R18, R25)."""
     merges: bool = field(default=False, metadata=ADDED_FIELD)
@@ -320,7 +320,7 @@ class Module:
     actions: tuple[Action, ...]
     location: Location | None = field(default=None, compare=False)
     values: tuple[Operand, ...] = field(default=(), metadata=ADDED_FIELD)
-    """Formulas that counts and actions of this module refer to by index."""
+    """Formulas, to which counts and actions of this module refer by index."""
     claims: tuple[Claim, ...] = field(default=(), metadata=ADDED_FIELD)
     """Properties; they add no hardware."""
 

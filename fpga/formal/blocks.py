@@ -1,4 +1,4 @@
-"""Proofs of the hand-written blocks in `fpga/rtl`: each block next to its checks, with free inputs."""
+"""Proofs of the hand-written blocks in `fpga/rtl`: each block next to its checks, for all inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PORT_PATTERN = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\
 class BlockProof:
     """A block, and the parameters for which it is proven.
 
-    `hidden` maps ports of the checks to registers of the block that they read: the path in the block and the range.
+    `hidden` maps ports of the checks to the registers of the block that these ports read: (path in the block, range).
     `extra` are other connections of the checks. `depth` is the number of cycles of the induction. It must exceed the
     length of a pipeline.
     """
@@ -243,7 +243,7 @@ def _parse_ports(text: str) -> tuple[Port, ...]:
 def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None = None) -> str:
     """Return the top `proof`, with the blocks and their checks as instances `b0`, `b1`, ...
 
-    `mutants` are names of modules that replace the block with that number.
+    `mutants` maps numbers of blocks, as in `b0`, to the names of modules that replace these blocks.
     """
     blocks = list(proofs)
     parts = [
@@ -312,7 +312,7 @@ def collect_proof_sources(proofs: Iterable[BlockProof]) -> dict[str, str]:
 
 
 def read_part_sources(blocks: Iterable[str]) -> dict[str, str]:
-    """Return the files of the blocks that these blocks instantiate, by file name."""
+    """Return the files of all blocks that are instantiated in these blocks, by file name."""
     texts = ((RTL / f"{block}.sv").read_text(encoding="ascii") for block in dict.fromkeys(blocks))
     paths = {RTL / f"{name}.sv" for text in texts for name in find_instances(text)}
     return {path.name: path.read_text(encoding="ascii") for path in sorted(paths) if path.exists()}

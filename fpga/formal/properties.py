@@ -15,10 +15,10 @@ class Property:
 
 
 STATED_PROPERTY = "stated"
-"""Name of the property for the claims in the text."""
+"""Name of the property for the `always` and `never` properties in the source text of a module."""
 
 DATA = "data"
-"""Name of the property for the samples of beats."""
+"""Name of the property for the samples that beats carry."""
 
 PROPERTIES = (
     Property(
@@ -42,7 +42,7 @@ PROPERTIES = (
     ),
     Property(
         "sticky",
-        "overshoot and saturated are set by their event and stay until a driver clears them (R4, R10, R12)",
+        "the bits overshoot and saturated are set by their events and stay set until they are cleared (R4, R10, R12)",
         (
             "count_action.overshoots", "count_action.saturates", "count_action_up_down.overshoots",
             "count_action_up_down.saturates",
@@ -55,7 +55,7 @@ PROPERTIES = (
     ),
     Property(
         "beats",
-        "no beat is lost or duplicated: accepted beats are counted, a fire sends one, and it waits until taken (R7)",
+        "no beat is lost or duplicated: accepted beats are counted; a fire sends a beat, which waits until taken (R7)",
         (
             "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
             "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",
@@ -69,7 +69,7 @@ PROPERTIES = (
     ),
     Property(
         DATA,
-        "a beat holds the samples at its fire, or the sum, the largest or the smallest counted sample (R6, R11, R14)",
+        "a beat holds the samples at its fire, or the sum or an extreme of the counted samples (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.terms",
             "count_action_sum.adds", "count_action_sum.sums", "count_action_extreme.keeps",
@@ -79,7 +79,7 @@ PROPERTIES = (
     Property(
         "flags",
         (
-            "flags, pulses and numbers change in the cycle after their fires, words also after a load,"
+            "flags, pulses and numbers change in the cycle after a fire, memory words also after a load,"
             " and at no other time (R6, R9, R25)"
         ),
         (
@@ -112,7 +112,7 @@ def get_property(assertion: str) -> Property:
 
 
 def list_properties(checks: str) -> tuple[Property, ...]:
-    """Return the properties that have assertions in one kind of checks."""
+    """Return the properties with assertions in a module of checks, such as `count_action_beat`."""
     return tuple(
         property_
         for property_ in PROPERTIES

@@ -65,11 +65,11 @@ def prove(
 ) -> Proof:
     """Prove the generated top of `datapath` against its model by k-induction; with `module`, only that module.
 
-    The only assumption is a reset in the first cycle; inputs are free in every cycle. Claims are an exception: their
+    The only assumption is a reset in the first cycle; inputs may have any value. Claims are an exception: their
     proof also uses the assumptions in the text of the datapath. `depth` is the number of cycles that are searched for
     counterexamples. A proof takes a few seconds, and longer with a larger `depth`. If it needs more than `budget_s` of
-    processor time for each property, the properties are TIMED_OUT. Without
-    `allow_vacuous`, the property `fires` of a module becomes VACUOUS if a count of the module can never count. Raise
+    processor time for each property, the properties are TIMED_OUT. Unless `allow_vacuous` is true, the property `fires`
+    of a module becomes VACUOUS if a count of the module can never count. Raise
     KeyError if there is no such module, ToolMissing or ToolFailed.
     """
     if module is not None:

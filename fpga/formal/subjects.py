@@ -10,7 +10,7 @@ from fpga.formal.specification import Specification
 
 
 def find_subjects(specification: Specification, assertion: str) -> set[tuple[str, str]]:
-    """Return the (module, property) pairs of an assertion. Those about targets and buffers hold for all modules."""
+    """Return the (module, property) pairs of an assertion; an assertion about targets or buffers has all modules."""
     instance, _, label = assertion.partition(".")
     check = specification.checks[instance]
     name = get_property(f"{check.block}.{label}").name

@@ -134,7 +134,7 @@ def _judge_property(
 
 
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
-    """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
+    """Return the difference that suits a failure best: one of its property, else of its module, else any, else None."""
     same_property = [
         difference for difference in differences if (difference.module, difference.property) == subject
     ]
@@ -162,9 +162,10 @@ class _Traces:
         )
 
     def simulate_failure(self, failed_result: Result) -> Result:
-        """Return a failure with a difference from a random run, if there is one. Its trace shows none at any port.
+        """Return a failure with a difference from a random run, if there is one.
 
-        Such traces exist because the solver stops as soon as a register is wrong, before any port shows it.
+        The trace of the failure shows no difference at any port, because the solver stops as soon as a register is
+        wrong, before any port shows it.
         """
         if self._simulated is None:
             self._simulated = simulate_differences(self._specification)

@@ -72,7 +72,7 @@ _DUMP = 'module dump; initial begin $dumpfile("dump.vcd"); $dumpvars(0, bench.du
 
 
 def run(design: Datapath | Design, rows: Rows, *, episode_cycles: int = 0, timeout_s: float = 600) -> Rows:
-    """Return the outputs of every cycle from reset on; with `episode_cycles`, reset the design after so many cycles.
+    """Return the outputs of every cycle from reset on; reset the design again after every `episode_cycles`, if given.
 
     Raise ToolMissing, ToolFailed (errors in the sources), BadOutput (an X or Z at an output) or ValueError (rows of
     another width).

@@ -98,7 +98,7 @@ def _draw_targets(
     own_counts = [count for count in counts if count.target == target.name]
     max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
-    # The smaller of two draws, because a chain fires only if each of its counts fires often.
+    # Take the smaller of two draws, because a chain fires only if each of its counts fires often.
     reachable_targets = random.integers(
         1, min(max_target, largest) + 1, (2, phase_count), dtype=np.uint64
     ).min(axis=0)

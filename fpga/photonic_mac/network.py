@@ -44,7 +44,7 @@ class Optics:
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
-        """Return the detected values of products (cycles × lanes); the noise of the first is of `first_cycle`."""
+        """Return the detected values of products (cycles × lanes), the first of which is detected in `first_cycle`."""
         amplified_products = (products * self.gain) >> 8
         if self.noise:
             amplified_products = (
@@ -54,7 +54,7 @@ class Optics:
 
 
 def noise(seed: int, cycles: int) -> NDArray[np.int32]:
-    """Return the noise of every lane from its first cycle on (cycles × lanes), −3 .. 3."""
+    """Return the noise of every lane in cycles 0 to `cycles` - 1, as an array cycles × lanes, −3 .. 3."""
     lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
     state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_WORD_MASK))
     state = np.where(state == 0, np.uint64(1), state)
@@ -115,7 +115,7 @@ class Network:
 def quantise(weights: Sequence[ArrayLike]) -> Network:
     """Return weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
 
-    As in the published datapath, the largest counts as at least 1, so that small weights are not scaled up to 255.
+    As in the published datapath, weights that are all below 1 in magnitude are scaled by 255, not up to 255.
     Ties are rounded to even.
 
     >>> quantise([[[0.5, -1.0]]]).layers[0].tolist()
@@ -191,7 +191,8 @@ def simulate_noisy_results(
 ) -> Iterator[NDArray[np.int16]]:
     """Yield the results of every layer for one image through imperfect optics.
 
-    `first_noise_cycles` holds, for each layer, the noise cycle in which the light of its first product is sent.
+    `first_noise_cycles` holds, for each layer, the cycle in which its first product is sent. The noise depends on the
+    cycle.
     """
     activations = _check_images(network, image)[0]
     for weights, first_cycle in zip(network.layers, first_noise_cycles, strict=True):

@@ -93,7 +93,7 @@ class Register:
 
     @property
     def signal_bits(self) -> int:
-        """Number of bits of its signal; its words may have more."""
+        """Number of bits of the signal; the words may have more."""
         return self.signal.width if self.signal else 0
 
     @property

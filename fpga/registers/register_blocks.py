@@ -42,7 +42,7 @@ def format_bit_range(width: int) -> str:
 
 
 def pad(wire: str, padding_bits: int) -> str:
-    """Return a wire with `spare` zeros above it."""
+    """Return a wire with `padding_bits` zeros above it."""
     return f"{{{padding_bits}'b0, {wire}}}" if padding_bits else wire
 
 
@@ -199,7 +199,7 @@ class _Source:
 
 
 class _Sink:
-    """An output stream with a FIFO of unread beats, as numbers."""
+    """An output stream with a FIFO of unread beats; each beat is one number."""
 
     module: ClassVar[str] = "portal_sink"
 

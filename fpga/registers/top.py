@@ -162,7 +162,7 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
 
 
 def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
-    """Yield the connections between registers and the datapath, first of ports that several registers set."""
+    """Yield the connections between registers and the datapath; ports that several registers set come first."""
     shared_ports, blocks = table.find_shared_ports(), table.find_blocks()
     for port, uses_registers in shared_ports.items():
         if uses_registers[0].access is Access.WRITE:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WriteMemory = Callable[[int, bytes], object]
 REGISTERS = make_smartnic_registers()
 BASE_ALIGNMENT = 4096
-"""In bytes. Bursts of the reader must not cross a multiple of it."""
+"""Alignment of the weights in bytes: bursts of the reader must not cross a multiple of it."""
 LIMIT = 1_000_000
 """Largest number of reads of STATUS while waiting for a request to end; some seconds on a board."""
 _WORD_MASK = (1 << WORD_BITS) - 1
@@ -86,7 +86,7 @@ class SmartNicDriver:
     def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = LIMIT) -> None:
         """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
-        Raise SmartNicError if the request in work has not ended after `limit` reads of STATUS.
+        Raise SmartNicError if the current request has not ended after `limit` reads of STATUS.
         """
         self.hold()
         try:
@@ -118,13 +118,13 @@ class SmartNicDriver:
         self._pulse("RESET")
 
     def counters(self) -> dict[str, int]:
-        """Return the counts of packets by outcome, and `overrun`. Each is read at its own time."""
+        """Return the counts of packets by outcome, and `overrun`. They are read one after the other."""
         names = (*OUTCOMES, "overrun")
         return dict(zip(names, self._read(*(f"COUNT_{name}" for name in names)), strict=True))
 
     def _wait(self, limit: int) -> None:
         if all(self.is_working for _ in range(limit)):
-            raise SmartNicError(f"the request in work did not end in {limit} reads of STATUS.")
+            raise SmartNicError(f"the current request did not end within {limit} reads of STATUS.")
 
     def _read(self, *names: str) -> list[int]:
         return self._transfer([(REGISTERS[name].offset, None) for name in names])

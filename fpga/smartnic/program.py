@@ -36,9 +36,9 @@ ACTIVATIONS = 1024
 SCORES = 356
 """Largest number of outputs of the last layer, which must fit in one packet."""
 ALIGNMENT = 32
-"""In words. Every model begins at a multiple of it in memory."""
+"""Every model begins in memory at a multiple of this number of words."""
 SUM_LIMIT = 1 << 23
-"""Sums with their bias are below it in magnitude, so that float32 holds them exactly."""
+"""Sums with their bias are below this limit in magnitude, so that float32 holds them exactly."""
 _FLOAT = np.finfo(np.float32)
 
 
@@ -60,7 +60,7 @@ class NicLayer:
     rectified: bool = False
     """Whether negative results become 0."""
     name: str = ""
-    """For messages; by default the place in the model."""
+    """Name of the layer in messages; by default its place in the model."""
 
     def __post_init__(self) -> None:
         weights = np.asarray(self.weights)

@@ -66,7 +66,7 @@ def float_steps(real: Floats, step: np.float32) -> Integers:
 
 
 def normalise(results: Integers) -> Integers:
-    """Return activations of the published datapath: negative results are 0, others shifted by the largest's bits.
+    """Return activations of the published datapath: negative results are 0, and one shift gives the largest 8 bits.
 
     >>> normalise(np.array([1000, -7, 3], np.int32)).tolist()
     [250, 0, 0]

@@ -88,7 +88,7 @@ class Settings:
     """128 times the factor that compensates the loss of light."""
     memory_latency: int = 40
     memory_refresh_every: int = 1950
-    """0: the memory never pauses."""
+    """Cycles from one pause of the memory to the next; 0 if the memory never pauses."""
     memory_refresh_cycles: int = 88
 
     def __post_init__(self) -> None:
@@ -311,13 +311,13 @@ class SmartNic:
     def reload(self, program: NicProgram, limit: int = IDLE_LIMIT) -> None:
         """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
-        Raise SmartNicError if the request in work does not end within `limit` cycles, or for a program that is too
+        Raise SmartNicError if the current request does not end within `limit` cycles, or for a program that is too
         large.
         """
         self.hold()
         try:
             if not self._functions.nic_run_until_unoccupied(self._get_pointer(), limit):
-                raise SmartNicError(f"the request in work did not end in {limit} cycles.")
+                raise SmartNicError(f"the current request did not end within {limit} cycles.")
             self.load(program)
         finally:
             self.hold(is_held=False)

@@ -50,7 +50,7 @@ _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 0x3
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_AUXDATA, _PROMISCUOUS = 263, 1, 8, 1
 _ETH_P_ALL, _ARPHRD_ETHER, _CHECKSUM_NOT_READY = 3, 1, 0x8
 _AUXILIARY_BYTES = socket.CMSG_SPACE(20)
-"""Of a `tpacket_auxdata`, whose first word tells whether the checksum is complete."""
+"""Size of a message with a `tpacket_auxdata`, whose first word tells whether the checksum is complete."""
 _NAME_BYTES = 15
 _ADDRESS_ENTRY = struct.Struct("16s2xH4s16x")
 """An entry of SIOCGIFCONF: name, port, IPv4 address."""
@@ -136,7 +136,7 @@ class PacketWire(Tap):
                 self._check_exists(error)
                 return None
             if sender[2] == socket.PACKET_OUTGOING or flags & socket.MSG_TRUNC:
-                continue  # frames of this machine's kernel, and frames larger than the NIC takes
+                continue  # skips frames of this machine's kernel, and frames larger than the NIC takes
             if any(struct.unpack_from("=I", data)[0] & _CHECKSUM_NOT_READY for _, _, data in extras):
                 frame = fill_checksum(frame)
             return frame.ljust(MIN_FRAME_BYTES, b"\0")
@@ -162,7 +162,7 @@ class PacketWire(Tap):
 
 
 def fill_checksum(frame: bytes) -> bytes:
-    """Return a frame with its UDP checksum, which kernels leave to the network card; other frames as they are."""
+    """Return a frame with its UDP checksum, which kernels leave to the network card; return other frames unchanged."""
     if len(frame) < 34 or frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_UDP:
         return frame
     start = 14 + 4 * (frame[14] & 0xF)
@@ -177,7 +177,7 @@ def fill_checksum(frame: bytes) -> bytes:
 
 
 def open_tap(interface: str, address: IPv4Interface, namespace: str | None = None) -> Tap:
-    """Open a TAP device that leads to `address`, and set it up; make it unless it exists.
+    """Open a TAP device that leads to `address`, and set it up; create the device unless it exists.
 
     Unless the host has an address in the subnet, it gets the last one that is not the NIC's. An
     interface that exists and is not a TAP device is left as it is: its frames go to the NIC and to the kernel.

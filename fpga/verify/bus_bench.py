@@ -22,7 +22,7 @@ BEGIN_CYCLE = 12
 MAX_PAUSE_CYCLES = 24
 """Largest number of cycles for which outputs of the random datapath stay constant."""
 PATIENCE_CYCLES = 64
-"""Largest number of cycles for which a ready waits for its valid, in one of four answers or beats."""
+"""Largest number of cycles for which a ready waits for its valid. It waits in one of four answers or beats."""
 _SPELL_CYCLES = 24
 """Cycles of an occasional pause in which the random datapath takes no beats."""
 
@@ -247,7 +247,7 @@ def _write_ready_statements(name: str, condition: str) -> Iterator[str]:
 
 
 def _write_handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
-    """Yield the statements after the beats that moved."""
+    """Yield the statements that react to the handshakes of a cycle."""
     stream_list = list(streams)
     for name in _list_ready_channels(stream_list):
         yield f"if ({name}_moves) begin {name}_patient = $urandom(seed) % 4 == 0; {name}_low = 0; end"

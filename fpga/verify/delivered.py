@@ -32,7 +32,7 @@ class DeliveredFolder:
         return self.origin.checked.datapath
 
     def text(self, name: str) -> str:
-        """Return the text of a file, with question marks for other than ASCII. Raise MissingFileError without it."""
+        """Return the text of a file, in ASCII, with question marks for other characters. Raise MissingFileError."""
         path = self.folder / name
         if not path.is_file() or Path(name).name != name:
             raise MissingFileError(f"there is no file {name} in {self.folder}")

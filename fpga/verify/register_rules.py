@@ -259,7 +259,7 @@ def _expect_loads(
 
 
 def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> list[Change]:
-    """Return the pushes into an input stream, with the bits that they may offer, or (`only_certain`) do offer."""
+    """Return the pushes into an input stream, with the bits that they may or (`only_certain`) surely offer."""
     register = record.table.find_blocks()["source", name]["push"]
     *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
     changes = []

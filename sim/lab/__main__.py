@@ -71,7 +71,7 @@ def _print_json(value: object) -> int:
 
 
 def _take_down(lab_ids: Sequence[str], *, all_labs: bool) -> list[str]:
-    """End the named labs and, with `all_labs`, all labs of this user; without either, remove debris. Return ids."""
+    """End the named labs and, with `all_labs`, all labs of this user; if no lab is named, remove debris. Return ids."""
     if all_labs:
         own_labs = [lab.id for lab in find_labs() if not lab.is_of_others]
         return list(end_labs(sorted({*own_labs, *lab_ids})))
@@ -79,7 +79,7 @@ def _take_down(lab_ids: Sequence[str], *, all_labs: bool) -> list[str]:
 
 
 def _supervise(wiring_path: Path | None, *, is_detached: bool) -> int:
-    import asyncio  # late, because --status and --down do not need it
+    import asyncio  # imported late, because --status and --down do not need it
 
     document = _parse(_read_document(wiring_path))
     return asyncio.run(_run(document, is_detached=is_detached))

@@ -25,7 +25,7 @@ _MAX_LOG_LINES = 20
 
 
 def build_boards(boards: Sequence[BoardDocument], get_namespace: Callable[[str], str]) -> None:
-    """Set the ports of all boards up, without addresses, so that the kernel does not answer there."""
+    """Set up the ports of all boards, without addresses, so that the kernel does not answer frames there."""
     for board in boards:
         namespace = get_namespace(board.name)
         netns.batch("ip", [f"link set {port.name} up" for port in board.ports], namespace)

@@ -99,7 +99,7 @@ def _lock(handle: int) -> bool:
 
 
 def _is_same_file(path: Path, handle: int) -> bool:
-    """Return whether the locked file still has the name; the last holder may have removed it before the lock."""
+    """Return whether the locked file still has its name; the last holder may have removed it before it was locked."""
     try:
         by_name, by_handle = path.stat(), os.fstat(handle)
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def find_claim_names() -> Iterator[str]:
 
 
 def find_holder(name: str) -> Holder | None:
-    """Return the holder of a claim, None if it is free. A holder that has not written its file yet has pid 0."""
+    """Return the holder of a claim, or None for a free claim. A holder that has not written its file yet has pid 0."""
     try:
         handle = os.open(find_claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

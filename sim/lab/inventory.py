@@ -1,4 +1,4 @@
-"""Labs on this machine: discovery by their names in the kernel, end and removal.
+"""Labs on this machine: how to find them by their names in the kernel, end them and remove them.
 
 There is no state file that could become stale: the namespaces of a lab, its link on the root side and its claim all
 have names with its id. A lab whose claim is locked is live; any other is debris of a supervisor that was killed.

@@ -1,7 +1,7 @@
 """The supervisor of a simulated lab: starts everything, and takes it down in whatever way the lab ends.
 
 The management network is a bridge in a namespace of its own, with a link to the root namespace. The bridge has the
-addresses of the switch twins, every host has a port on it, and the machine itself has the first address. In the
+addresses of the switch twins and a port for every host, and the machine itself has the first address. In the
 machine's own network only the interface of this link is visible.
 """
 
@@ -86,7 +86,7 @@ class RunningLab:
 
 
 async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
-    """Start the whole lab; push its cleanup onto `stack` step by step, so that it also works if this raises.
+    """Start the whole lab; push its cleanup onto `stack` step by step, so that cleanup also works if this raises.
 
     Raise `LabError` or `KernelFault`, each with code and hint.
     """

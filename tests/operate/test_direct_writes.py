@@ -65,7 +65,9 @@ def test_a_port_that_somebody_has_leased_is_not_written(leases, parts, tmp_path)
     with lease_ports(tmp_path, ADDRESS, frozenset({48})):
         held = [one for one in read_leases(leases.database.address, "testbed12") if one.is_implicit]
         assert [one.parts for one in held] == [{"port:ocs1/48"}]
-        assert [one.id for one in leases.find_sending_leases()] == [held[0].id], "its end waits for what is sent"
+        assert [one.id for one in leases.find_sending_leases()] == [held[0].id], (
+            "its end waits for what is sent"
+        )
     assert leases.find_sending_leases() == ()
 
 

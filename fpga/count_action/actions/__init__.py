@@ -33,7 +33,7 @@ VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 
 
 def collects(action: Action) -> bool:
-    """Return whether an action reads its samples in every cycle that counts them, not only on a fire (R11)."""
+    """Return whether an action reads its samples in every cycle in which they are counted, not only on a fire (R11)."""
     return KINDS[action.kind].collects
 
 

@@ -142,7 +142,7 @@ class SetFlag(Flag):
                         clear_action for clear_action in clear_actions if clear_action.wins
                     )
                     message = f"both the set and the clear of flag {quote(flag)} win"
-                    yield make_diagnostic(conflicting_clear.location, message, "Leave one `wins` away (R9).")
+                    yield make_diagnostic(conflicting_clear.location, message, "Remove one `wins` (R9).")
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
         """Yield a warning for each flag that can be set and cleared in one cycle without a `wins`."""

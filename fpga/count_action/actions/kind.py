@@ -4,8 +4,9 @@ A kind of action is a class derived from `Kind` and an entry in the table of `__
 the kind, give the shape of its output, find errors, simulate a clock edge in both simulators, build the hardware and
 prove it. A backend passes itself as the first argument; the protocols below list the methods that a kind may call.
 
-The proof of a kind shares no code with its hardware, and the reference simulator none with the fast one. They check
-each other only because they are independent implementations of the same rules.
+The proof of a kind shares no code with the hardware of the kind, and the methods for the reference simulator share no
+code with those for the fast simulator. They can check each other only because they implement the same rules
+independently.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Texts(Protocol):
         """Return the text of a sample, a flag, a number or a formula."""
 
     def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
-        """Yield terms or samples, with neighbouring elements or lanes written as one range."""
+        """Yield the texts of references; consecutive elements, or consecutive lanes of a beat, become one range."""
 
     def value(self, ref: Ref) -> str:
         """Return the text of a formula, in brackets."""
@@ -81,7 +82,7 @@ class Edge(Protocol):
         """Return whether a count is enabled and its module is not stalled."""
 
     def moves(self, ref: Ref) -> bool:
-        """Return whether the beats that hold a sample move (R7)."""
+        """Return whether every beat on which a sample depends moves (R7)."""
 
     def sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula."""
@@ -103,7 +104,7 @@ class Statements(Protocol):
         """Return the condition that the count of an action is enabled and its module is not stalled."""
 
     def beats_move(self, ref: Ref) -> str:
-        """Return the condition under which the beats that hold a sample move (R7)."""
+        """Return the condition that every beat on which a sample depends moves (R7)."""
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
         """Return the name of a register or variable of an action; `r` holds a flag or a number."""
@@ -115,7 +116,7 @@ class Statements(Protocol):
         """Return the number in the lowest `width` bits of a variable."""
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
-        """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
+        """Yield the statements that put samples into an action's beat; a `str` is a variable of the action's width."""
 
 
 class Hardware(Protocol):
@@ -140,7 +141,10 @@ class Hardware(Protocol):
         """Return the condition that a sample is from 0 to `bound` - 1."""
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return the common width and sign of the samples; if they differ or are too wide, the action's and False."""
+        """Return the width and the sign that all samples have.
+
+        Return the action's width and False if the samples differ, or if they are wider than the action.
+        """
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
@@ -174,13 +178,13 @@ class Kind:
     register: str = ""
     """Description of the register that shows its output."""
     collects = False
-    """True if it reads its samples in every cycle that counts them, not only in the cycle of the fire (R11)."""
+    """True if an action reads its samples in every cycle in which they are counted, not only on a fire (R11)."""
     shared_group: str = ""
     """Group of kinds whose actions may drive one output together (R9). Empty if an output has a single driver."""
     cleared_by: ActionKind | None = None
-    """Kind of a `clear` of its output; None if its output cannot be cleared."""
+    """Kind of the actions that clear its output (`clear`); None if its output cannot be cleared."""
     can_raise = True
-    """True if it can make its output non-zero."""
+    """True if an action of this kind can make its output non-zero."""
 
     # Language
 
@@ -196,7 +200,7 @@ class Kind:
         raise NotImplementedError
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        """Return the shape of the output. Call `samples` only if needed: it raises `SourceError` on a cycle."""
+        """Return the output's shape. Call `samples` only if needed: it raises `SourceError` if streams form a cycle."""
         return Shape(1, 1, signed=False)
 
     # Checks
@@ -242,7 +246,7 @@ class Kind:
         return ""
 
     def array_words(self, action: Action) -> int:
-        """Return the number of words of its array (register `a`), or 0 without one. A reset keeps the array."""
+        """Return the number of words of its array (register `a`), or 0 if it has no array. A reset keeps the array."""
         return 0
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
@@ -250,7 +254,7 @@ class Kind:
         return iter(())
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        """Yield the statements that change the output; for a stream, only statements that execute on a fire."""
+        """Yield the statements that change the output; the caller executes those of a stream only on a fire."""
         raise NotImplementedError
 
     # Hardware and proof

@@ -210,7 +210,7 @@ class Memory(Kind):
         yield f"{busy} = {load}"
         yield f"{word_address} = {address}"
         yield f"{value} = {word}"
-        for store in reversed(list_stores(module, action)):  # the first store overwrites the others
+        for store in reversed(list_stores(module, action)):  # reversed, so that the first store wins
             stored_ref, store_address = store.refs
             lines = [
                 f"{busy} = 1",
@@ -287,7 +287,7 @@ class Memory(Kind):
             exact_bits = proof.fit(ref, _EXACT_BITS)
             return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(
                 ref, bits
-            )  # a negative one is large
+            )  # as unsigned numbers, negative addresses are too large
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""

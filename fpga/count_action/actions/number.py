@@ -147,7 +147,7 @@ class Store(Kind):
         return edge.sample(action.refs[0]) & (1 << action.width) - 1
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        for driver in reversed(module.drivers(action.output)):  # the first store overwrites the others
+        for driver in reversed(module.drivers(action.output)):  # reversed, so that the first store wins
             sample = statements.sample(driver.refs[0], driver.width, signed=False)
             yield when(statements.fire(module, driver), [f"{statements.register(module, driver)} = {sample}"])
 

@@ -167,7 +167,7 @@ class _Parts:
             yield from self._find_ref_errors(module, condition.ref, count.location)
 
     def _find_ref_errors(self, module: Module, ref: Ref, location: Location | None) -> Diagnostics:
-        """Yield errors of a reference to a formula of its module or to a signal."""
+        """Yield errors of a module's reference to one of its formulas or to a signal."""
         if is_value(ref) and ref.module == module.name:
             yield from find_value_errors(module, ref, location)
         else:

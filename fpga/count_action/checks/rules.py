@@ -210,7 +210,7 @@ def _find_dead_counts(graph: Graph) -> Diagnostics:
 
 
 def _find_missing_trigger(graph: Graph, count: Count, triggerable_counts: set[tuple[str, str]]) -> str:
-    """Return the signal that keeps a count from counting while only `alive` counts fire; empty if there is none."""
+    """Return a signal that keeps a count from counting if only `triggerable_counts` fire; empty if none does."""
     for condition in count.gate:
         if not condition.negated and not _can_be_nonzero(graph, condition.ref, triggerable_counts):
             return describe_ref(condition.ref)

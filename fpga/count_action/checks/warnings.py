@@ -66,7 +66,7 @@ def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
 
 
 def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield warnings of level counts that stop once more beats wait than the target, or that fire with too few."""
+    """Yield warnings of level counts that stop if more beats wait than their target, or fire with missing beats."""
     streams = [term for term in dict.fromkeys(count.terms) if graph.is_stream(term)]
     target = module.target(count.target)
     if count.kind is not CountKind.LEVEL or len(streams) < 2 or not target.reset or count.aim is not None:
@@ -82,7 +82,7 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     }
     exclusive_streams = [
         ref for ref in streams if get_stream_key(ref) not in rival_streams
-    ]  # the others may leave (R26)
+    ]  # a rival can take the beats of the other streams (R26)
     if len(exclusive_streams) + count.constant > reset and not target.at_least:
         waiting_counts = ", ".join(
             _describe_stream(graph, ref) for ref in exclusive_streams[: reset - count.constant + 1]
@@ -116,7 +116,7 @@ def _describe_stream(graph: Graph, ref: Ref) -> str:
 def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
     """Yield warnings of level counts that never fire, because another takes every beat of a stream first (R26).
 
-    Their other terms do not reach their targets.
+    The terms that are left do not reach the target of such a count.
     """
     for rival in graph.rivals(module, count):
         streams = {get_stream_key(term) for term in rival.terms}

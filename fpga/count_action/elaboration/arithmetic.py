@@ -97,7 +97,7 @@ def evaluate_range(span: Range | Index, values: Values) -> range:
 
 
 def check_span(low: int, high: int, location: Location) -> range:
-    """Return `low` to `high`, both included. Raise `SourceError` if it is empty, negative or has over 1024 elements."""
+    """Return the range `low` to `high`, both included. Raise `SourceError` if it is empty, negative or too long."""
     if low < 0:
         raise SourceError(location, f"the range starts at {low}", "Start at 0 or 1.")
     if high < low:

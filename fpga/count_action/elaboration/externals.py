@@ -45,7 +45,7 @@ class ExternalInputs:
         return list(self._entries)
 
     def declare(self, declaration: FlatInput, *, element: int | None = None) -> None:
-        """Record a declaration, of one element if `element` is given. Raise `SourceError` if an earlier one differs."""
+        """Record a declaration, of one element if given. Raise `SourceError` if it contradicts an earlier one."""
         entry = self._entries.setdefault(declaration.name, _Entry())
         if element is not None:
             entry.indices.add(element)

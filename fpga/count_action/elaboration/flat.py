@@ -71,7 +71,7 @@ class FlatInput:
 
 @dataclass(frozen=True, slots=True)
 class FlatCount:
-    """A count; `target` is the name of its target (None: by position), `aim` a formula that replaces the target."""
+    """A count. `target` names its target (None: the target at the same position); the formula `aim` can replace it."""
 
     name: str
     kind: CountKind

@@ -160,7 +160,7 @@ class FormulaElaborator:
 
 
 def iterate_term(term: Term | RangedOperand, values: Values) -> Iterator[Values]:
-    """Yield `values` extended by each value of the index of a term; `values` alone if it has none.
+    """Yield `values` extended by each value of the index of a term; `values` alone if the term has no index.
 
     Raise `SourceError` if the term does not use the index.
     """

@@ -682,4 +682,4 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Numbers are decimal or hexadecimal (0xFF), or made of parameters, index names, + - * / and brackets.",
     ),
 )
-"""Predicates on a syntax error, with their hints; the first that holds applies. Order: specific before general."""
+"""Predicates on a syntax error, with their hints. The first that holds applies: specific ones come first."""

@@ -54,7 +54,7 @@ class Writer:
             inputs = self.graph.datapath.inputs
             parts = {
                 signal.part_of: signal.name.removeprefix(f"{signal.part_of}_") for signal in inputs
-            }  # `keep` follows `last` and replaces it
+            }  # `keep` follows `last`, so it replaces the entry of `last`
             end_texts = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
                 f"{format_input(signal)}{end_texts[parts.get(signal.name, '')]}{_unparse_buffer(signal)}"
@@ -154,7 +154,7 @@ class Writer:
     # References
 
     def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
-        """Yield the texts of terms or samples; neighbouring elements or lanes become one range."""
+        """Yield the texts of references; consecutive elements, or consecutive lanes of a beat, become one range."""
         remaining_refs = list(refs)
         while remaining_refs:
             options = (
@@ -182,7 +182,7 @@ class Writer:
         return length, f"{first_ref.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
     def _write_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return the number and text of the samples that form complete beats of neighbouring elements; 0 without."""
+        """Return the number and text of samples that form complete beats of neighbouring elements; 0 if none do."""
         first_ref, lanes = refs[0], self.graph.source(refs[0]).lanes
         if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first_ref):
             return 0, ""
@@ -199,7 +199,7 @@ class Writer:
         )
 
     def _write_lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return the number and text of neighbouring lanes of a beat; 0 if too few. Texts count lanes from 1."""
+        """Return the number and text of neighbouring lanes of a beat; 0 if these are few. Texts count lanes from 1."""
         first_ref = refs[0]
         if suffix != ".data" or self.graph.source(first_ref).lanes == 1:
             return 0, ""
@@ -273,7 +273,7 @@ def _has_default_targets(module: Module) -> bool:
 
 
 def _count_prefix(refs: list[Ref], is_next: Callable[[Ref, int], bool]) -> int:
-    """Return the length of the longest prefix of `refs` for which `follows(reference, position)` is true."""
+    """Return the length of the longest prefix of `refs` for which `is_next(reference, position)` is true."""
     return next((n for n, ref in enumerate(refs) if not is_next(ref, n)), len(refs))
 
 

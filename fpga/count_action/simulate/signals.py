@@ -38,7 +38,7 @@ class Wire:
         return [(value ^ sign) - sign for value in values] if self.signed else values
 
     def fits(self, value: int) -> bool:
-        """Return whether a value fits; negative values are encoded as two's complement."""
+        """Return whether a value fits in the signal; negative values are encoded as two's complement."""
         return -(1 << (self.width - 1)) <= value < 1 << self.width
 
     @property

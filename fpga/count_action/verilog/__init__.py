@@ -2,7 +2,7 @@
 
 The text depends on the datapath alone, is readable, and stays in the subset that Icarus, Verilator and yosys accept.
 The top has the name of the datapath, and the ports of `ports_of` after `clk_i` and `rst_i` (synchronous, active high).
-docs/reference/count-action.md explains the rules that it cites.
+docs/reference/count-action.md explains the rules that the text cites.
 """
 
 from fpga.count_action.verilog.top import emit, list_core_files

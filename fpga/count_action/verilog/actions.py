@@ -84,7 +84,10 @@ class Connections:
         )
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return the common width and sign of the samples; if they differ or are too wide, the action's and False."""
+        """Return the width and the sign that all samples have.
+
+        Return the action's width and False if the samples differ, or if they are wider than the action.
+        """
         types = {(source.width, source.signed) for source in map(self.wiring.source, action.refs)}
         width, signed = types.pop()
         return (width, signed) if not types and width <= action.width else (action.width, False)

@@ -66,8 +66,8 @@ def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
 def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a level count, two addends of its increment, and its comparison.
 
-    The comparison is faster than a sum of the addends. The first addend takes the numbers and the constant. Without
-    these it takes two thirds of the bits, because the second addend must also be subtracted from the target.
+    The comparison is faster than a sum of the addends. The first addend takes the numbers and the constant. If
+    there are none, it takes two thirds of the bits, because the second addend must also be subtracted from the target.
     """
     prefix = wiring.prefix(module.name, count.name)
     single_bits = [
@@ -188,7 +188,7 @@ def _write_increment(
 def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
     """Return the bits of a term.
 
-    For a stream, a level count adds its valid bit, an accumulating count its moving beats.
+    For a stream, a level count adds the valid bit, and an accumulating count adds the bit of a moving beat.
     """
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
@@ -197,7 +197,7 @@ def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
 
 
 def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
-    """Return the bit that is 1 if a count selects a stream that has a beat, or None if it does not arbitrate (R19)."""
+    """Return the bit that is 1 if a count selects a stream that has a beat, or None for other counts (R19)."""
     return wiring.find_pick_wire(module.name, count, ref) if count.order else None
 
 
@@ -226,7 +226,7 @@ def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
 
 
 def compute_increment_width(wiring: Wiring, largest: int, refs: tuple[Ref, ...]) -> int:
-    """Return the number of bits of the largest increment: the constant `most` plus all terms."""
+    """Return the number of bits of the largest increment: the constant `largest` plus all terms."""
     for ref in refs:
         source = wiring.source(ref)
         largest += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1

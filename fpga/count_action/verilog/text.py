@@ -82,7 +82,7 @@ def repeat(expression: str, repeat_count: int) -> str:
 
 
 def extend(expression: str, width: int, target_width: int, sign: str = "1'b0") -> str:
-    """Return an expression of `width` bits extended to `to` bits with the bit `sign`."""
+    """Return an expression of `width` bits extended to `target_width` bits with the bit `sign`."""
     return expression if width == target_width else f"{{{repeat(sign, target_width - width)}, {expression}}}"
 
 

@@ -231,9 +231,9 @@ def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
 
 
 def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset[str]:
-    """Return the ports and wires with unread bits. A port has every bit of its signal, even if no text reads it."""
+    """Return the ports and wires with unread bits. A port has every bit of its signal, even bits that nothing reads."""
     lines = [line.strip() for line in body]
-    ignored_prefixes = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
+    ignored_prefixes = ("//", "logic ", ".data_o(", ".valid_o(")  # beginnings of lines that read no wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored_prefixes))
     declarations = [
         declaration

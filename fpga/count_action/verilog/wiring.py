@@ -76,7 +76,7 @@ class Source:
     signed: bool
     is_external: bool
     formula: str = ""
-    """The wire, if it is a formula."""
+    """The wire of the formula, if the reference names one."""
     is_buffered: bool = False
     """True if modules read the output of a buffer instead of the port (R20)."""
 

@@ -207,7 +207,7 @@ def share_links(program: Program, state: State, room: Floats, link_weight: Float
     room[:] = program.capacity
     waiting_count = 0
     for job in range(state.phase.size):
-        state.rate[job] = -1.0 if state.active[job] else 0.0  # -1: not set yet
+        state.rate[job] = -1.0 if state.active[job] else 0.0  # -1: the rate is not set yet
         waiting_count += state.active[job]
     while waiting_count:
         highest_priority = -(2**62)
@@ -219,7 +219,7 @@ def share_links(program: Program, state: State, room: Floats, link_weight: Float
 
 @compile_function
 def fill(program: Program, state: State, room: Floats, link_weight: Floats, priority: int) -> int:
-    """Set the rates of the jobs of a class with the lowest limit; return their number."""
+    """Set the rates of those jobs of a priority class that have the lowest limit; return their number."""
     link_weight[:] = 0.0
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
@@ -234,7 +234,7 @@ def fill(program: Program, state: State, room: Floats, link_weight: Floats, prio
         if state.rate[job] >= 0 or program.priority[job] != priority:
             continue
         if limit(program, state, room, link_weight, job) <= lowest_level * (1 + 1e-12):
-            # A mark below -2, because `limit` needs the rooms before any rate of this pass is subtracted.
+            # Only mark the job (below -2), because `limit` needs the room before any rate of this pass is subtracted.
             state.rate[job] = -2.0 - lowest_level * weight(program, state, job)
             fixed_count += 1
     for job in range(state.phase.size):

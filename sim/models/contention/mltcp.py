@@ -19,7 +19,7 @@ def compute_shift(gap: float, burst: float, slope: float, intercept: float) -> f
 def compute_gaps(
     first_offset: float, burst: float, slope: float, intercept: float, iterations: int
 ) -> tuple[float, ...]:
-    """Return `first` and the gaps after each of `iterations` iterations.
+    """Return `first_offset`, and the gap after each of `iterations` iterations.
 
     >>> [round(gap, 4) for gap in compute_gaps(0.01, 1.0, 1.75, 0.25, 5)]
     [0.01, 0.0748, 0.3926, 0.838, 0.9764, 0.997]

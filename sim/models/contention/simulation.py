@@ -56,7 +56,7 @@ class Setting:
 class Contention:
     """Result of a simulation: `begins_ms` (jobs, iterations + 1), `alignments` (jobs,), and the recorded rates.
 
-    The begins of a job with fewer iterations than others are in the last columns, behind NaN.
+    A job with fewer iterations than others has NaN in its first columns, and its begins in the last columns.
     Row i of `rates_gbps` (rows, jobs) is valid from `times_ms[i]` to `times_ms[i + 1]`.
     """
 
@@ -95,7 +95,7 @@ def simulate(
     Raise `ValueError` for weights, priorities, starts or slots that are not one per job, and if a job gets no
     bandwidth.
     """
-    from sim.models.contention.engine import State, run  # brings numba
+    from sim.models.contention.engine import State, run  # imports numba, which is slow
 
     setting = setting or Setting()
     job_count = len(jobs)
@@ -195,7 +195,7 @@ def sweep(
     iterations: int = 300,
     warm_up: int = 100,
 ) -> Floats:
-    """Return the mean iteration times, (..., jobs), of jobs that compute, then send on one link, each at its full rate.
+    """Return the mean iteration times, (..., jobs), of jobs that compute, then send at full rate on one link.
 
     The last axis of each array is the jobs; the arrays are broadcast against each other. The first `warm_up` of
     `iterations` do not count.

@@ -12,8 +12,8 @@ the reference (FlexNetPacket, commit 461b21f), read from its source before any c
 | `relay_s` | 0 | a host that forwards is a queue and a pipe, like a switch |
 | `single_round_bytes` | 9,000 | an AllReduce of fewer bytes per member is one exchange of 2(g-1)/g of them |
 
-Its window starts at 100 packets, 893,600 bytes, and grows from there; at 100 Gbit/s and a round trip of 12 us (six
-links each way) 150,000 bytes fill the path, so no window limits a flow, and windows are not modelled here.
+The window of that simulator starts at 100 packets, 893,600 bytes, and grows from there. At 100 Gbit/s and a round trip
+of 12 us (six links each way), 150,000 bytes fill the path. No window limits a flow, so windows are not modelled here.
 """
 
 from __future__ import annotations

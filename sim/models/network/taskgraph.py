@@ -155,7 +155,7 @@ class TaskGraphBuilder:
         return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
 
     def exchange(self, transfers: Exchange, *, after: list[int] | None = None) -> int:
-        """Add transfers that begin together, as one task. Give the same object each time for the same transfers."""
+        """Add transfers that begin together, as one task. For equal transfers, pass the same object each time."""
         position = self._position_of.setdefault(id(transfers), len(self._exchanges))
         if position == len(self._exchanges):
             self._exchanges.append(transfers)
@@ -242,7 +242,9 @@ def _check_edges(graph: TaskGraph) -> None:
     next_tasks = graph.after[order].tolist()
     bounds, unmet_counts = first.tolist(), predecessor_counts.tolist()
     free_tasks = np.flatnonzero(predecessor_counts == 0).tolist()
-    for task in free_tasks:  # Kahn's algorithm: the loop extends its own list, so a cycle leaves it short
+    for (
+        task
+    ) in free_tasks:  # Kahn's algorithm: the loop extends its own list, which stays incomplete on a cycle
         for successor in next_tasks[bounds[task] : bounds[task + 1]]:
             unmet_counts[successor] -= 1
             if unmet_counts[successor] == 0:

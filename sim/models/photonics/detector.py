@@ -63,7 +63,7 @@ def detect_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Arra
 def responsivity_a_w(quantum_efficiency: float, wavelength_m: float) -> float:
     """Return the responsivity, R = eta q wavelength / (h c) (Kumar and Deen, 5.2).
 
-    A perfect photodiode at 1550 nm gives 1.25 A/W; 1 A/W is a quantum efficiency of 80 %.
+    A perfect photodiode at 1550 nm gives 1.25 A/W; 1 A/W corresponds to a quantum efficiency of 80 %.
 
     >>> f"{responsivity_a_w(0.8, 1550e-9):.3f}"
     '1.000'

@@ -74,7 +74,7 @@ class Modulator:
 def transmission(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
     """Return T(V) of the module docstring, the transmitted fraction of the power, for each voltage.
 
-    By hand: V_pi 5 V, 4 dB of loss, 25 dB of extinction, 2.5 V above the null, which is quadrature, sin^2 = 1/2:
+    By hand: with V_pi 5 V, 4 dB of loss and 25 dB of extinction, 2.5 V above the null is quadrature, sin^2 = 1/2:
     0.39811 * (0.0031623 + 0.9968377 / 2) = 0.19968.
 
     >>> f"{transmission(Modulator(), 2.5):.5f}"

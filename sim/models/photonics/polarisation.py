@@ -23,7 +23,7 @@ class Polariser:
     """The polarising waveguide of a modulator behind a length of fibre."""
 
     extinction_db: float = 30.0
-    """Ratio of transmitted to leaked_fraction polarisation."""
+    """Ratio of the transmitted to the leaked polarisation."""
     diffusion_rad2_s: float = 1e-8
     """Growth of the variance of the angle per second: 6 mrad after an hour if nothing touches the fibre."""
 

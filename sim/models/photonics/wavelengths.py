@@ -79,8 +79,8 @@ def combine_w(
 def coherence(linewidth_hz: float, delay_s: float) -> float:
     """Return |g| of light and its copy delayed by `delay_s`: exp(-pi linewidth |delay|), for a Lorentzian line.
 
-    J. W. Goodman, Statistical Optics, on temporal coherence. With 100 kHz and 1 m of fibre (4.9 ns) almost 1; with
-    10 MHz and 10 m 0.215.
+    J. W. Goodman, Statistical Optics, on temporal coherence. A linewidth of 100 kHz and 1 m of fibre
+    (4.9 ns) give almost 1; 10 MHz and 10 m give 0.215.
 
     >>> f"{coherence(100e3, 4.9e-9):.4f} {coherence(10e6, 49e-9):.3f}"
     '0.9985 0.215'

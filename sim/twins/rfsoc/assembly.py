@@ -25,7 +25,7 @@ CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
 """Bits of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
 KNOB_OPTIONS = ("adc_bits", "filter", "fault")
 BOARD_OPTIONS = (*KNOB_OPTIONS, "instruction_limit")
-"""Options that apply only to the board. All others apply to the plant. `seed` applies to both."""
+"""Options that apply only to the board. `seed` applies to the board and to the plant; all others only to the plant."""
 
 
 class TunablePlant(Plant, Protocol):

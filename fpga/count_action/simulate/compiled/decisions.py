@@ -41,7 +41,7 @@ from fpga.count_action.simulate.compiled.names import Names
 class Decisions:
     """The first half of a cycle: wires and outputs. No register changes.
 
-    Variables of the generated code begin with these letters. The number of the count or output follows, or a name:
+    Names in the generated code begin with one of these letters. A name follows, or the number of the count or output:
 
     | letter | value |
     |---|---|

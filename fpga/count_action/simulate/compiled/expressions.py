@@ -18,7 +18,7 @@ _SINGLE_BITS = 2
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`width` bits, from bit `low` on, of a concatenation of words (expressions). Without words it is 0."""
+    """`width` bits, from bit `low` on, of a concatenation of words (expressions). A field without words is 0."""
 
     words: tuple[str, ...]
     low: int

@@ -31,7 +31,7 @@ class CycleProgram:
     """One cycle of a datapath. All variables are 64-bit signed integers; `Names` explains their names."""
 
     statements: tuple[str, ...]
-    """In order; an `if` has several lines. `count_ones(x)` is the number of ones in x."""
+    """The statements in order; an `if` statement has several lines. `count_ones(x)` is the number of ones in x."""
     registers: dict[str, int]
     """Variables that keep their values between cycles, with their values after reset."""
     arrays: dict[str, int]
@@ -89,7 +89,7 @@ class Updates:
         yield from write_buffers(self.names)
 
     def _update_beat(self, module: Module, action: Action) -> Lines:
-        """Yield the statements of a beat. It is sent when its count fires, and waits until taken (R6, R7, R10)."""
+        """Yield the statements of a beat, which is sent when its count fires and waits until taken (R6, R7, R10)."""
         output_index, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
         yield when(fire, KINDS[action.kind].update(self, module, action))
         yield from self._clear_memory(module, action)
@@ -111,7 +111,7 @@ class Updates:
         return self.names.is_counting(module, module.count(action.on))
 
     def beats_move(self, ref: Ref) -> str:
-        """Return the condition under which the beats that hold a sample move (R7)."""
+        """Return the condition that every beat on which a sample depends moves (R7)."""
         return self.names.beats_move(ref)
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
@@ -129,7 +129,7 @@ class Updates:
         return number(field, signed=sample_signed if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
-        """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
+        """Yield the statements that put samples into an action's beat; a `str` is a variable of the action's width."""
         fields = (
             make_field(sample, action.width)
             if isinstance(sample, str)

@@ -96,7 +96,7 @@ class Names:
         return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
 
     def field(self, ref: Ref) -> Field:
-        """Return the bits of a sample, flag, number or formula; beats as they were at the start of the cycle."""
+        """Return the bits of a sample, flag, number or formula; those of a beat are from the start of the cycle."""
         if is_value(ref):
             return make_field(self.value(ref), self.graph.source(ref).width)
         return self._find_signal_field(ref, "_before")
@@ -158,7 +158,7 @@ class Names:
         return f"t{self._targets[module, target]}"
 
     def find_pick(self, count: Count, stream: Ref) -> list[str]:
-        """Return a list with the wire that is 1 if a count selects a stream; empty if it takes all (R19)."""
+        """Return a list with the wire that is 1 if a count selects a stream; empty for other counts (R19)."""
         pick = find_pick_formula(count, stream)
         return [] if pick is None else [self.value(pick)]
 
@@ -180,7 +180,7 @@ class Names:
         ]
 
     def beats_move(self, ref: Ref) -> str:
-        """Return the condition that all beats of a sample move (R11)."""
+        """Return the condition that every beat on which a sample depends moves (R11)."""
         return join_and(mask_field(self.moves(stream)) for stream in self.graph.streams(ref))
 
     def memory(self, module: Module, action: Action) -> list[str]:
@@ -196,7 +196,7 @@ class Names:
 
     @cached_property
     def stored(self) -> frozenset[tuple[str | None, str]]:
-        """Flags and numbers of modules that a `store` reads by name. It needs their values before the clock edge."""
+        """Flags and numbers of modules that a `store` reads by name, with their values before the clock edge."""
         refs = (ref for _, action in self.actions() if action.kind is ActionKind.STORE for ref in action.refs)
         signals = (ref for ref in refs if not is_value(ref) and not self.graph.is_stream(ref))
         return frozenset((ref.module, ref.name) for ref in signals if ref.module)

@@ -57,7 +57,7 @@ class Simulator:
         return outputs
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
-        """Load a word of a memory without a cycle; ignore an address that it does not have (R25).
+        """Load a word of a memory without a cycle; ignore an address beyond the memory (R25).
 
         Raise KeyError if there is no such memory.
         """

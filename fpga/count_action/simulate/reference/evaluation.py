@@ -114,7 +114,7 @@ class Evaluation:
         return bool(self._read_bits(find_valid_slice(ref)))
 
     def _is_ready(self, stream: Stream) -> bool:
-        """Return whether the takers of a stream are ready: a level count fires, or, without one, no taker stalls."""
+        """Return whether the takers of a stream are ready: a level count fires or, without one, no taker stalls."""
         module, name, _ = stream
         if module is not None and (module, name) not in self.wiring.consumed:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
@@ -180,7 +180,7 @@ class Evaluation:
         )
 
     def _limit(self, count: Count) -> int:
-        """Return the largest value of a count: the largest of its register, or its bound if smaller (R10, R17)."""
+        """Return the largest possible value of a count: that of its register, or a smaller bound (R10, R17)."""
         largest = (1 << count.width) - 1
         return largest if count.bound is None else min(largest, self.sample(count.bound))
 

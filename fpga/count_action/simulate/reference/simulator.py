@@ -46,7 +46,7 @@ class Reference:
             self.state = replace(self.state, targets=split_targets(self.datapath, shadow))
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
-        """Load a word of a memory without a cycle; ignore an address that it does not have (R25).
+        """Load a word of a memory without a cycle; ignore an address beyond the memory (R25).
 
         Raise KeyError if there is no such memory.
         """
@@ -169,7 +169,7 @@ class ClockEdge:
         return count_cycle.enabled and not count_cycle.stalled
 
     def moves(self, ref: Ref) -> bool:
-        """Return whether the beats that hold a sample move (R7)."""
+        """Return whether every beat on which a sample depends moves (R7)."""
         return all(self._evaluation.moves(stream) for stream in self._evaluation.wiring.find_streams(ref))
 
     def sample(self, ref: Ref) -> int:

@@ -17,9 +17,9 @@ from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, 
 def reduce_over_domains(domain_size: int, reduce_across: Algorithm = ring) -> Algorithm:
     """Return the hierarchical AllReduce for domains of `domain_size` consecutive nodes.
 
-    Groups with the same ranks in each of their domains are summed as the module describes; the members of equal rank
-    use the rings that `reduce_across` returns for their domains. Other groups form one ring in ascending order, which
-    leaves a domain only once.
+    A group with the same ranks in each of its domains is summed as the module describes; its members of equal rank
+    use the rings that `reduce_across` returns for their domains. Any other group forms one ring in ascending order,
+    which leaves each domain only once.
 
     >>> (chain,) = reduce_over_domains(4)(range(8), 8000)
     >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]

@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 Table = NDArray[np.void]
 
 EVENTS, SET, UNUSED, FREE, ACTIVE, SCANS = range(6)
-"""Indices into `Queues.number`: pending events, and events set so far; the first unused train, and the number of
+"""Indices into `Queues.counters`: pending events, and events set so far; the first unused train, and the number of
 unused trains; open connections; scans for timeouts so far."""
 
 

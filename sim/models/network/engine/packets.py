@@ -186,7 +186,7 @@ def _send_over_link(
 def _count_marked(first_mark: float, last: float, count: int, limit: float) -> float:
     """Return how many of `count` packets find a queue longer than `limit` when they leave it.
 
-    The length of the queue is interpolated between `first`, at the first packet, and `last`, at the last packet.
+    The length of the queue is interpolated between `first_mark`, at the first packet, and `last`, at the last packet.
     """
     longest, shortest = max(first_mark, last), min(first_mark, last)
     if shortest > limit:

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
-"""Entries of the longest lists, one for each path and link. These limit the speed, so they are half as wide."""
+"""Entries of the longest lists, one for each path and link. They limit the speed, so they are half as wide."""
 MAX_COUNT = 2**31
 """Largest number of paths, links and entries, so that `Indices` can hold their numbers."""
 
 FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS = range(7)
 RATE_ROWS, DIRTY, STAMP, SHARES, IDLE, WOKEN, ARMED = range(7, 14)
-"""Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
+"""Indices into `State.counters`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
 many of these were started; tasks that ended; rows of the two traces; links whose flows changed; the last stamp of
 `free_mark` and `touch_mark`; how often rates were computed; idle devices with queued tasks; whether a
-watched task has begun or ended; whether to leave the loop, once, when no moving flow has a rate."""
+watched task has begun or ended; whether to leave the loop the next time that no moving flow has a rate."""
 
 
 BEGINS, ENDS = 1, 2

@@ -48,7 +48,7 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
         if count[link] == 0:
             price[link] = 0.0
         elif capacity[link] > 0 and price[link] == np.inf:
-            price[link] = 0.0  # the link was dead and lives again
+            price[link] = 0.0  # the link was dead, and has capacity again
         elif capacity[link] <= 0:
             price[link] = np.inf
     for message in moving_flows:
@@ -97,7 +97,7 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
         load += 1.0 / wait[message] if wait[message] > 0 else np.inf
     own_wait = 0.0
     if load > capacity:
-        # This start is below the root: there the flow with the least other wait alone would fill the link.
+        # This start is below the root: with this wait, the flow with the least other waits would fill the link alone.
         own_wait = max(1.0 / capacity - smallest_wait, 0.0)
         for _ in range(_MAX_STEPS):
             load = slope = 0.0

@@ -38,7 +38,7 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Allocator = Callable[[Floats, Integers], Integers]
-"""A function from the bytes to move (nodes, nodes), source by target, and the circuits that are lit to circuits."""
+"""A function of the bytes to move (nodes, nodes), source by target, and the lit circuits; it returns circuits."""
 
 _MAX_IDLE_PERIODS = 10_000
 """Periods without progress after which an iteration counts as stalled."""
@@ -261,7 +261,7 @@ class _Plant:
         return compute_remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, tasks)
 
     def choose(self, demands: Sequence[Floats], *, may_stay: bool = True) -> Integers:
-        """Return circuits for the first of these demands, with the others to follow."""
+        """Return circuits for the first of these demands, planned for the later demands, too."""
         began_s, controller = process_time(), self.switch.controller
         if may_stay and (controller.hysteresis or len(demands) > 1):
             dark_s = (controller.hysteresis or 1.0) * self.switch.delay_s
@@ -272,7 +272,7 @@ class _Plant:
         return circuits
 
     def move(self, circuits: Integers) -> bool:
-        """Switch to circuits, and return whether all tasks ended while they were dark."""
+        """Switch to these circuits, and return whether all tasks ended while the new circuits were dark."""
         if (circuits == self.lit_circuits).all():
             return False
         self.moved_s.append(self.now_s)
@@ -315,7 +315,7 @@ def _move_every_period(plant: _Plant) -> None:
     previous_demand = np.zeros_like(plant.lit_circuits, dtype=np.float64)
     while idle < _MAX_IDLE_PERIODS:
         demand = plant.measure_demand()
-        # Where nothing moved in a period, hysteresis would keep waiting pairs from a circuit for ever.
+        # If nothing moved in a period, hysteresis could keep waiting pairs without a circuit for ever.
         is_stuck = bool(demand.any() and (demand == previous_demand).all())
         previous_demand = demand
         if plant.move(plant.choose([demand], may_stay=not is_stuck)):
@@ -365,7 +365,7 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
             if demands[0].any() and plant.move(plant.choose(demands, may_stay=not is_stuck)):
                 return
         state.watch[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
-        # Where circuits have just moved in vain, other tasks have to end before they can help.
+        # If circuits have just moved in vain, other tasks have to end before a move can help.
         state.counters[ARMED] = armed = int(may_move or not is_stuck)
         if plant.run.run_until(np.inf):
             return
@@ -434,9 +434,9 @@ def _propose_circuits(
 
 
 def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) -> Integers:
-    """Return circuits, changed one pair at a time as long as they and the packet switch together become faster.
+    """Change the circuits of one pair at a time while that makes them and the packet switch together faster.
 
-    A circuit takes its pair off the packet switch, so one for a small pair can be slower than none.
+    A pair with a circuit does not use the packet switch, so a circuit for few bytes can make the pair slower.
     """
     best_circuits, least_s, has_improved = circuits, switch.serve_s(wanted_bytes, circuits), True
     while has_improved:
@@ -453,7 +453,7 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
 
 
 def _change_circuit(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
-    """Return circuits with one more or less for a pair. If no port is free, it takes the port of another pair."""
+    """Return circuits with one more or less for a pair. If no port is free, a new one takes that of another pair."""
     changed_circuits = circuits.copy()
     changed_circuits[source, target] += change
     for ports, peers in ((changed_circuits[source], target), (changed_circuits[:, target], source)):

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _GOLDEN_RATIO = 0.6180339887498949
-"""The fractional parts of its multiples are spread evenly over 0 to 1, so single packets take turns over the paths."""
+"""Fractional parts of its multiples are spread evenly over 0 to 1, so single packets take turns over the paths."""
 
 
 LINKS_OF_AN_EXCHANGE = 32
@@ -196,7 +196,7 @@ def _find_shared_links(
 def _sum_loads(
     loads: Sequence[Load], run_counts: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], links: int
 ) -> ExchangedBytes:
-    """Return the total bytes of exchanges that each run the number of `run_counts`."""
+    """Return the total bytes of exchanges; each runs as many times as its entry in `run_counts`."""
     unshared_bytes = np.zeros(links, np.int64)
     for load, count, delays in zip(loads, run_counts, is_shared, strict=True):
         unshared_bytes[load.links[~delays]] += load.link_bytes[~delays] * count
@@ -210,7 +210,7 @@ def _sum_loads(
 
 
 def _select_shared(load: Load, delays: NDArray[np.bool_]) -> Load:
-    """Return the load of the links that can delay an exchange; if none can, 0 bytes of one link."""
+    """Return the load of the links that can delay an exchange; if no link can, return a load of 0 bytes on one link."""
     if not delays.any():
         return load._replace(links=load.links[:1], link_bytes=np.zeros_like(load.links[:1]))
     return load._replace(links=load.links[delays], link_bytes=load.link_bytes[delays])
@@ -442,7 +442,7 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
 
 
 def _add_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
-    """Return the tails. A fluid message includes all merged rounds, each with the latency of its slowest message."""
+    """Return tails for fluid messages: a tail has the latencies of all merged rounds, each of its slowest message."""
     if not messages.merged.size or messages.merged.max() == 1:
         return tail_s
     slowest_s = np.zeros(int(messages.phase.max()) + 1)

@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Events of an iteration in the order of time; `traces` converts them to tables.
+    """Events of an iteration in the order of time; the module `traces` converts them to tables.
 
     `flows` (rows, 4) has the columns message, round, begin and end of the data; `rates` (rows, 3) has time,
     link, and bytes/s from this time on.

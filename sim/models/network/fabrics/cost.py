@@ -133,8 +133,8 @@ def fat_tree_cost(
 ) -> Cost:
     """Return the cost of a three-tier Fat-tree.
 
-    Per host it has a NIC and a port, and above the edge four ports, four transceivers and two fibres, divided by the
-    oversubscription. The cable of a host has no price in the table.
+    Each host has a NIC and a switch port. Above the edge, there are four ports, four transceivers and two fibres for
+    each host, divided by the oversubscription. The cable of a host has no price in the table.
     """
     upper_port_count = nodes / oversubscription
     return _make_cost(
@@ -155,10 +155,10 @@ def ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_R
 
 
 def equal_cost_rate_gbps(budget_usd: float, calculate_cost: Callable[[float], Cost]) -> float:
-    """Return the rate at which `cost_at(rate)` equals the budget, by bisection, in Gbit/s.
+    """Return the rate in Gbit/s at which `calculate_cost(rate)` equals the budget, found by bisection.
 
-    Raise `ValueError` if no rate from 0.001 to 1,000,000 Gbit/s does. By hand: four interfaces at 1,152 USD are
-    4,608 USD per host; beyond 200 Gbit/s a Fat-tree costs 300 + 3,477 * rate / 200 USD per host:
+    Raise `ValueError` if no rate from 0.001 to 1,000,000 Gbit/s has this cost. By hand: four interfaces at 1,152 USD
+    are 4,608 USD per host; beyond 200 Gbit/s a Fat-tree costs 300 + 3,477 * rate / 200 USD per host:
 
     >>> budget = patch_panel_cost(128, 4, 100).total_usd
     >>> round(equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(128, rate)))

@@ -39,7 +39,7 @@ class CyclicRouter:
 
     @classmethod
     def like(cls, model: Router, router: Router) -> Router:
-        """Return `router`, with the number of choices of `model` if that has one."""
+        """Return `router`, with the number of choices of `model` if `model` has such a number."""
         return cls(router, model.choices) if isinstance(model, cls) else router
 
 

@@ -49,7 +49,7 @@ class RestFrontend:
     """The RESTCONF interface of one device, shared by all clients.
 
     The ETag of the cross-connects changes with every change by any client. A request with `If-Match` is executed only
-    if the tag still matches. This is an assumption: units send an ETag, but no document describes `If-Match`.
+    if its tag is still the current one. This is an assumption: units send an ETag, but `If-Match` is not documented.
     Pairs made with POST disappear after `post_vanishes_s` (0 for never), as on the unit of one lab.
 
     `default` is the format of an answer if the client names no format. One public client then expects XML. With

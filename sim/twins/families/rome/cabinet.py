@@ -69,7 +69,7 @@ def format_logical_name(scheme: Scheme, place: Place) -> str:
 
 
 def list_circuits(port1: Iterable[Place], port2: Iterable[Place]) -> list[tuple[int, int]]:
-    """Return the circuits from `port1` to `port2`, then the circuits back. Without a common matrix there are none."""
+    """Return the circuits from `port1` to `port2`, then those back. If the ports have no common matrix, return none."""
     sources, targets = list(port1), list(port2)
     return [*_list_one_way(sources, targets), *_list_one_way(targets, sources)]
 

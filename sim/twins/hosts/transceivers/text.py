@@ -47,7 +47,7 @@ def format_vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
 
 
 def format_wavelength(module: ModuleMemory, offset: int, page: int = 0) -> Iterator[str]:
-    """Yield the lines of the wavelength (0.05 nm units, at `offset`) and tolerance (0.005 nm units, two further)."""
+    """Yield the lines of wavelength (0.05 nm units, at `offset`) and tolerance (0.005 nm units, two bytes later)."""
     yield format_line("Laser wavelength", f"{module.read_word(offset, page) * 0.05:.3f}nm")
     yield format_line("Laser wavelength tolerance", f"{module.read_word(offset + 2, page) * 0.005:.3f}nm")
 

@@ -58,7 +58,7 @@ class KitState:
     def drift(
         self, drift_step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]
     ) -> None:
-        """Replace the drifts by the result of `drift_step`. Its arguments: the current state, a random generator."""
+        """Replace the drifts by the result of `drift_step`, which gets the current state and a random generator."""
         with self._lock:
             previous_snapshot = self._now
             drift_v, walk_rad = drift_step(previous_snapshot, self._drift_rng)

@@ -194,7 +194,7 @@ def make_run(
     end: int,
     data_ports: Collection[int],
 ) -> Run:
-    """Return the run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
+    """Return the run of `sent_words` (n, 7: channel, time, five parts) and `stored_words` (n, 3: address, time, word).
 
     Words to `data_ports` are levels of pins. All other words go to generators and readouts. Words that take effect at
     the same tick stay in the order in which the program sent them.

@@ -120,7 +120,7 @@ class TprocV1:
         """Return all events of the program so far, with the current tick as `end`. Only `read` may call it."""
         if self._execution is None:
             raise ProgramError(
-                "no program is running: call so_far() only from the function that answers `read`"
+                "no program is running: call collect_events() only from the function that answers `read`"
             )
         return self._execution.collect_events()
 
