@@ -129,7 +129,7 @@ def _format_lines(comparison: Comparison) -> list[str]:
     coverage = comparison.coverage
     mismatch_text = f"{comparison.mismatch.cycles if comparison.mismatch else 0} cycles with mismatches"
     cases = {
-        "backpressured beats after a fire": coverage.stalls_at_fire,
+        "fires whose beat had to wait": coverage.stalls_at_fire,
         "commits while counting": coverage.commits_while_counting,
         "overshoots": coverage.overshoots,
         "saturations": coverage.saturations,

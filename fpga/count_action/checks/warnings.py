@@ -82,7 +82,7 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     }
     exclusive_streams = [
         ref for ref in streams if get_stream_key(ref) not in rival_streams
-    ]  # a rival can take the beats of the other streams (R26)
+    ]  # rivals can take the beats of other streams (R26)
     if len(exclusive_streams) + count.constant > reset and not target.at_least:
         waiting_counts = ", ".join(
             _describe_stream(graph, ref) for ref in exclusive_streams[: reset - count.constant + 1]

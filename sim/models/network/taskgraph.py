@@ -242,9 +242,8 @@ def _check_edges(graph: TaskGraph) -> None:
     next_tasks = graph.after[order].tolist()
     bounds, unmet_counts = first.tolist(), predecessor_counts.tolist()
     free_tasks = np.flatnonzero(predecessor_counts == 0).tolist()
-    for (
-        task
-    ) in free_tasks:  # Kahn's algorithm: the loop extends its own list, which stays incomplete on a cycle
+    # Kahn's algorithm: the loop extends its own list, which stays incomplete if there is a cycle.
+    for task in free_tasks:
         for successor in next_tasks[bounds[task] : bounds[task + 1]]:
             unmet_counts[successor] -= 1
             if unmet_counts[successor] == 0:

@@ -148,7 +148,7 @@ SHORTEST_PATHS = 16
 
 
 def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int = 0) -> tuple[int, Router]:
-    """Return the `alternatives` of a direct-connect fabric: the number of choices, and their router.
+    """Return `Fabric.alternatives` of direct connect: the number of choices, and the router for them.
 
     At each host the choice selects one of the links that lead nearer to the target. The selections are the digits of
     the choice, in a mixed radix of the numbers of such links. Links are numbered in the order of `sources`.
