@@ -157,7 +157,9 @@ def test_the_page_has_the_table_and_a_true_example():
 @pytest.mark.socket
 def test_the_program_of_the_page_asks_and_reads(capsys, opened, model):
     page = PAGE.read_text()
-    program = textwrap.dedent(page[page.index("    import socket\n") : page.index("Model 1 of 64 bytes")])
+    program = textwrap.dedent(
+        page[page.index("    import socket\n") : page.index("This program sends an image")]
+    )
     repository = Repository(opened)
     repository.load("small", model)
     with DatagramServer(repository) as server:
