@@ -100,8 +100,8 @@ def test_a_rendered_lab_reads_back_as_the_same(text):
         ("name: port2", "name: lo", "35: port 'lo' of board 'board1' has a name that the simulation itself uses"),
         ("  - name: ocs1", "  - name: plant", "6: switch 'plant' has a name that the simulation itself uses"),
         ("  - name: board1", "  - name: fab", "31: board 'fab' has a name that the simulation itself uses"),
-        ("10.100.20.2", "10.100.20.255", "35: board1/port2 has 10.100.20.255, which is not a host address"),
-        ("10.100.20.2", "10.100.20.0", "35: board1/port2 has 10.100.20.0, which is not a host address"),
+        ("10.100.20.2", "10.100.20.255", "35: board1/port2 has 10.100.20.255, but a simulated board has a /24 network"),
+        ("10.100.20.2", "10.100.20.0", "35: board1/port2 has 10.100.20.0, but a simulated board has a /24 network"),
         ("10.100.20.2", "10.100.1.2", "35: board1/port2 has the address 10.100.1.2 of a/nic2, line 1"),
         ("10.100.20.2", "10.99.0.50", "35: board1/port2 has 10.99.0.50, inside the management network"),
         ("transmit: 'ocs1:8'", "transmit: 'ocs1:1'", "36: port 1 of switch 'ocs1' is used twice: by a/nic1"),
@@ -115,7 +115,7 @@ def test_a_rendered_lab_reads_back_as_the_same(text):
         ("    program:", "    programm:", "32: unknown key 'programm', did you mean 'program'?"),
         ("    ports:", "    address: pynq://0xA0000000\n    ports:", "33: board 'board1' has 'address', but"),
         ("    ports:", "    bitstream: nic.bit\n    ports:", "33: board 'board1' has 'bitstream', but the lab is"),
-        ("simulated: true", "simulated: false", "31: 'address' is missing in 'boards[0]'; add where its"),
+        ("simulated: true", "simulated: false", "31: 'address' is missing in 'boards[0]'; add the address"),
     ],
 )  # fmt: skip
 def test_a_wrong_board_is_refused_with_its_line(text, before, after, message):
