@@ -76,7 +76,8 @@ class Database:
             connection.execute(circuits.insert(), rows)
 
     def list_runs(self) -> Sequence[Row]:
-        """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
+        """Return all runs, newest first. There are no runs without a database, or if the database holds only a
+        journal."""
         return self._read("select * from runs order by id desc")
 
     def read_run(self, run_id: str) -> Row:

@@ -152,7 +152,8 @@ class Repatch:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Quantiles of the latencies of inference requests, in microseconds. `p99` is the nearest rank."""
+    """Quantiles of the latencies of inference requests, in microseconds. `p99` is computed by the nearest-rank
+    method."""
 
     min: float
     median: float
