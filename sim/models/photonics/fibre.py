@@ -73,7 +73,7 @@ class Fibre:
 class FractionalDelay:
     """A delay in samples, of any sign and fraction.
 
-    `span` names the input samples for the wanted output samples, and `apply` computes these:
+    `span` names the input samples for the wanted output samples, and `apply` computes the output samples:
 
     >>> late = FractionalDelay(2.5, "linear")
     >>> late.span(first=10, count=3)
@@ -127,7 +127,8 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
 
 
 def _make_lagrange_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
-    """Return h_k = product of (d - j) / (k - j) over all j other than k (Laakso et al., on Lagrange interpolation)."""
+    """Return h_k, the product of (d - j) / (k - j) over all j other than k (Laakso et al., on Lagrange
+    interpolation)."""
     return np.array([math.prod((fraction - j) / (k - j) for j in offsets if j != k) for k in offsets])
 
 

@@ -18,7 +18,7 @@ Pair = tuple[int, int]
 
 
 class CollectiveLayout(Protocol):
-    """How a collective sends its data: over rings of nodes, or between pairs (source, target)."""
+    """The rings of nodes or the pairs (source, target) over which a collective sends its data."""
 
     @property
     def rings(self) -> tuple[RingOrder, ...]:

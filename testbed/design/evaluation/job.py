@@ -79,8 +79,7 @@ class Job:
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
     def choose_degree(self, requested: int | None, default: int) -> int:
-        """Return the links per server of the plan. Without a plan, return `requested`, or `default` if `requested` is
-        None.
+        """Return the links per server of the plan. Without a plan, return `requested`, or `default` in place of None.
 
         Raises `PlanFileError` if `requested` differs from the plan, since the fabrics would not be comparable.
         """

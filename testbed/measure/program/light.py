@@ -91,8 +91,7 @@ class LightGrant:
 
 @dataclass(frozen=True, slots=True)
 class _RankChoice:
-    """Hosts of a program in the order of its ranks, and a design of `lab`, which is in force unless
-    `must_be_patched`."""
+    """Hosts of a program in the order of its ranks, and a design of `lab`. It is in force unless `must_be_patched`."""
 
     lab: Lab
     hosts: tuple[LabHost, ...]
@@ -262,8 +261,7 @@ def _choose_light(
 def _order_ranks(
     lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
 ) -> _RankChoice:
-    """Return a choice whose ranks follow a ring of the topology. `selected_hosts` restricts the choice to these
-    hosts."""
+    """Return a choice whose ranks follow a ring of the topology. Only `selected_hosts` are used."""
     ranks = make_program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
     return _RankChoice(lab, hosts, design, must_be_patched)

@@ -152,8 +152,7 @@ class Repatch:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Quantiles of the latencies of inference requests, in microseconds. `p99` is computed by the nearest-rank
-    method."""
+    """Quantiles of the latencies of inference requests, in microseconds. `p99` uses the nearest-rank method."""
 
     min: float
     median: float
