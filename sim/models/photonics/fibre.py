@@ -127,8 +127,7 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
 
 
 def _make_lagrange_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
-    """Return h_k, the product of (d - j) / (k - j) over all j other than k (Laakso et al., on Lagrange
-    interpolation)."""
+    """Return h_k = product of (d - j) / (k - j) over all j other than k (Laakso et al., on Lagrange interpolation)."""
     return np.array([math.prod((fraction - j) / (k - j) for j in offsets if j != k) for k in offsets])
 
 

@@ -127,8 +127,7 @@ class Execution:
 
     @property
     def bandwidth_tax(self) -> float:
-        """Bytes that reached hosts divided by bytes sent, or 1 for none sent; on direct connect, mean hops of a
-        byte."""
+        """Bytes that reached hosts divided by bytes sent (1 for none sent); on direct connect, mean hops of a byte."""
         return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
 
 

@@ -193,8 +193,7 @@ def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> fl
 
 
 def fit_efficiency(job: Megatron, platform: Platform, sums: int, chunks: int) -> float:
-    """Return the efficiency at which the model gives the published time. Raises `ValueError` if no time is
-    published."""
+    """Return the efficiency at which the model gives the published time. Raises `ValueError` without such a time."""
     if job.published_s is None:
         raise ValueError(f"{job.name} has no published time")
     low, high = 1e-3, 1.0
