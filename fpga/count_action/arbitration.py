@@ -1,8 +1,8 @@
 """Arbitration among the streams of a count: by priority or by turns, per beat or per packet (R19).
 
 An arbiter consists of formulas and stored numbers, which every backend supports. The count takes only the selected
-beat. The numbers are named after the count: `NAME_turn` is the stream where the search begins, or whose packet is
-open; `NAME_open` is 1 inside a packet.
+beat. The numbers are named after the count: `NAME_open` is 1 inside a packet. Then `NAME_turn` is the stream of that
+packet; otherwise it is the stream at which the search begins.
 """
 
 from __future__ import annotations

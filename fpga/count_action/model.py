@@ -212,11 +212,12 @@ class Count:
     bound: Ref | None = field(default=None, metadata=ADDED_FIELD)
     """A formula for the value that the count never exceeds (R17)."""
     order: str = field(default="", metadata=ADDED_FIELD)
-    """`priority` or `turns`: how a level count selects the stream whose beat it takes (R19). If empty, it takes all."""
+    """`priority` or `turns`: how a level count selects the stream whose beat it takes (R19). If empty, the count takes
+    the beats of all streams."""
     whole: bool = field(default=False, metadata=ADDED_FIELD)
     """With `order`: packets are not interleaved; a started packet is taken to its end first."""
     picks: tuple[Ref, ...] = field(default=(), metadata=ADDED_FIELD)
-    """With `order`: for each term, the formula that is 1 if it is selected (`arbitration`)."""
+    """With `order`: for each term, the formula that is 1 if the term is selected (`arbitration`)."""
 
     @property
     def accumulates(self) -> bool:
@@ -276,7 +277,7 @@ class Action:
     wins: bool = field(default=False, metadata=ADDED_FIELD)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9).
 
-    Of SET: it becomes 1. That is the default; the field only records that it is intended.
+    Of SET: the flag becomes 1 then. It does so by default, too; the field only records the intention.
     """
     part_of: str = field(default="", metadata=ADDED_FIELD)
     """Of STORE: the stream whose `last` or kept lanes are stored (R18), or the arbitrating count (R19)."""

@@ -13,7 +13,7 @@ TOP = "smartnic_axi"
 
 
 def make_nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
-    """Return the design of `smartnic_axi` or of a part of it; `text` is the text of a `top` outside `fpga/rtl`."""
+    """Return the design with the top module `top`. Pass its SystemVerilog as `text` if it is not in `fpga/rtl`."""
     table = make_smartnic_registers()
     texts = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
     return make_block_design(top, ports, texts)
@@ -22,8 +22,11 @@ def make_nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") 
 def build_files(board: str = "zcu111") -> dict[str, str]:
     """Return the text of every file, by name.
 
-    They are the sources of `smartnic_axi` and their ordered list, the registers as SystemRDL, C header, JSON, Markdown
-    and Tcl, and the scripts of the board. Raise ValueError for an unknown board.
+    - the sources of `smartnic_axi`, and a list of the sources in order
+    - the registers as SystemRDL, C header, JSON, Markdown and Tcl
+    - the scripts of the board
+
+    Raise ValueError for an unknown board.
     """
     table = make_smartnic_registers()
     sources = make_nic_design().sources

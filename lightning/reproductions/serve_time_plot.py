@@ -1,4 +1,4 @@
-"""Plot of serve times relative to Lightning's, over the speed of the network, with the published ratios."""
+"""Plot of serve times, divided by Lightning's serve time, against the network speed, with the published ratios."""
 
 from __future__ import annotations
 

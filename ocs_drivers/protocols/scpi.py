@@ -1,4 +1,4 @@
-"""Codec of the SCPI that all instruments share, without any I/O.
+"""Codec of those parts of SCPI that all instruments share, without any I/O.
 
 `ReplyReader` decodes chunks of bytes of any size to replies; the `decode_*` functions decode replies to values.
 Invalid replies raise `ProtocolDesync`. Set commands have no reply: a refusal appears only in the device's error queue

@@ -1,7 +1,7 @@
 """Light through fibres and switches: power in dBm, minus losses in dB.
 
-Losses in dB are subtracted from powers in dBm, because both are ten times a decimal logarithm: dBm that of the power
-over 1 mW, and dB that of a ratio of powers.
+Losses in dB are subtracted from powers in dBm, because both are ten times a decimal logarithm: dBm the logarithm of a
+power divided by 1 mW, and dB the logarithm of a ratio of powers.
 """
 
 from __future__ import annotations

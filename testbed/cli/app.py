@@ -1,7 +1,7 @@
 """The command line of `testbed`, made from the table of commands.
 
-A module is imported only when its command is used. At the top it imports only modules that `--help` needs; functions
-import the others, so that `--help` and completion stay fast.
+The module of a command is imported only when the command is used. Such a module imports at its top only what `--help`
+needs; its functions import the rest. So `--help` and completion stay fast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Process of a run: `python -m testbed.cli.submitted RUN RUNS LAB=FILE...`, which only the service starts.
 
 The process claims the run, runs its command as the command line does, and stores the output. If an earlier process of
-the run was killed, this process resumes the operation. If that operation had sent no command to a device, the command
-starts again.
+the run was killed, this process resumes the operation. If that operation had sent nothing to a device, this process
+executes the run from the start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from testbed.storage.database import Database
 
 
 def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
-    """Execute a run of these labs and store its outcome, unless it has ended or another process executes it."""
+    """Execute a run and store its outcome. Do nothing if the run has ended, or if another process executes it."""
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     database = Database(get_database_address(runs_dir), keep_open=False)
     store = RunStore(database)

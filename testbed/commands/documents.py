@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from testbed.operate.unfinished import IncompleteOperation
 
 EXIT_DONE, EXIT_ERROR, EXIT_CHANGES, EXIT_INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
+"""Exit codes. 0: done, or nothing to change. 1: an error. 2: changes or findings. 130: interrupted (Ctrl-C)."""
 
 OMIT_NONE: Mapping[str, Any] = {"omit_none": True}
 """Metadata of a field that is omitted from the JSON if it is None."""
@@ -37,7 +37,7 @@ class Document:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command. It depends only on the document, so it is the same through a service."""
+        """Exit code of the command. The service returns the same code, because it follows from the document alone."""
         return EXIT_DONE
 
     def to_json(self) -> dict[str, Any]:

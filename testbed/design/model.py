@@ -36,8 +36,9 @@ class Topology:
     """A direct-connect graph before it is wired: the links between nodes.
 
     `edges` are directed and sorted, with an entry for each parallel link. A duplex topology holds both directions.
-    `strides` are the strides of the rings that it was built from. A duplex ring of n nodes has the strides p and n-p;
-    only the smaller one is listed.
+    `strides` are the strides of the rings from which the topology was built: a ring of stride p links node i to node
+    i+p. A duplex ring of n nodes also has the stride n-p, for the other direction; only the smaller of the two is
+    listed.
     """
 
     nodes: int
@@ -101,8 +102,8 @@ class Routes:
 class RingOrder:
     """One ring of a collective: `order[k]` is the node at position k.
 
-    Data that moves from position k to k+1 moves from node i to node i+stride. The ring of a group contains only its
-    members.
+    The node at position k sends to the node at position k+1, whose number is higher by `stride` (modulo the number of
+    nodes). The ring of a group of nodes contains only the nodes of that group.
     """
 
     stride: int

@@ -36,7 +36,7 @@ NodePair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A lost link, and the path that its data takes instead: empty if only the re-patch joins the link's nodes."""
+    """A lost link, and the path that its data takes instead. It is empty if only the re-patch joins the nodes."""
 
     lost_link: Link
     path: tuple[Link, ...]
@@ -47,8 +47,8 @@ class Repair:
     """Plan of a repair.
 
     `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes the
-    links `remove` and makes the links `make`. `restores` tells whether it restores a ring link; it is False if none can
-    be restored before the fibre is replaced, or none was lost. `reason` gives the reason.
+    links `remove` and makes the links `make`. `restores` tells whether the re-patch restores a ring link; it is False
+    if no ring link was lost, or if none can be restored before the fibre is replaced. `reason` gives the reason.
     """
 
     detours: tuple[Detour, ...]
@@ -252,7 +252,7 @@ def get_end_nodes(link: Link) -> NodePair:
 def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     """Return the links of a wiring that avoids the dead NICs and restores as many of their ring links as possible.
 
-    It removes only removable links, and no sending NIC loses its light. Return None if nothing can be restored.
+    Only removable links are removed, and no sending NIC loses its light. Return None if nothing can be restored.
     """
     dead_links = [
         link for link in wiring.links if link.source in losses.dead_nics or link.target in losses.dead_nics

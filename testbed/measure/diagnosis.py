@@ -35,7 +35,7 @@ MIN_LOSS_S = 0.005
 MIN_ROW_SHARE = 0.5
 """Share of the rows, by number or by time, in which the same rank must lose time: a real cause persists."""
 QUEUE_RATIO = 3.0
-"""Ratio of a slow rank's queueing time to that of the others, at least: on a busy machine all ranks queue."""
+"""Minimum ratio of a slow rank's queueing time to that of the others: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
 """Minimum ratio and excess (s) of a slow rank's writes over those of others: a shared disk delays all ranks."""
 MIN_OTHER_PROCESSORS, MIN_QUEUE_SHARE = 0.25, 0.008
@@ -368,7 +368,7 @@ class LinkUse:
 
     @property
     def loss_likelihood(self) -> float:
-        """Logarithm of a likelihood ratio: that this link causes all losses, over that no link causes any loss.
+        """Logarithm of the ratio of two likelihoods: that this link causes all losses, and that no link causes any.
 
         Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS_SHARE` on others. A link scores
         lower if lossy connections avoid it, or if connections over it lose nothing.

@@ -1,4 +1,6 @@
-"""The table of findings: every kind that a proof of a lab can report. The module of a check declares its kinds.
+"""Table of all kinds of findings that `testbed verify` can report.
+
+The module that makes a check also declares the kinds of findings that the check reports.
 
 `docs/reference/findings.md` shows the same table; a test compares the two.
 """

@@ -29,7 +29,8 @@ _KINDS: tuple[Kind, ...] = (
 KINDS: dict[ActionKind, Kind] = {kind.kind: kind for kind in _KINDS}
 """Every kind, in the order in which messages list the verbs."""
 VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
-"""Kinds by grammar rule. `clear` maps to the clear of a count; elaboration replaces it if it clears a flag."""
+"""Kinds by grammar rule. The rule `clear` maps to the kind that clears a count; for a flag, elaboration replaces that
+kind."""
 
 
 def collects(action: Action) -> bool:

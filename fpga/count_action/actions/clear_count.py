@@ -1,4 +1,4 @@
-"""`clear` of a count: the count restarts at 0 (R5). It drives no output; each count reads the actions that clear it."""
+"""`clear` of a count: the count restarts at 0 (R5). It drives no output: the count reads the actions of this kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`emit`: a beat with the sum of all samples since the last fire (R11), or with the largest or smallest (R14)."""
+"""`emit`: a beat with the sum of the samples since the last fire (R11), or with the largest or smallest (R14)."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Emit(Kind):
         return extreme
 
     # Registers of the fast simulator. Sum: `a`. Extreme: `a` is the sample, `h` is 1 if there is one, `k` is its index,
-    # `q` the number of samples. A level count keeps nothing between cycles, so for it these are variables.
+    # `q` the number of samples. A level count keeps nothing between cycles, so with a level count these are variables.
 
     def register_suffixes(self, module: Module, action: Action) -> str:
         return _register_suffixes(action) if module.count(action.on).accumulates else ""

@@ -110,7 +110,7 @@ class Statements(Protocol):
         """Return the name of a register or variable of an action; `r` holds a flag or a number."""
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return the number in a sample. `width` and `signed` default to the sample's."""
+        """Return the number in a sample. `width` and `signed` default to those of the sample."""
 
     def number(self, name: str, width: int, *, signed: bool) -> str:
         """Return the number in the lowest `width` bits of a variable."""

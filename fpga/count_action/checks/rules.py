@@ -1,6 +1,6 @@
-"""The rules between the parts of a datapath: R1, R4, R7, R9, R10, R19, and counts that can never start.
+"""Checks between the parts of a datapath: the language rules R1, R4, R7, R9, R10 and R19, and counts that never start.
 
-They presume that each part is valid by itself (`check`).
+These checks presume that each part is valid by itself, which `checks.check` has examined.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _find_max_term(graph: Graph, term: Ref) -> int:
 def _find_dead_counts(graph: Graph) -> Diagnostics:
     """Yield an error for each count that can never start, because it waits for itself or for another such count."""
     triggerable_counts: set[tuple[str, str]] = set()
-    while True:  # least fixed point: add counts whose inputs can occur until nothing changes
+    while True:  # least fixed point: repeatedly add the counts whose inputs can occur
         started_counts = {
             (module.name, count.name)
             for module, count in graph.datapath.counts()
@@ -210,7 +210,7 @@ def _find_dead_counts(graph: Graph) -> Diagnostics:
 
 
 def _find_missing_trigger(graph: Graph, count: Count, triggerable_counts: set[tuple[str, str]]) -> str:
-    """Return a signal that keeps a count from counting if only `triggerable_counts` fire; empty if none does."""
+    """Return a signal that keeps a count from counting while only `triggerable_counts` fire, or "" if it can count."""
     for condition in count.gate:
         if not condition.negated and not _can_be_nonzero(graph, condition.ref, triggerable_counts):
             return describe_ref(condition.ref)
@@ -220,7 +220,7 @@ def _find_missing_trigger(graph: Graph, count: Count, triggerable_counts: set[tu
 
 
 def _can_be_nonzero(graph: Graph, ref: Ref, triggerable_counts: set[tuple[str, str]]) -> bool:
-    """Return whether a signal can ever be non-zero; True for every formula."""
+    """Return whether a signal can ever be non-zero. Formulas are not evaluated: assume that each can be non-zero."""
     return (
         ref.module is None
         or is_value(ref)

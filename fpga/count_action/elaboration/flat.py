@@ -71,7 +71,10 @@ class FlatInput:
 
 @dataclass(frozen=True, slots=True)
 class FlatCount:
-    """A count. `target` names its target (None: the target at the same position); the formula `aim` can replace it."""
+    """A count.
+
+    `target` names its target (None: the target at the same position). The formula `aim` can replace the target.
+    """
 
     name: str
     kind: CountKind

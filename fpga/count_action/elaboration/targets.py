@@ -78,7 +78,7 @@ def find_table_indices(module_text: ModuleText, values: Values) -> dict[str, ran
 
 
 def make_entry_targets(table_text: TableText, values: Values) -> Iterator[FlatTarget]:
-    """Yield the entries of a table as targets; a single value is used for all."""
+    """Yield the entries of a table as targets; a single value is used for all entries."""
     span = evaluate_range(table_text.range, values)
     if len(table_text.entries) not in {1, len(span)}:
         message = (

@@ -18,7 +18,8 @@ from fpga.count_action.model import Action, Count, Datapath, Module
 class ActionFacts:
     """An action: its text, its latency, and the counts that read its output.
 
-    `latency_cycles` counts from the external beat or flag that completes its count, along the shortest chain (R6).
+    `latency_cycles` is the number of cycles from the external beat or flag that completes the action's count, along the
+    shortest chain (R6).
     """
 
     text: str

@@ -682,4 +682,5 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Numbers are decimal or hexadecimal (0xFF), or made of parameters, index names, + - * / and brackets.",
     ),
 )
-"""Predicates on a syntax error, with their hints. The first that holds applies: specific ones come first."""
+"""Predicates on a syntax error, with their hints. The first predicate that holds gives the hint, so specific predicates
+come first."""

@@ -221,7 +221,7 @@ class Sign:
 class VerbText:
     """The verb of an action with its operands.
 
-    `name` is its output, `cleared` the operand of `clear`. If `sign` is None, it follows from the samples.
+    `name` is its output, `cleared` the operand of `clear`. If `sign` is None, the sign follows from the samples.
     """
 
     verb: str
@@ -232,7 +232,7 @@ class VerbText:
     sign: bool | None = None
     cleared: Reference | None = None
     numbers: Mapping[str, Number | None] = field(default_factory=dict)
-    """Other numbers of the verb, by the fields of `model.Action`; None where the text leaves one out."""
+    """Other numbers of the verb, by the fields of `model.Action`; None for a number that the text omits."""
     words: Mapping[str, Any] = field(default_factory=dict)
     """Values of keywords of the verb, by the fields of `model.Action`."""
     ends: tuple[Operand, ...] = ()

@@ -27,7 +27,7 @@ from fpga.count_action.model import (
 )
 
 _MIN_RANGE = 3
-"""Smallest number of neighbours that are written as a range."""
+"""Smallest number of neighbouring references that are written as a range."""
 
 
 def unparse(datapath: Datapath) -> str:

@@ -43,7 +43,7 @@ class Wire:
 
     @property
     def mask(self) -> int:
-        """The mask of its bits in the port."""
+        """The mask of the signal's bits in the port."""
         return (1 << self.width) - 1 << self.low
 
     @property

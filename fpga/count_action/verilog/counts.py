@@ -66,8 +66,9 @@ def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
 def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a level count, two addends of its increment, and its comparison.
 
-    The comparison is faster than a sum of the addends. The first addend takes the numbers and the constant. If
-    there are none, it takes two thirds of the bits, because the second addend must also be subtracted from the target.
+    The comparison is faster than a sum of the addends. The first addend takes the numbers and the constant. If there
+    are neither numbers nor constant, it takes two thirds of the bits, because the second addend must also be subtracted
+    from the target.
     """
     prefix = wiring.prefix(module.name, count.name)
     single_bits = [

@@ -38,7 +38,7 @@ def list_core_files() -> tuple[Path, ...]:
 def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     """Return the top-level module of `datapath` as SystemVerilog.
 
-    `texts` are the source texts by file name; if given, the source line of each part is quoted above it. Raise
+    `texts` are the source texts by file name; if given, the source line of each part is quoted above the part. Raise
     ValueError for a name that is not valid in SystemVerilog, and KeyError for a reference that names no signal.
     """
     wiring = Wiring(datapath)

@@ -8,7 +8,7 @@ from lightning.kit.instruments.session import Identity, Session
 
 
 class BiasSupply(Protocol):
-    """A supply of bias voltages. Outputs count from 1, as on its front. All methods raise `InstrumentError`."""
+    """A supply of bias voltages. Output 1 is the first on its front panel. All methods raise `InstrumentError`."""
 
     @property
     def identity(self) -> Identity:
@@ -22,11 +22,11 @@ class BiasSupply(Protocol):
 
     @property
     def limit_v(self) -> float:
-        """The highest voltage that this driver sends, which protects the modulators."""
+        """The highest voltage that this driver sends. The limit protects the modulators."""
         ...
 
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
-        """Set an output and check it. Raise `OutOfRange` before sending."""
+        """Set an output and check the setting. Raise `OutOfRange` for an invalid value, before anything is sent."""
         ...
 
     def voltage_v(self, output: int) -> float:

@@ -66,7 +66,10 @@ def decode_state(admin: str, operational: str) -> State:
 
 
 class Names:
-    """The ports of one switch, numbered in the order of segment, fibre and port. Raises `ProtocolDesync` if invalid."""
+    """The ports of one switch, numbered in the order of segment, fibre and port.
+
+    Raises `ProtocolDesync` for an invalid name, or for a port that is listed twice.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(sorted(names, key=_parse_port_name))
@@ -78,7 +81,9 @@ class Names:
         return len(self._names)
 
     def name(self, port: int) -> str:
-        """Return the device's name for input n, and for output N+n.
+        """Return the device's name of a port.
+
+        On a switch with N names, input n and output N+n have the same name.
 
         >>> Names(["1.1.10", "1.1.2"]).name(3)
         '1.1.2'

@@ -46,7 +46,7 @@ class Program(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of the jobs, (jobs,) each: phase (-1: waits for its slot), time and volume left in it, and counters.
+    """State of the jobs, (jobs,) each: phase (-1: waits for its slot), time and volume left in the phase, and counters.
 
     `sent` is the volume sent in this iteration, `aligned` the number of alignments, `active` whether the job sends.
     """
@@ -73,7 +73,7 @@ def run(
     max_alignments: int,
     horizon_ms: float,
 ) -> tuple[float, int]:
-    """Run until every job has begun as many iterations as `begins` has columns, or to `horizon_ms`.
+    """Run until every job has begun as many iterations as `begins` has columns, or until `horizon_ms`.
 
     Fill `begins` (jobs, iterations + 1) and `trace` (rows, 1 + jobs), the times and rates; return the time and the
     number of rows used.

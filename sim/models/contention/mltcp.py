@@ -1,10 +1,12 @@
 """MLTCP with two identical jobs on one link: the shift of their start times per iteration.
 
-With slope S and intercept I of F, period T and communication fraction a, a gap D of start times grows by
+MLTCP multiplies the weight of a job by F(x) = S x + I, where x is the share of its traffic that the job has sent. T is
+the period of the jobs, and a the part of the period in which a job communicates. If both jobs keep constant shares of
+the link while they overlap, a gap D of their start times grows per iteration by
 
-    Shift(D) = S D (a T - D) / (a T I + S D)
+    Shift(D) = S D (a T - D) / (a T I + S D).
 
-if the shares within an overlap are constant. The fixed points are 0, which is unstable (gain 1 + S / I), and a T, where
+The fixed points are 0, which is unstable (gain 1 + S / I), and a T, where
 each iteration multiplies an error by I / (I + S).
 """
 
@@ -40,7 +42,7 @@ def count_iterations_until_apart(gap: float, slope: float, intercept: float, par
 
 
 def compute_noise_bound(deviation: float, slope: float, intercept: float) -> float:
-    """Return a bound on the distance from the fixed point under noise of `deviation` per iteration of both jobs.
+    """Return a bound on the distance from the fixed point if each iteration of a job has noise of `deviation`.
 
     >>> round(compute_noise_bound(1.0, 1.75, 0.25), 3)
     2.286

@@ -41,8 +41,8 @@ class Holding:
 class Setting:
     """Conditions of a simulation: start times, held periods, and variation of the computation.
 
-    `jitter` is the standard deviation of an iteration's computation over its mean, `trace_rows` the maximum number of
-    events whose rates are recorded.
+    `jitter` is the standard deviation of the computing time of an iteration, divided by the mean. `trace_rows` is the
+    maximum number of events whose rates are recorded.
     """
 
     starts_ms: tuple[float, ...] = ()

@@ -60,7 +60,7 @@ class Latency:
             raise ValueError("handshakes and single_round_bytes must be 0 or more")
 
     def wire_bytes(self, payload_bytes: Integers) -> Integers:
-        """Return the bytes of the whole packets that carry each message; a message of 0 bytes needs none.
+        """Return the bytes of the whole packets that carry each message; a message of 0 bytes needs no packet.
 
         >>> Latency().wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
         [0, 8936, 8936, 17872]

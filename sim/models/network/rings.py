@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 #: IPv4 (20) and TCP with timestamps (32) in every packet.
 HEADER_BYTES = 52
-#: Ethernet header, which the kernel's token bucket counts; a real wire adds 24 (checksum, preamble, gap).
+#: Ethernet header, which the kernel's token bucket counts; a real wire adds 24 bytes (checksum, preamble, gap).
 FRAMING_BYTES = 14
 
 
@@ -79,7 +79,7 @@ class RingTraffic:
 
     @property
     def bytes_per_hop(self) -> float:
-        """Bytes that every member sends to the next one: 2(n-1)/n of the ring's part."""
+        """Bytes that every member sends to the next member: 2(n-1)/n of the ring's part."""
         return self.steps / len(self.members) * self.size_bytes
 
 
@@ -109,7 +109,7 @@ def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> 
     """Return the bus bandwidth of a large AllReduce, which is limited by the wires alone.
 
     Bus bandwidth as in nccl-tests: 2(n-1)/n times the bits of the whole tensor of a member, divided by the time. Rings
-    with the same set of members share a tensor. With several groups, return the lowest. Raise
+    with the same set of members share a tensor. With several groups, return the lowest of their bandwidths. Raise
     `ValueError` without rings.
     """
     times = transfer_times_s(rings, network)
@@ -125,7 +125,7 @@ def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> 
 def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[np.float64]:
     """Return the time at which the data of each concurrent ring has moved, shape (rings,).
 
-    When a ring ends, the others share its bandwidth.
+    When a ring ends, the other rings share its bandwidth.
     """
     usage = link_usage(rings)
     bits_left = np.array([ring.bytes_per_hop * 8 for ring in rings])

@@ -2,8 +2,8 @@
 
 A compute task occupies its device for its time. A task starts when all its predecessors have ended and its device is
 free (first come, first served; ties by task number). A transfer or an AllReduce first spends its own time, then moves
-its bytes. An exchange stands for many transfers that begin together, and ends with the last of them; files have none.
-The iteration ends when every task has ended.
+its bytes. An exchange stands for many transfers that begin together, and ends with the last of them. Files have no
+exchanges. The iteration ends when every task has ended.
 
 Files are `.npz` with the columns of the TopoOpt artifact: `task_type`, `task_id`, `task_device`, `task_runtime_ms`,
 `task_bytes`; `next_ids[next_ptr[i]:next_ptr[i + 1]]` are the ids of the successors of task i, or the member nodes if it

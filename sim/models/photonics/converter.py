@@ -23,7 +23,8 @@ class Converter:
     effective_bits: float = 9.0
     """ENOB, with all noise and distortion of the converter; equal to `bits` for an ideal converter."""
     jitter_s: float = 0.0
-    """Standard deviation of the sampling instant. The ENOB of a data sheet often includes it at the test frequency."""
+    """Standard deviation of the sampling instant. The ENOB of a data sheet often includes this jitter at the test
+    frequency."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 32:

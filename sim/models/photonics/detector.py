@@ -33,7 +33,7 @@ class Detector:
 
     @property
     def pole_hz(self) -> float:
-        """Frequency at which the power of a sine has fallen to a half: 2 / pi of the noise bandwidth."""
+        """Frequency at which the power of a sine has fallen to a half: the noise bandwidth times 2 / pi."""
         return pole.pole_of_noise_bandwidth_hz(self.noise_bandwidth_hz)
 
 

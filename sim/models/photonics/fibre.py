@@ -73,7 +73,7 @@ class Fibre:
 class FractionalDelay:
     """A delay in samples, of any sign and fraction.
 
-    `span` names the input samples for the wanted output samples, and `apply` computes these:
+    `span` names the input samples for the wanted output samples, and `apply` computes the output samples:
 
     >>> late = FractionalDelay(2.5, "linear")
     >>> late.span(first=10, count=3)

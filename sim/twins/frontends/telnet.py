@@ -1,7 +1,7 @@
 """Server side of telnet (RFC 854). It removes protocol bytes from the input, and answers option requests.
 
-Like a login server, the twin first offers to echo and to suppress go-ahead, and asks for terminal type and window size.
-It accepts any answer.
+Like a login server, this side first offers to echo and to suppress go-ahead, and asks for terminal type and window
+size. It accepts any answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class TelnetLine:
         self._line.send(GREETING)
 
     async def read(self) -> bytes:
-        """Return the next bytes that the client typed, or empty bytes at the end or if a telnet command is too long."""
+        """Return the next bytes that the client typed.
+
+        Return empty bytes if the client has disconnected, or has sent a telnet command that is too long.
+        """
         while received_bytes := await self._line.read():
             text, answer = self._parse_input(received_bytes)
             if answer:
@@ -83,7 +86,7 @@ class TelnetLine:
 
 
 def make_telnet_server(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
-    """Return a function for `Frontend.serve` that serves a command line to one telnet client."""
+    """Return a function that serves a command line to one telnet client. Pass this function to `Frontend.serve`."""
 
     async def serve(line: Line) -> None:
         telnet = TelnetLine(line)

@@ -14,7 +14,7 @@ DEFAULT_PROFILES = {"kit": "lightning-zcu111", "loopback": "zcu111"}
 
 
 class AddressError(ValueError):
-    """An address that names no twin, an unknown board, or an invalid option."""
+    """An address is invalid: it names no twin, or it has an unknown board or an invalid option."""
 
 
 @dataclass(frozen=True, slots=True)

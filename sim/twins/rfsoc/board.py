@@ -56,7 +56,7 @@ CONVERTER_BITS = range(4, 17)
 
 
 class DeviceClock:
-    """Device time in seconds since power-on. The plant has not advanced yet by its unaccounted part."""
+    """Device time in seconds since power-on. The plant has not yet advanced by the unaccounted part of this time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,7 +1,7 @@
 """The board's processor, with reuse of the last run.
 
-A run depends only on program and memory. If they have not changed since the last run, this
-run is reused, and its memory changes become pending: they are written when the memory is next accessed.
+A run depends only on program and memory. If they have not changed since the last run, that run is reused. Its memory
+changes become pending: they are written when the memory is next accessed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 class NotSimulated(NotImplementedError):
     """A feature of the board that the twin lacks.
 
-    `feature` is its name in the board's documentation. `hint` says what to do instead.
+    `feature` is the feature's name in the board's documentation. `hint` says what to do instead.
     """
 
     def __init__(

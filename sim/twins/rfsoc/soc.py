@@ -123,7 +123,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         self._board.elapse(duration_s)
 
     def pulse_start_pin(self) -> None:
-        """Send a pulse to the start pin. It starts the program if the start source is "external"."""
+        """Send a pulse to the start pin. The pulse starts the program if the start source is "external"."""
         if self._board.source == "external":
             self._board.start()
 
@@ -203,7 +203,7 @@ class SimulatedSoc(TwinDevice):
         self._board.load_envelope(ch, np.array(obtain(data), dtype=np.int16).reshape(-1, 2), addr)
 
     def set_nyquist(self, ch: int, nqz: int, force: bool = False) -> None:
-        """Raise `RuntimeError` unless the Nyquist zone is 1 or 2. It has no effect, as converters are flat."""
+        """Raise `RuntimeError` unless the Nyquist zone is 1 or 2. The zone has no effect, as converters are flat."""
         self._board.touch()
         if nqz not in {1, 2}:
             raise RuntimeError(f"the Nyquist zone must be 1 or 2, not {nqz}")

@@ -1,4 +1,4 @@
-"""A session with the switch of `testbed switch ADDRESS ...`: time limit, progress messages and leases."""
+"""A session with the switch that `testbed switch ADDRESS ...` names: time limit, progress messages and leases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def open_device(
             switch = stack.enter_context(open_switch(address, timeout_s=answer_s))
             try:
                 yield switch
-            except OcsError as error:  # errors that the command itself raises do not name the device
+            except (
+                OcsError
+            ) as error:  # an error from the command's own code does not name the device, so add it
                 error.locate(device=switch.address)
                 raise
 
@@ -129,7 +131,7 @@ def report_move(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -
     """Show the driver's progress during a change.
 
     Raises `Interrupted` or `MoveTimedOut` if the block is interrupted or out of time. The device may still execute the
-    change, so the error names `pairs` as unknown.
+    change, so the error lists `pairs` as circuits whose state is unknown.
     """
     pairs = pairs or {}
     unknown_text = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
@@ -210,7 +212,7 @@ class _LazyPackage(ModuleType):
         state = self.__dict__
         with state["_lock"]:
             path = state.pop("_path", None)
-            if path is not None:  # first access; `pop` lets the package's own code read attributes
+            if path is not None:  # first access; later ones, also by the package's own code, skip this
                 state["__path__"] = path
                 self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
                 self.__class__ = ModuleType  # type: ignore[assignment]

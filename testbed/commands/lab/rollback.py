@@ -21,7 +21,7 @@ from testbed.commands.groups import TAKE_OVER_OPTION, HostsCommand, MovingComman
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackDocument(Document):
-    """Outcome of a rollback: the lab goes from `from_epoch` to `to_epoch`, which is in force again as `epoch`."""
+    """Outcome of a rollback from `from_epoch`. The topology of `to_epoch` is in force again, as the epoch `epoch`."""
 
     lab: str
     simulated: bool

@@ -81,7 +81,7 @@ class Stop(Command[StopDocument]):
 
 
 def _find_running_operations(context: CommandContext) -> tuple[tuple[str, ...], str]:
-    """Return the ids of running operations, and "". If the journal cannot be read, return () and the error."""
+    """Return the ids of running operations and "", or no ids and the error if the journal cannot be read."""
     from testbed.operate.recovery.records import load_operations
 
     try:

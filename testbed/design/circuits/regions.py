@@ -25,7 +25,7 @@ def allocate_region_circuits(
     without circuits use the packet network, which carries `packet_bps` out of and into each server.
     Raise `ValueError` for another shape, negative or infinite traffic, negative ports, and rates of 0 or less.
 
-    Server 0 sends 6 bytes to server 1, and every other pair 1. With three ports, the large pair takes all:
+    Server 0 sends 6 bytes to server 1, and every other pair sends 1. With three ports, the large pair takes all ports:
 
     >>> traffic = np.ones((4, 4))
     >>> traffic[0, 1] = 6

@@ -1,8 +1,8 @@
 """Circuits of optical circuit switches (SiP-OCS): one setting for a whole iteration, or one per shot.
 
 Each switch connects a node to at most one other node in each direction. A bipartite graph of degree k is the union of k
-matchings (Koenig). So k switches can realise every matrix of whole numbers whose rows and columns sum to at most k.
-A single shot can therefore be solved exactly without integer programming. It looks for the largest share m at which
+matchings (Koenig). So k switches can realise every matrix of whole numbers whose rows and columns sum to at most k. A
+single shot can therefore be solved exactly without integer programming. The solution has the largest share m at which
 every pair gets ceil(m x demand) circuits, and no row or column exceeds k. Needs scipy.
 """
 

@@ -10,7 +10,8 @@ the linear programme does; then circuits change direction until no segment has t
 would fail with few wavelengths per pair: one pair rounded to 0 makes the share 0.
 
 Symmetric demands get symmetric circuits: each circuit clockwise from s to d has its counterpart from d to s. Demands
-that depend only on the distance get circuits that do so, too, unless other circuits have a larger share. Needs scipy.
+that depend only on the distance get circuits that depend only on the distance, too, unless other circuits have a larger
+share. Needs scipy.
 """
 
 from __future__ import annotations
@@ -336,7 +337,7 @@ def _solve_programme(
 
 
 def _make_difference_matrix(segment_count: int) -> Any:
-    """Return the matrix that subtracts from each load the one before it; it keeps the first load."""
+    """Return the matrix that subtracts from each load the previous load, and keeps the first load."""
     from scipy.sparse import eye_array
 
     return (eye_array(segment_count, format="csr") - eye_array(segment_count, k=-1, format="csr")).tocsr()

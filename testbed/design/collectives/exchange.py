@@ -19,7 +19,7 @@ from testbed.errors import TopologyError
 
 
 def compute_exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
-    """Return the load of each link in tensors. A node splits its tensor evenly over its targets."""
+    """Return the load of each link in units of a tensor. A node splits its tensor evenly over its targets."""
     target_counts = Counter(source for source, _ in pairs)
     load_by_link: dict[Link, float] = {}
     for source, target in pairs:

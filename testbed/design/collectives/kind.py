@@ -18,7 +18,7 @@ Pair = tuple[int, int]
 
 
 class CollectiveLayout(Protocol):
-    """The ways that the data of a collective take: rings of nodes, or pairs (source, target)."""
+    """The rings of nodes or the pairs (source, target) over which a collective sends its data."""
 
     @property
     def rings(self) -> tuple[RingOrder, ...]:
@@ -30,7 +30,7 @@ class CollectiveLayout(Protocol):
 
     @property
     def ranks(self) -> int:
-        """Number of nodes that share one sum, or number of nodes that send and receive."""
+        """Number of nodes whose tensors are summed together, or, with pairs, number of nodes that send and receive."""
 
     @property
     def rings_per_node(self) -> int:
@@ -41,10 +41,10 @@ class CollectiveLayout(Protocol):
 class Collective:
     """A collective and its arithmetic.
 
-    - `is_one_of` tells whether this collective sends data in the given ways.
+    - `is_one_of` tells whether a layout belongs to this collective.
     - `bus_factor` returns the tensors that a node sends in one iteration, from the number of ranks. nccl-tests
       multiplies its algorithm bandwidth by this factor to get the bus bandwidth.
-    - `link_shares` returns the load of each link, in tensors of a node.
+    - `link_shares` returns the data on each link in one iteration, in multiples of the tensor of a node.
     - `limit_mbps` returns the bus bandwidth that links of a given rate allow at large sizes.
     - `time_s` returns the expected time of one iteration, from the size, the rate in Mbit/s and the MTU in bytes.
     - `graph` returns a task graph of iterations for the flow simulator.

@@ -65,7 +65,7 @@ def make_double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
 def make_double_trees(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
     """Return a pair of trees for each stride that rings through a whole group, in every group of `group` nodes.
 
-    If no stride of the topology does so, use the smallest stride that does.
+    If no stride of the topology rings through the group, use the smallest stride that does.
     """
     nodes = topology.nodes
     group_strides = list_totient_strides(nodes, group)

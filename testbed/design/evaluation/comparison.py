@@ -85,9 +85,9 @@ def compare_fabrics(
 ) -> tuple[Row, ...]:
     """Return a row for each name, in order.
 
-    If the job does not run on a fabric, its row holds the failure. With `skip_slow`, so do the rows of fabrics that
-    would take minutes, see `FabricKind.max_compared_hosts`. Raises `TopologyError` or `WorkloadError` if the job does
-    not run on the ideal switch, to which all fabrics are compared.
+    If the job does not run on a fabric, its row holds the failure. With `skip_slow`, the rows of fabrics that would
+    take minutes hold a failure, too, see `FabricKind.max_compared_hosts`. Raises `TopologyError` or `WorkloadError` if
+    the job does not run on the ideal switch, to which all fabrics are compared.
     """
 
     def build_compared_fabric(name: str) -> ChosenFabric:

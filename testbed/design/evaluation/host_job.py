@@ -38,8 +38,8 @@ class HostJob:
     """An iteration as the hosts run it, and its prediction.
 
     All bytes of the workload are multiplied by `factor`. Computing times are multiplied by `factor`, and by the rate of
-    the plan's links over the rate of the hosts' links. `simulated` is one iteration on the hosts' links. `hosts` holds
-    the host of each of its tasks.
+    the plan's links divided by the rate of the hosts' links. `simulated` is one iteration on the hosts' links. `hosts`
+    holds the host of each of its tasks.
     """
 
     routes: RouteSets
@@ -93,8 +93,8 @@ def make_host_job(
 ) -> HostJob:
     """Return an iteration that is scaled by `factor`, or by default to last about `target_s`.
 
-    `rate_mbps` is the rate of the hosts' links. `stretch` is the rate of the plan's links over that rate; computing
-    times are multiplied by it. Raises `WorkloadError` for an iteration that takes no time.
+    `rate_mbps` is the rate of the hosts' links. `stretch` is the rate of the plan's links divided by `rate_mbps`;
+    computing times are multiplied by `stretch`. Raises `WorkloadError` for an iteration that takes no time.
     """
     fabric = build_host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
 

@@ -79,7 +79,7 @@ class Job:
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
     def choose_degree(self, requested: int | None, default: int) -> int:
-        """Return the links per server of the plan. Without a plan, return `requested`, or `default` if that is None.
+        """Return the links per server of the plan. Without a plan, return `requested`, or `default` in place of None.
 
         Raises `PlanFileError` if `requested` differs from the plan, since the fabrics would not be comparable.
         """
@@ -93,7 +93,7 @@ class Job:
         return planned_degree
 
     def rate_gbps(self, requested_gbps: float | None) -> float:
-        """Return the rate of a link: `requested_gbps`, otherwise the plan's, otherwise 100 Gbit/s."""
+        """Return the rate of a link: `requested_gbps`, otherwise the plan's rate, otherwise 100 Gbit/s."""
         if requested_gbps is not None:
             return requested_gbps
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
@@ -259,7 +259,7 @@ def _find_regions(strategy: Strategy) -> tuple[tuple[int, ...], ...]:
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
-    """Return the plan's workload with the device, profile and skew of `choice`, as far as it has them.
+    """Return the plan's workload with the device, profile and skew of `choice`, if `choice` has them.
 
     Workload files may have different names, since a file may have moved: `_check_planned_strategy` compares operators.
     Raises `PlanFileError` if `choice` names another workload, preset or setting.

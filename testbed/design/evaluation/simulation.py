@@ -33,7 +33,7 @@ def read_graph(path: str | Path) -> TaskGraph:
 
 
 def simulate_on(chosen_fabric: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:
-    """Return the execution of one iteration. Raises `WorkloadError` if it does not fit the fabric or never ends."""
+    """Return the execution of one iteration. Raises `WorkloadError` if the graph does not fit or never ends."""
     try:
         return chosen_fabric.run(graph, trace=trace)
     except (StalledError, ValueError) as error:
@@ -48,9 +48,9 @@ def figures(
     """Return the figures of a simulated iteration, by name: times, bytes, links and cost.
 
     - `compute_ms`: computing time of the busiest device.
-    - `mfu`: `arithmetic_s` over the iteration time, None without `arithmetic_s`, the time of the model's operations at
-      the peak of all devices.
-    - `bandwidth_tax`: bytes on links between hosts over bytes sent; 1 if hosts do not forward.
+    - `mfu`: `arithmetic_s` (the time of the model's operations at the peak rate of all devices) divided by the
+      iteration time; None without `arithmetic_s`.
+    - `bandwidth_tax`: bytes on links between hosts, divided by bytes sent; 1 if hosts do not forward.
     - `busiest_link`: fraction of the iteration in which the fullest link was full.
     - `bytes_in`: bytes that hosts receive: `bytes_out` at their target, and `bytes_forwarded` to be sent on.
     - `reconfigurations`, `outage_ms`: how often circuits moved, and how long some circuits were dark.

@@ -23,7 +23,7 @@ from testbed.design.topology.strides import list_direct_strides
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return optical circuits on the request's topology. If it has none, TopologyFinder chooses one."""
+    """Return optical circuits on the request's topology. TopologyFinder chooses a topology if the request has none."""
     topology = request.topology or find(request.demand or make_demand(request.nodes), request.degree).topology
     fabric = build_direct_fabric(
         topology, request.rate_gbps, routes=request.routes, seed=request.options.seed

@@ -118,12 +118,12 @@ class FabricOptions:
     - `reconfiguration_s`: how long circuits are dark while they move.
     - `controller`, `hysteresis`, `look_ahead`: when circuits move (default: the fabric's controller), see
       `sim.models.network.execution.circuits.Controller`.
-    - `wavelengths`: per node of SiP-ML; 0 for the total rate of the links on other fabrics.
+    - `wavelengths`: number per node of SiP-ML; with 0, their total rate equals that of a node's links on other fabrics.
     - `fluid`: simulate all rounds of a ring as one flow. By default, a job of a plan is fluid, as in the planner, so
       that it takes the predicted time. Jobs of more than `MAX_NODES_IN_ROUNDS` nodes are fluid, too, and their flows
       begin and end up to 1 % late. Other jobs run in rounds.
     - `hb_domain`: if above 1, nodes are GPUs, and this number of consecutive GPUs form a high-bandwidth domain, in
-      which each sends at `hb_gbps`.
+      which each GPU sends at `hb_gbps`.
     """
 
     oversubscription: float = 2.0
@@ -175,10 +175,10 @@ class FabricKind:
     - `sentence`: describes the fabric in documentation, for servers with D links of rate R.
     - `build`: returns the fabric of a request.
     - `options`: the fields of `FabricOptions` that the fabric depends on.
-    - `is_switched`: it consists of packet switches, so a host has one link.
+    - `is_switched`: the fabric consists of packet switches, so a host has one link.
     - `has_gpu_nodes`: its hosts are GPUs in high-bandwidth domains.
     - `has_equal_cost`: it can be built at the cost of direct connect.
-    - `max_compared_hosts`: a comparison of all fabrics skips it with more hosts than this.
+    - `max_compared_hosts`: a comparison of all fabrics skips the fabric if there are more hosts than this.
     """
 
     sentence: str

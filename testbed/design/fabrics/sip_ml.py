@@ -27,8 +27,8 @@ MAX_WAVELENGTHS = 10_000
 def build_ocs(request: FabricRequest) -> ChosenFabric:
     """Return SiP-OCS: as many circuit switches as a node has links, each set to a permutation of the nodes.
 
-    If the controller moves circuits every period, they serve the most bytes (multi-shot). Otherwise they maximise the
-    least share that any pair gets of its demand (single shot).
+    If the controller moves circuits every period, the circuits serve the most bytes (multi-shot). Otherwise the
+    circuits maximise the least share that any pair gets of its demand (single shot).
     """
     is_multi_shot = make_controller(request, "per-layer").when == "every"
 

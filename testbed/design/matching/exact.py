@@ -46,8 +46,8 @@ def match_edges(nodes: int, first_nodes: Integers, second_nodes: Integers, weigh
     """Return the heaviest matching of undirected edges.
 
     Among parallel edges only the heaviest counts. Edges of weight 0 are ignored. Integer weights below 2^52 are exact;
-    other weights are rounded to 2^-51 of the largest or finer. The matching of these weights is exact.
-    Raises `DemandError` if the largest weight is too large or too small.
+    other weights are rounded to multiples of at most 2^-51 times the largest weight. The matching of these weights is
+    exact. Raises `DemandError` if the largest weight is too large or too small.
     """
     from testbed.design.matching.search import match_all
 
@@ -143,7 +143,7 @@ def _sum_duals(state: Any, nodes: int) -> float:
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
-    """Return the target of each node, or -1, in the heaviest assignment along the given arcs; it is exact.
+    """Return the target of each node, or -1, in the (exact) heaviest assignment along the given arcs.
 
     Every node is split into a sender and a receiver (the bipartite double cover). A matching of that graph is an
     assignment.

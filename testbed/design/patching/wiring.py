@@ -107,7 +107,7 @@ def _take_free_nics(topology: Topology) -> Iterator[Link]:
 
 
 def _split_by_plane(topology: Topology) -> Iterator[Link]:
-    """Yield the links plane by plane. Links of plane i join interfaces i, in one matching or permutation per plane."""
+    """Yield the links plane by plane: a plane is one matching or permutation. Links of plane i use interface i only."""
     edges = list(_sort_edges(topology))
     if topology.simplex:
         planes = split_into_permutations(topology.nodes, topology.degree, edges)
@@ -174,10 +174,11 @@ def _match_permutation(
 def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
     """Return a split of undirected edges into `degree` perfect matchings (a 1-factorisation).
 
-    A stride with even rings fills two planes with alternate edges, the stride n/2 fills one plane. An exact search
-    splits the other edges. If it fails, it is repeated with the edges of one more stride, until it includes all edges.
-    Raises `TopologyError` for an odd number of nodes, a node of another degree, a connected component of odd size, and
-    if there is no split or the search reaches its limit.
+    The edges of a stride form rings. If these rings have an even number of nodes, their alternate edges fill two
+    planes. The stride n/2 of n nodes fills one plane. An exact search splits the other edges. A search that fails is
+    repeated with the edges of one more stride, until the search includes all edges. Raises `TopologyError` for an odd
+    number of nodes, a node of another degree, a connected component of odd size, and if there is no split or the search
+    reaches its limit.
     """
     if nodes % 2:
         raise TopologyError(

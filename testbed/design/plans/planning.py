@@ -57,8 +57,8 @@ class Effort:
 def get_default_walk(nodes: int) -> tuple[int, int]:
     """Return the default number of steps per chain, and of chains.
 
-    They are one chain of the published 4,000 steps, but 4 chains of 250 on few servers, where slower steps by
-    simulation improve the result.
+    The default is one chain of the published 4,000 steps. On few servers it is 4 chains of 250 steps, because slower
+    steps by simulation improve the result there.
 
     >>> get_default_walk(12), get_default_walk(128)
     ((250, 4), (4000, 1))

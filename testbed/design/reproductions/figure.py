@@ -20,7 +20,7 @@ memory of the paper (mem)."""
 HEADER = ("quantity", "published", "ours", "difference", "note")
 Scale = TypeVar("Scale")
 Progress = Callable[[int, int, str], None]
-"""Callback with the steps done, the total number of steps, and a text about the last one."""
+"""Callback with the steps done, the total number of steps, and a text about the last step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ UNPUBLISHED = PublishedValue("—")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of a comparison: the quantity, the published number, ours, and a note on the difference."""
+    """One line of a comparison: the quantity, the published number, our number, and a note on the difference."""
 
     quantity: str
     published: PublishedValue
@@ -192,7 +192,7 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Difference of our number from the published one, in per cent of the published one.
+        """Difference of our number from the published number, in per cent of the published number.
 
         >>> Comparison("tax", PublishedValue("1.11", "S", 1.11), 1.0989).difference
         '-1.0 %'

@@ -18,9 +18,9 @@ from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigure
 
 Value = TypeVar("Value")
 
-# A measurement is limited by processors if the links were not full and some host was short of processors: all of them
-# or the rank's own were this busy, the hypervisor took this share, or the rank's threads waited for one for this share
-# of the time.
+# Processors limited a measurement if the links were not full and some host was short of processors. A host is short of
+# processors if all of them, or those of the rank, were busy for `BUSY_SHARE` of the time, if the hypervisor took
+# `STOLEN_SHARE`, or if the rank's threads waited for a processor for `WAITED_SHARE`.
 BUSY_SHARE = 0.75
 STOLEN_SHARE = 0.05
 WAITED_SHARE = 0.1

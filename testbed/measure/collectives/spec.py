@@ -60,10 +60,11 @@ class Configuration:
 class CollectiveSpec:
     """Measurements of one launch.
 
-    Each size takes one warm-up, then iterations for `min_time_s` or up to `max_iterations`, but at least
-    `min_iterations`, or three if these take longer than `max_time_s`. The backend "auto" is NCCL if every host has a
-    GPU and no configuration is an exchange, else Gloo. Gloo uses all `sets` of routes with their weights, NCCL only the
-    first.
+    Each size takes one warm-up, then iterations until `min_time_s` has passed or `max_iterations` are done. At least
+    `min_iterations` are done, but three are enough if `min_iterations` would take longer than `max_time_s`.
+
+    The backend "auto" is NCCL if every host has a GPU and no configuration is an exchange, else Gloo. Gloo uses all
+    `sets` of routes with their weights, NCCL only the first.
     """
 
     run_id: str
@@ -84,7 +85,7 @@ class CollectiveSpec:
 
 
 def make_all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
-    """Return the exchange in which every node sends an equal part of its tensor to every other.
+    """Return the exchange in which every node sends an equal part of its tensor to every other node.
 
     >>> make_all_to_all("x", 3, (1024,)).pairs
     ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
@@ -93,7 +94,7 @@ def make_all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configurat
 
 
 def list_doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
-    """Return message sizes from `smallest` to at most `largest` bytes, each twice the one before.
+    """Return message sizes from `smallest` to at most `largest` bytes, each twice the previous size.
 
     >>> list_doubling_sizes(1024, 8192)
     (1024, 2048, 4096, 8192)

@@ -36,7 +36,7 @@ _TOKEN_PATTERN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTAL
 
 
 def parse_json(text: str, name: str = "output") -> NcclTable:
-    """Parse a document. `name` (a file) starts all messages.
+    """Parse a document. Error messages begin with `name`, the name of the file.
 
     Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
     not a document of nccl-tests or has no complete row.

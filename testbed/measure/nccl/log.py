@@ -68,7 +68,7 @@ class _Channel:
 def parse_rings(text: str) -> RingLog:
     """Parse the rings in a log of one rank or all ranks, and ignore other lines.
 
-    The lines of single ranks take precedence over the whole ring that rank 0 prints, because that may be truncated.
+    The lines of single ranks take precedence over the whole ring that rank 0 prints, because its line may be truncated.
     """
     communicator_by_thread: dict[str, str] = {}
     rank_count_by_communicator: dict[str, int] = {}

@@ -18,7 +18,7 @@ JSON_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class IterationSpread:
-    """Spread of single iterations (`-I 1`): minimum, maximum, 99th percentile, and standard deviation over mean."""
+    """Spread of single iterations (`-I 1`): minimum, maximum, 99th percentile, and coefficient of variation."""
 
     min_us: float | None
     max_us: float | None

@@ -41,7 +41,10 @@ _DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of a row: names before the times, names of one half, and True if a timestamp ends the row."""
+    """Columns of a row: the leading names, the names of one half, and whether a timestamp ends the row.
+
+    A row has two halves with the same columns: the timings out-of-place, then the timings in-place.
+    """
 
     leading: tuple[str, ...]
     half: tuple[str, ...]
@@ -125,7 +128,7 @@ def parse_number(cell: str | None) -> float | None:
 
 
 def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) -> NcclRow:
-    """Return a row from its cells. A single half is in-place (a replayed trace).
+    """Return a row from its cells. If there is only one half of timings (a replayed trace), it is in-place.
 
     Raises `ValueError` for a wrong number of cells or a cell that is not a number.
     """
@@ -165,7 +168,8 @@ def _parse_timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
 
 
 _LABEL_PATTERN = re.compile(r"^(?:\[\d+,\d+\](?:<std(?:out|err)>)?:|\s{0,3}\d+: )")
-# A log line may follow a row's last number without a blank, so only host names that start with a letter are removed.
+# A log line starts with a host name. It may follow the last number of a row without a blank. The pattern therefore
+# needs a host name that starts with a letter, or it would remove digits of that number.
 _LOG_PATTERN = re.compile(r"(?:\[[^\]]*\] )?[A-Za-z][\w.-]*:\d+:\d+ (?:\[-?\d+\] )?\S.*$")
 _FAILURE_PATTERN = re.compile(
     r"\S*: Test (?:NCCL failure|CUDA failure|timeout).*| \.\. \S+ pid \d+: Test failure.*"
@@ -200,7 +204,7 @@ class _OutputReader:
 
 
 def parse_text(text: str, name: str = "output") -> NcclTable:
-    """Parse the text. `name` (a file) starts all messages.
+    """Parse the text. Error messages begin with `name`, the name of the file.
 
     Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
     not output of nccl-tests or has no complete row.
@@ -243,7 +247,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
 
 
 def find_json_output_path(text: str) -> str | None:
-    r"""Return the JSON path in the output. To overwrite no file, nccl-tests may change the requested path.
+    r"""Return the JSON path in the output. It may differ from the requested path: nccl-tests overwrites no file.
 
     >>> find_json_output_path("#\n# Writing JSON output to out.json.1\n")
     'out.json.1'

@@ -74,8 +74,8 @@ class LightGrant:
     """The hosts of a program in the order of its ranks. They are open in `fleet`, and programs get `variables`.
 
     `design` is the topology in force on the hosts, or None if it is unknown. Its node i is `lab.hosts[i]`.
-    `was_patched` is True if a circuit was changed for the program. `problem` says in the end why the hosts could not be
-    restored.
+    `was_patched` is True if a circuit was changed for the program. After the end, `problem` says why the hosts could
+    not be restored.
     """
 
     lab: Lab
@@ -91,7 +91,7 @@ class LightGrant:
 
 @dataclass(frozen=True, slots=True)
 class _RankChoice:
-    """Hosts of a program in the order of its ranks, and a design of `lab`: in force unless `must_be_patched`."""
+    """Hosts of a program in the order of its ranks, and a design of `lab`. It is in force unless `must_be_patched`."""
 
     lab: Lab
     hosts: tuple[LabHost, ...]
@@ -261,7 +261,7 @@ def _choose_light(
 def _order_ranks(
     lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
 ) -> _RankChoice:
-    """Return a choice whose ranks follow a ring of the topology. `selected_hosts` restricts it to these hosts."""
+    """Return a choice whose ranks follow a ring of the topology. Only `selected_hosts` are used."""
     ranks = make_program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
     return _RankChoice(lab, hosts, design, must_be_patched)

@@ -30,7 +30,7 @@ class _PlacedLink:
 
 
 def compute_stride(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
-    """Return the stride of a link: (target - source) mod n. Of a duplex link, return the smaller of both directions.
+    """Return the stride of a link: (target - source) mod n. For a duplex link, return the smaller of its two strides.
 
     >>> compute_stride((0, 11), 12, simplex=False), compute_stride((0, 11), 12, simplex=True)
     (1, 11)

@@ -76,7 +76,7 @@ class Database:
             connection.execute(circuits.insert(), rows)
 
     def list_runs(self) -> Sequence[Row]:
-        """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
+        """Return all runs, newest first. A missing database, or one with only a journal, has none."""
         return self._read("select * from runs order by id desc")
 
     def read_run(self, run_id: str) -> Row:

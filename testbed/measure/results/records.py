@@ -152,7 +152,7 @@ class Repatch:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Quantiles of the latencies of inference requests, in microseconds. `p99` is the nearest rank."""
+    """Quantiles of the latencies of inference requests, in microseconds. `p99` uses the nearest-rank method."""
 
     min: float
     median: float

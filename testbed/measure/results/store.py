@@ -111,7 +111,7 @@ class RunStore:
             run.finish("interrupted", error=error)
 
     def list_runs(self) -> tuple[RunSummary, ...]:
-        """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
+        """Return all runs, newest first. A missing database, or one with only a journal, has none."""
         return tuple(self._summarise(row) for row in self._database.list_runs())
 
     def load(self, run_id: str) -> StoredRun:

@@ -1,7 +1,7 @@
 """Policies by which jobs on hosts share links, the links that their bursts use, and predicted iteration times.
 
-A burst uses a circuit from each host to the next in the topology in force. The contention model predicts iteration
-times under each policy.
+In a burst, each host of a job sends to the next host over a circuit of the current topology. The contention model
+predicts iteration times under each policy.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def find_job_links(
 def _find_job_links(
     lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], link_index: int
 ) -> JobLinks:
-    """Return the links in the order of the hosts or, if a link is missing, in reverse order. Two hosts are sorted."""
+    """Return the links of a job, from each host to the next in the order of `hosts`.
+
+    If a link is missing, use the reverse order. A job with two hosts starts with the host of the lower number.
+    """
     if len(hosts) == 2:
         hosts = (min(hosts), max(hosts))
     for order in (hosts, hosts[::-1]):
@@ -96,14 +99,14 @@ Policy = Literal["fair", "weights", "shifts", "mltcp"]
 Transport = Literal["tcp", "udp"]
 POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 SHORT_QUEUE_PACKETS, CLASS_QUEUE_PACKETS = 16, 50
-"""Queue lengths in packets: of the one queue for all jobs, and of each job's queue if HTB shares the link."""
+"""Queue lengths in packets: of a queue that all jobs share, and of the queue that each job has under HTB."""
 STAGGER_SHARE = 0.01
 """Offset between starts of jobs under MLTCP, as a fraction of the shortest period. Without it, jobs stay in step."""
 PERIOD_SLACK = 0.03
 """Fraction by which a job's period is extended, so that the job can recover from disturbances."""
 
 MAX_SLOT_USE = 1.02
-"""Maximum ratio of modelled iteration to slot at which a job can keep its slots."""
+"""Maximum of (iteration time in the model) / (slot length). A job with a larger ratio would miss its slots."""
 SLOT_TOLERANCE = 0.1
 """Fraction of its slot by which an iteration may be late before it waits for the next slot.
 
@@ -115,8 +118,9 @@ more than one slot."""
 class Conditions:
     """Conditions under which jobs run.
 
-    `weights` maps jobs to weights; the default is 1, or 3 for the first job if no weight is given. `slope` and
-    `intercept` are parameters of MLTCP. A negative `stagger_ms` and a `queue` of 0 select the defaults.
+    `weights` maps jobs to weights; jobs without an entry have weight 1. If there are no entries, the first job has
+    weight 3. `slope` and `intercept` are parameters of MLTCP. A negative `stagger_ms` and a `queue` of 0 select the
+    defaults.
     """
 
     iterations: int = 100
@@ -156,7 +160,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Start times and slot lengths by job, in ms. A job with a slot of 0 keeps no slots."""
+    """Start times and slot lengths by job, in ms. A job with a slot length of 0 has no slots."""
 
     starts_ms: Mapping[str, float]
     slots_ms: Mapping[str, float]

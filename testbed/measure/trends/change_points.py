@@ -29,7 +29,7 @@ MIN_SERIES_LENGTH = 6
 """Minimum length of a series: fewer values have too few permutations for a test at the default rate."""
 DEFAULT_RATE = 0.05
 MAX_SERIES_LENGTH = 200
-"""Maximum number of values that are tested, the newest ones. Work grows with the square of this number."""
+"""Maximum number of values that are tested; the newest values are taken. Work grows with the square of this number."""
 _CHUNK_PERMUTATIONS = 500
 _MAX_PERMUTATIONS = 20_000
 _TIE_TOLERANCE = 1e-9

@@ -148,7 +148,7 @@ MIN_DECLINE = {"bandwidth": 0.01, "power": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of level of a series: `last_before` is the last point of the old level, `first_after` the next one.
+    """A change of level of a series: `last_before` is the last point of the old level, `first_after` the next point.
 
     `epochs` are the epochs of the lab between these points, newest first, as `testbed history` lists them.
     """

@@ -16,14 +16,14 @@ BAND_COUNT = 80
 
 
 class Utterances:
-    """Harmonics of a varying pitch with noise, generated from the index. The class is the pitch."""
+    """Harmonics of a varying pitch with noise, generated from the index. The label is one of ten pitches."""
 
     def __len__(self) -> int:
         """Return the number of utterances."""
         return UTTERANCE_COUNT
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        """Return the samples of an utterance and its class."""
+        """Return the samples of an utterance and its label."""
         times_s = np.arange(RATE_HZ * UTTERANCE_S) / RATE_HZ
         pitch_hz = 100 + 10 * (index % 10) + 8 * np.sin(2 * np.pi * 3 * times_s)
         phase = 2 * np.pi * np.cumsum(pitch_hz) / RATE_HZ
@@ -33,7 +33,7 @@ class Utterances:
 
 
 def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
-    """Return normalised log-mel features of shape (80, times), one per 10 ms, and the class.
+    """Return normalised log-mel features and the label. Features have shape (80, times), with a column every 10 ms.
 
     A random range of bands and a random span of time are masked.
     """

@@ -27,7 +27,7 @@ class Field:
     """True if the field is one complete word."""
 
     def part(self, begin: int, width: int) -> Field:
-        """Return `width` of its bits, from bit `begin` on."""
+        """Return `width` bits of this field, from bit `begin` on."""
         return self if (begin, width) == (0, self.width) else Field(self.words, self.low + begin, width)
 
 

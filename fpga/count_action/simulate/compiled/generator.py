@@ -61,8 +61,8 @@ def make_program(datapath: Datapath) -> CycleProgram:
 class Updates:
     """The second half of a cycle: new values of registers. Implements `actions.kind.Statements`.
 
-    Statements overwrite registers, so their order matters. Memories and beats read flags, pulses and numbers, and so
-    change before them. Beats may read each other, so copies (`..._before`) keep their old values.
+    Statements overwrite registers, so their order matters. Memories and beats read flags, pulses and numbers. Memories
+    and beats therefore change first. Beats may read each other, so copies (`..._before`) keep their old values.
     """
 
     names: Names

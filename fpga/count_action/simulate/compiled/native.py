@@ -58,7 +58,7 @@ def _make_linker() -> binding.LLJIT:
 
 
 def _make_machine() -> binding.TargetMachine:
-    """Return a description of this processor. Each compiler needs its own, because LLVM takes ownership of it."""
+    """Return a description of this processor. Call this for each compiler: LLVM takes ownership of the result."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     features = binding.get_host_cpu_features().flatten()

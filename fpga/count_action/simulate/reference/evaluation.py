@@ -68,7 +68,7 @@ class Wiring:
 
     @cached_property
     def rivals(self) -> dict[PartOfModule, tuple[Count, ...]]:
-        """For each count, the level counts before it that take one of its streams (R26)."""
+        """For each count, the preceding level counts that take one of the count's streams (R26)."""
         return {(m.name, count.name): self.graph.rivals(m, count) for m, count in self.datapath.counts()}
 
     @cached_property
@@ -93,7 +93,8 @@ class Evaluation:
         self._buffered_inputs = apply_buffers(wiring.datapath, state.buffers, inputs)
         self._stalled: dict[str, bool] = {}
         self.counts: dict[PartOfModule, CountCycle] = {}
-        # The stall of a module depends on the stalls and level counts of the readers of its streams: they come first.
+        # The stall of a module depends on the stalls and level counts of the readers of its streams: the readers come
+        # first.
         for module in wiring.order:
             self._stalled[module.name] = any(
                 self.is_backpressured(beat) for beat in find_driven_streams(module)
@@ -180,7 +181,7 @@ class Evaluation:
         )
 
     def _limit(self, count: Count) -> int:
-        """Return the largest possible value of a count: that of its register, or a smaller bound (R10, R17)."""
+        """Return the largest possible value of a count: the maximum of its register, or a smaller bound (R10, R17)."""
         largest = (1 << count.width) - 1
         return largest if count.bound is None else min(largest, self.sample(count.bound))
 

@@ -84,7 +84,7 @@ class Reference:
 
 
 def compute_next_state(evaluation: Evaluation) -> State:
-    """Return the registers after the clock edge. Each depends only on the cycle before the edge."""
+    """Return the registers after the clock edge. Each register depends only on the cycle before the edge."""
     return ClockEdge(evaluation).state()
 
 

@@ -16,7 +16,7 @@ Beat: TypeAlias = tuple[int, ...]
 Element: TypeAlias = tuple[str, int]
 """A stream and its index."""
 Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
-"""The waiting beats, oldest first, and the beat at the output (the previous one if none waits)."""
+"""The waiting beats, oldest first, and the beat at the output (the previous beat if none waits)."""
 
 BUFFER_BEATS = 2
 """Largest number of beats in a buffer."""

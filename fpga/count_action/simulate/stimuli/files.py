@@ -1,10 +1,10 @@
 """Stimuli from files (CSV, NPZ or a Python generator), and the comparison of a run with their expectations.
 
 CSV has a line of names and a line for every cycle. NPZ has an array for every name. A Python file defines
-`stimulus(ports)`, which yields a dictionary for every cycle. See `signals` for names. The prefix `expect:` names
-an output that must have the value in that cycle. Defaults: ready is 1, the shadow bank holds the targets of the text,
+`stimulus(ports)`, which yields a dictionary for every cycle. See `signals` for names. The prefix `expect:` names an
+output that must have the value in that cycle. Defaults: ready is 1, the shadow bank holds the targets of the text,
 everything else is 0. An empty cell means the default, or no expectation. A CSV may number its lines from 0 in a column
-`cycle`; any other number in it is an error.
+`cycle`; any other number in this column is an error.
 """
 
 from __future__ import annotations

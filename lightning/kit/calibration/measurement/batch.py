@@ -1,6 +1,7 @@
 """Measurement of many rows of gain words in one program of the timed processor.
 
-A row holds one gain word per modulator. A reading is one window of the readout inside the pulses of these words.
+A row holds one gain word per modulator. The generators play pulses with the gains of a row, and one window of the
+readout, inside the pulses, gives one reading.
 The words form a table in the processor's data memory, with four 32-bit words a row. For each row the program loads the
 gain registers (`memr`), plays the four pulses, and opens the window. One run thus measures about a thousand rows,
 `shots` times each, without the host: the results collect in the accumulating buffer.
@@ -11,9 +12,9 @@ gain registers (`memr`), plays the four pulses, and opens the window. One run th
 
 The same run measures the idle level: the first and last rows of every table are zero words.
 
-The generators' converters have 14 bits, so four consecutive words give the same level. If the number of shots is a
-multiple of four, a quarter of the shots uses each of the words w, w+1, w+2 and w+3 (a dither), so that the mean changes
-with every word. Only version 1 of the timed processor (the kit's firmware) is supported; others raise `ProgramError`.
+Words have 16 bits and the generators' converters have 14, so four consecutive words give the same level. A dither makes
+the mean change with every word w: if the number of shots is a multiple of four, the shots use w, w+1, w+2 and w+3
+equally often. Only version 1 of the timed processor (the kit's firmware) is supported; others raise `ProgramError`.
 """
 
 from __future__ import annotations
@@ -38,17 +39,18 @@ READOUT = 1
 TABLE_ADDRESS = 16
 """First word of the table in data memory; QICK counts shots in word 1."""
 ADDRESS_REGISTERS = (1, 2, 3, 4)
-"""Registers free for the user on every page; two generators may share a page."""
+"""Registers for the table addresses of the four generators. The numbers differ, because two generators may share a page
+of registers. QICK leaves these registers free on every page."""
 IDLE_ROW_COUNT = 8
 """Idle rows at each end of a table."""
 DITHER_STEPS = np.arange(4, dtype=np.int32)
 """Added to the words of a row. Four consecutive words are one step of a 14-bit converter."""
 OSCILLATOR_GAIN = 0.5
-"""Converts accumulated readings to counts of a decimated waveform. Only waveforms pass the readout's oscillator, whose
-product keeps the upper 16 of 32 bits and so halves them."""
+"""Converts accumulated readings to counts of a decimated waveform. The readout's oscillator halves waveforms, because
+its product keeps the upper 16 of 32 bits. Accumulated readings do not pass the oscillator."""
 MAX_SHOTS = 1_000_000
 SETTLE_TICKS = 24
-"""Margin between window and pulse edges, for the edges and the residual skew."""
+"""Margin between the window and the ends of the pulses. It covers the rise and fall times and the residual skew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Window:
     length: int = 16
     """Decimated samples averaged into one reading."""
     offset: int = 190
-    """Readout trigger, after the time of the pulses."""
+    """Delay of the readout trigger after the nominal start of the pulses."""
     lead: int = 40
     """Time by which the pulses exceed the window at each end."""
     delays: tuple[int, int, int, int] = (0, 0, 0, 0)

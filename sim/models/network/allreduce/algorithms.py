@@ -50,8 +50,8 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
     """Return one ring for each stride; each ring reduces an equal share in 2(g-1) rounds of 1/g of the share.
 
     With stride p, position i sends to i + p mod g. Every member sends 2(g-1)/g of the tensor (Patarasuk and Yuan,
-    2009). All messages of a ring have the size of its largest: a share of 10 bytes over 4 members moves 3 bytes in
-    most messages and 2 in others, but a round lasts as long as its largest message.
+    2009). All messages of a ring have the size of its largest message: a share of 10 bytes over 4 members moves 3 bytes
+    in most messages and 2 in others, but a round lasts as long as its largest message.
 
     Raise `ValueError` if a stride and g have a common factor.
     """
@@ -153,8 +153,8 @@ def double_binary_tree(
 def find_tree_parents(member_count: int) -> list[int]:
     """Return the parent of each position in a binary tree whose odd positions are leaves.
 
-    The parent of position i with lowest set bit b is i + b or i - b, whichever has bit 2b set; i - b if the other is
-    outside the tree. Position 0 is the root: it has one child, and is its own parent.
+    The parent of position i with lowest set bit b is i + b or i - b, whichever has bit 2b set. If i + b is outside the
+    tree, the parent is i - b. Position 0 is the root: it has one child, and is its own parent.
 
     >>> find_tree_parents(8)
     [0, 2, 4, 2, 0, 6, 4, 6]

@@ -377,7 +377,7 @@ def is_trace_full(state: State) -> bool:
 
 @compile_function
 def note_flows(program: Program, state: State, previous: int) -> None:
-    """Append the flows that have just ended to the trace. In `flows` they are behind moving flows, up to `previous`."""
+    """Append the flows that have just ended to the trace. They follow the moving flows in `flows`, up to `previous`."""
     if state.flow_rows.shape[0] == 0:
         return
     for position in range(state.counters[FLOWS], previous):

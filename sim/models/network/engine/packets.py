@@ -1,11 +1,11 @@
-"""The event loop in which packets wait in queues. Tasks behave as in `loop`, whose flows share links instead.
+"""The event loop in which packets wait in queues. In `loop` flows share links instead; tasks behave the same in both.
 
 A link serves its queue of packet trains in the order of arrival. A sender has a timeout, and a window that grows with
 acknowledgements and shrinks with marks, as in the packet simulator that produced the reference figures (see
 `sim.models.network.execution.packets`). Acknowledgements take no time. The window starts at 100 packets. Until the
 first mark, and again after a timeout (slow start), it grows by at most one for each packet that arrives; later it grows
-by at most one per window. Once per window it shrinks by half of the smoothed share of marked packets (DCTCP: Alizadeh
-et al., 2010).
+by at most one per window. Once per window the window is multiplied by 1 - s/2, where s is the smoothed share of marked
+packets (DCTCP: Alizadeh et al., 2010).
 """
 
 from __future__ import annotations
@@ -163,8 +163,9 @@ def _send_over_link(
 ) -> None:
     """Send a train over a link.
 
-    A train arrives at the next link with its first packet, but at the target with its last. A link ends a train of
-    several packets no earlier than one packet time after the last packet has arrived.
+    A train arrives at the next link when its first packet arrives. It arrives at the target when its last packet
+    arrives. A link needs one packet time for the last packet, so it cannot end a train earlier than one packet time
+    after the arrival of that packet.
     """
     link, train = queues.links[link_number], queues.trains[position]
     count, packet_s = train["count"], link["packet_s"]
@@ -177,7 +178,7 @@ def _send_over_link(
     flight_s = transport.link_s if is_last else transport.link_s + transport.relay_s
     train["tail_s"] = end_s + flight_s
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
-    # Set first: at equal times the link then marks its train before the train arrives.
+    # Events at equal times occur in the order in which they were set: the link marks its train, then the train arrives.
     set_event(queues, end_s, -1 - link_number)
     set_event(queues, first_s + flight_s, position)
 
@@ -262,7 +263,7 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
 
 @compile_function
 def _note_marks(queues: Queues, message: int, count: int, marked_share: float) -> None:
-    """Count packets and marks; once per window shrink the window by half of the smoothed share of marked packets."""
+    """Count packets and marks; once per window multiply the window by 1 - (smoothed share of marked packets) / 2."""
     connection = queues.connections[message]
     connection["arrivals"] += count
     connection["marked_arrivals"] += marked_share
@@ -296,7 +297,10 @@ def _note_round_trip(queues: Queues, transport: Transport, message: int, round_t
 
 @compile_function
 def _grow_window(queues: Queues, message: int, count: int) -> None:
-    """Enlarge the window after `count` packets have arrived: by at most `count` in slow start, later one per window."""
+    """Enlarge the window after `count` packets have arrived.
+
+    In slow start the window grows by at most `count`, later by at most `count` divided by the window.
+    """
     connection = queues.connections[message]
     window = connection["window"]
     room = connection["acked"] + window - connection["sent"]

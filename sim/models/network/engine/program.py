@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
-"""Entries of the longest lists, one for each path and link. They limit the speed, so they are half as wide."""
+"""Entries of the longest lists, one for each path and link. Their size limits the speed, so they have 32 bits instead
+of 64."""
 MAX_COUNT = 2**31
 """Largest number of paths, links and entries, so that `Indices` can hold their numbers."""
 

@@ -30,7 +30,7 @@ RATE_TOLERANCE = 1e-9
 """The ascent ends when no wait changes by more than this part of the longest wait on its paths."""
 _MAX_TURNS, _MAX_STEPS = 1000, 60
 _RATE_GRID = 2.0**-24
-"""Rates are multiples of this part of the power of two above them, so that equal flows end together."""
+"""Rates are rounded to multiples of this part of the next power of two, so that equal flows end together."""
 
 
 @compile_function
@@ -82,7 +82,7 @@ def _count_flows_on_links(neighbours: Neighbours, moving_flows: Integers) -> Int
 
 @compile_function
 def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -> float:
-    """Set the wait at a link so that the link is just full, or to 0; return the change over the longest wait.
+    """Set the wait at a link so that the link is just full, or to 0; return the change relative to the longest wait.
 
     The load falls with the wait and is convex, so Newton steps from below the root never pass it.
     """

@@ -4,9 +4,9 @@ Rates are max-min fair if and only if each flow crosses a full link on which no 
 (Bertsekas and Gallager, Data Networks, 6.5.2). Flows on the same path have the same bottleneck and rate, so rates
 belong to paths, and a path counts as many times as it has flows. A flow that begins or ends changes its links, hence
 the paths that these limit, hence all links of those paths, and so on. These paths are free; all others keep their rates
-while `fill` computes new rates for the free ones. If a path that kept its rate then has more than the free ones on a
-full link, it becomes free too, and `fill` runs again. Untouched paths stay fair. A flow whose rate does not change is
-not updated, so that equal flows end at equal times.
+while `fill` computes new rates for the free ones. If a path that kept its rate then has a higher rate than the free
+paths on a full link, that path becomes free too, and `fill` runs again. Untouched paths stay fair. A flow whose rate
+does not change is not updated, so that equal flows end at equal times.
 
 Filling raises the level of all free flows until a link is full; the flows on this link stop at the level, and the
 others continue to rise. Links that become full within one part in 10^9 of the level count as simultaneous.
@@ -41,7 +41,7 @@ from sim.models.network.engine.timers import compute_end_s
 LEVEL_FACTOR = 1 + 1e-9
 """Links whose levels differ by less than this factor become full together."""
 RATE_TOLERANCE = 1e-12
-"""Rates that differ by less than this part count as equal: the error of sums of floats."""
+"""Rates that differ by less than this part count as equal, because sums of floats have rounding errors."""
 
 
 @compile_function

@@ -1,6 +1,6 @@
 """The next event: a binary heap of timers in arrays, and the ends of flows at their rates.
 
-The earliest timer comes first; of timers at equal times the older one.
+The earliest timer comes first; among timers at equal times, the older one comes first.
 """
 
 from __future__ import annotations

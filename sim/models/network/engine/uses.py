@@ -19,8 +19,8 @@ def assign_circuits(
     """Add a circuit for the pair of greatest use whose ports are free, until no use is left.
 
     Pair s * n + t of `pairs`, sorted by use, has the use `demand` for its first circuit, and half as much for each
-    further one; of equal uses the lower pair comes first. `free_out` and `free_in` (n,) are free ports. `heap_use` and
-    `heap_pair` have room for all circuits.
+    further circuit; among equal uses the lower pair comes first. `free_out` and `free_in` (n,) are free ports.
+    `heap_use` and `heap_pair` have room for all circuits.
     """
     nodes, size, next_count = free_out.size, 0, 0
     free_circuit_count = min(free_out.sum(), free_in.sum())
@@ -66,7 +66,7 @@ def _push(heap_use: Floats, heap_pair: Integers, position: int, use: float, pair
 
 @compile_function
 def _sift_down(heap_use: Floats, heap_pair: Integers, size: int) -> None:
-    """Move the last use to the top of a heap that has lost it, and down to its place."""
+    """Move the last use to the top of a heap whose top was removed, then down to its place."""
     use, pair, position = heap_use[size], heap_pair[size], 0
     while 2 * position + 1 < size:
         child = 2 * position + 1

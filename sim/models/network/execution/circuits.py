@@ -453,7 +453,7 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
 
 
 def _change_circuit(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
-    """Return circuits with one more or less for a pair. If no port is free, a new one takes that of another pair."""
+    """Return circuits with one more or less for a pair. If no port is free, a new circuit takes another pair's port."""
     changed_circuits = circuits.copy()
     changed_circuits[source, target] += change
     for ports, peers in ((changed_circuits[source], target), (changed_circuits[:, target], source)):

@@ -376,7 +376,7 @@ def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
 
 
 def count_bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
-    """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces by their algorithm."""
+    """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces as by `allreduce`."""
     messages = _make_messages(graph, _make_chains(graph, latency, allreduce, by_pair=True))
     sent_bytes = np.zeros((graph.nodes, graph.nodes))
     np.add.at(
@@ -389,8 +389,8 @@ def count_bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm
 def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:
     """Split messages into equal parts or, if the fabric has weights, into one part per set of routes.
 
-    All parts but the last end at a whole packet. A message with fewer packets than parts uses some of the paths;
-    the task number decides which, so that tasks take turns.
+    All parts but the last end at a whole packet. A message with fewer packets than parts uses only some of the paths.
+    The task number decides which paths, so that tasks take turns.
     """
     if parts > 1:
         share = np.arange(1, parts + 1)[:, None] / parts
@@ -413,7 +413,7 @@ def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts:
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
-    """Return the paths of the messages; messages between the same nodes that make the same choice share one."""
+    """Return the paths of the messages; messages between the same nodes that make the same choice share one path."""
     sources, targets, choices = messages.source, messages.target, messages.choice
     if fabric.choices is None:
         return make_routes(*fabric.routes(sources, targets, choices))

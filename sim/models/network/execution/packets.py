@@ -1,8 +1,8 @@
 """Simulation of one iteration by packets: each message is a connection on a path that a hash chooses.
 
-The flows of `simulate` get their fair share at once. Connections over hashed paths do not, so a graph whose transfers
-collide takes up to a seventh longer. The parameters are read from the source of the packet simulator whose results are
-the reference (FlexNetPacket, commit 461b21f):
+The flows of `simulate` get their fair share at once. Connections over hashed paths do not get it at once, so a graph
+whose transfers collide takes up to a seventh longer. The parameters are read from the source of the packet simulator
+whose results are the reference (FlexNetPacket, commit 461b21f):
 
 | parameter | value | place in the source |
 |---|---|---|

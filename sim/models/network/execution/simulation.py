@@ -127,7 +127,7 @@ class Execution:
 
     @property
     def bandwidth_tax(self) -> float:
-        """Bytes that reached hosts over bytes sent, 1 if nothing is sent; on direct connect the mean hops of a byte."""
+        """Bytes that reached hosts divided by bytes sent (1 for none sent); on direct connect, mean hops of a byte."""
         return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
 
 
@@ -154,10 +154,11 @@ def simulate(
 
     If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
     up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
-    often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration, so
-    that they are computed once for flows that begin or end shortly after each other. 0 is exact. Messages are split
-    into `parts`, which take different paths if the router of the fabric offers several. Rates are max-min fair or,
-    with `in_proportion`, the rates of equal windows over FIFO queues (see `engine.proportional`).
+    often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration. They
+    are then computed only once for flows that begin or end shortly after each other. A `rounding` or `lag` of 0 is
+    exact. Messages are split into `parts`, which take different paths if the router of the fabric offers several. Rates
+    are max-min fair. With `in_proportion` they are the rates of equal windows over FIFO queues (see
+    `engine.proportional`).
 
     Raise `StalledError` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the
     fabric, a change of an unknown link, or a rounding outside [0, 1).

@@ -59,8 +59,8 @@ def balance_strides(nodes: int, strides: Sequence[int], copy_counts: NDArray[np.
 
     Each layer is a set of shortest routes. Dynamic programming over the hops lists the shortest ways to each distance.
     Then each distance of each layer in turn takes the way that minimises the sum of squared loads, until nothing
-    changes. A single layer cannot always be even, but several together can. The result is the best of several random
-    starts with a fixed seed.
+    changes. A single layer cannot always load the strides evenly, but several layers together can. The result is the
+    best of several random starts with a fixed seed.
 
     >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]

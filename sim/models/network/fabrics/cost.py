@@ -1,8 +1,8 @@
 """Cost of a fabric: number of each part, times its price.
 
-Prices are from `prices.json` (recalled, see there) unless a `Reading` names another table. They are interpolated
-between the rates of the table, are proportional to the rate above the last one, and constant below the first. A fibre
-has the mean length of the table (uniform over 0 to 1,000 m).
+Prices are from `prices.json` (recalled, see there) unless a `Reading` names another table. Prices are interpolated
+between the rates of the table. They are proportional to the rate above the highest rate of the table, and constant
+below the lowest. A fibre has the mean length of the table (uniform over 0 to 1,000 m).
 """
 
 from __future__ import annotations

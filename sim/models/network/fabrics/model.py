@@ -67,7 +67,8 @@ class Fabric:
     """Number of consecutive nodes that share the links of a host: the hosts are then the vertices from `nodes` on."""
     weights: Floats | None = None
     alternatives: tuple[int, Router] | None = None
-    """Number of paths among which a hash may choose for a pair, and the router whose choice c is the c-th of them."""
+    """Number of paths among which a hash may choose for a pair, and the router whose choice c is the c-th of these
+    paths."""
 
     def __post_init__(self) -> None:
         columns = (self.targets, self.capacity_bps, self.lane_bps, self.never_full)

@@ -2,7 +2,7 @@
 
 A domain holds `domain` GPUs with consecutive numbers, joined by a switch of high bandwidth (NVLink). Rail r joins the
 GPUs of rank r of all domains. Rails have full bisection, so each is modelled as one switch that never blocks; a real
-one may be a small Clos network.
+rail may be a small Clos network.
 
 - Rail-only (Wang et al., 2023): nothing joins the rails. A message to another domain and rank goes over the sender's
   rail into the target's domain; the GPU of the sender's rank there forwards it through the domain.
@@ -22,8 +22,8 @@ from sim.models.network.fabrics.model import CyclicRouter, Fabric, Integers, Rou
 def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
     """Return a fabric whose rails are joined only by the domains.
 
-    Each GPU has a link of `domain_gbps` to its domain and one of `rail_gbps` to its rail, each way. Raises `ValueError`
-    unless the domains divide the GPUs.
+    Each GPU has a link of `domain_gbps` to its domain and a link of `rail_gbps` to its rail, each way. Raises
+    `ValueError` unless the domains divide the GPUs.
     """
     return _make_fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
 
@@ -178,7 +178,7 @@ def _route_over_domains(gpus: int, domain: int, up_link_count: int) -> Router:
 
 
 def _route_over_spine(gpus: int, domain: int, up_link_count: int) -> Router:
-    """Return the router of rail-optimised: through the domain if both are in it, otherwise over one or two rails."""
+    """Return the router of rail-optimised: inside a domain through the domain, otherwise over one or two rails."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
         crosses_domains = sources // domain != targets // domain

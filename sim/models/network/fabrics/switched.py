@@ -52,10 +52,11 @@ def fat_tree(
     (Al-Fares, Loukissas and Vahdat, 2008.) Links of hosts have `rate_gbps`, links above the edge have `rate_gbps` /
     `oversubscription`. `balance` is the way in which flows use up-links:
 
-    - `"spread"`: every flow uses all of them equally, packet by packet. The up-links of a switch then carry equal
-      loads, so one link with the sum of their capacities replaces them exactly. With full bisection it carries all
-      that the hosts below it can send, hence is never full.
-    - `"hash"`: each flow uses one, by a hash of source, target, choice and seed, as with ECMP, so flows may collide.
+    - `"spread"`: every flow uses all up-links equally, packet by packet. The up-links of a switch then carry equal
+      loads, so one link with the sum of their capacities replaces them exactly. With full bisection this link carries
+      all that the hosts below it can send, hence is never full.
+    - `"hash"`: each flow uses one up-link, by a hash of source, target, choice and seed, as with ECMP, so flows may
+      collide.
     - `"ideal"`: as `"spread"` with full bisection; `oversubscription` changes only the name and the cost.
     """
     check_sizes(nodes, rate_gbps)

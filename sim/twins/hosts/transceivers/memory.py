@@ -46,9 +46,10 @@ class ModuleMemory:
     def read(
         self, *, address: int = FIRST_ADDRESS, bank: int = 0, page: int = 0, offset: int, length: int
     ) -> bytes:
-        """Return some of the 256 bytes that are visible while a page is selected: the lower half, then the page.
+        """Return `length` bytes from `offset` on, as a host reads them while a page is selected.
 
-        Raise `NoSuchPageError` if the page does not exist or the range exceeds 256 bytes.
+        The host sees 256 bytes: the lower half of the memory, then the page. Raise `NoSuchPageError` if the page does
+        not exist or the range exceeds 256 bytes.
         """
         lower, upper = self.pages.get((address, 0, LOWER_PAGE)), self.pages.get((address, bank, page))
         if lower is None or upper is None or offset < 0 or length < 1 or offset + length > 2 * PAGE_BYTES:
@@ -74,7 +75,7 @@ class ModuleMemory:
 
 
 def make_page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytearray:
-    """Return a page with the bytes of `fields` at their offsets. The first byte has offset `base`. Others are 0."""
+    """Return a page with the bytes of `fields` at their offsets. Offsets begin at `base`. All other bytes are 0."""
     memory = bytearray(PAGE_BYTES)
     for offset, content in fields.items():
         data = bytes([content]) if isinstance(content, int) else content
@@ -199,7 +200,7 @@ def _make_power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[fl
 
 
 def scale_to_memory(value: float, scale: float) -> int:
-    """Return a value in memory units, limited to the maximum of two bytes. `scale` is the number of memory units in 1.
+    """Return a value in memory units, limited to the maximum of two bytes. One unit of `value` is `scale` memory units.
 
     >>> scale_to_memory(milliwatt(-3.0), 10_000), scale_to_memory(milliwatt(float("-inf")), 10_000)
     (5012, 0)

@@ -18,7 +18,7 @@ from sim.twins.rfsoc.kit.parameters import KitParameters
 Samples = npt.NDArray[np.float64]
 
 _NEGLIGIBLE_WEIGHT = 1e-17
-"""Earlier samples with less weight are neglected. It is less than the rounding error of the sum."""
+"""Earlier samples with less weight are neglected. This weight is less than the rounding error of the sum."""
 
 
 def detector(kit: KitParameters) -> Detector:

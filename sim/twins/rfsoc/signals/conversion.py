@@ -1,9 +1,9 @@
 """From the level at a converter to the output of a readout: noise, conversion, mixing and decimation.
 
 Rounding follows the firmware (`down_conversion.v`). The product of 16 bits of the converter and 16 bits of the
-oscillator is rounded to its upper 16 bits, which halves it. The filter's result is rounded to 16 bits. If numba is
-installed, the compiled functions of `conversion_compiled` process one window after another. Otherwise numpy processes
-all windows at once.
+oscillator is rounded to its upper 16 bits. This halves the signal. The filter's result is rounded to 16 bits. If numba
+is installed, the compiled functions of `conversion_compiled` process one window after another. Otherwise numpy
+processes all windows at once.
 """
 
 from __future__ import annotations

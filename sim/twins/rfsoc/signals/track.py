@@ -217,7 +217,7 @@ def make_track(
 
 
 def _find_earlier_start(channel_state: ChannelState) -> int:
-    """Return a start so that the last pulse of the previous run ends at 0; a start long before 0 if it is periodic."""
+    """Return a start so that the last pulse of the previous run ends at 0, or long before 0 for a periodic pulse."""
     length = max(int(channel_state.wave.length[0]), 1)
     return -length * (1 << 20) if channel_state.wave.is_periodic[0] else -length
 

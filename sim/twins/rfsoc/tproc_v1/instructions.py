@@ -49,7 +49,8 @@ class Instruction:
     immediate: bool
     """True if the operand is the immediate. A word to a channel then has 32 bits instead of 160."""
     ticks: int
-    """Minimum ticks from its decoding to the decoding of the next instruction (number of states of `ctrl.sv`)."""
+    """Minimum ticks from the decoding of the instruction to the decoding of the next instruction (number of states of
+    `ctrl.sv`)."""
 
 
 _TABLE = (

@@ -29,8 +29,8 @@ STACK_SIZE = 255
 QUEUE_SIZE = 15
 """Capacity of a channel's queue, besides the word that waits for its time."""
 QUEUE_STRIDE = QUEUE_SIZE + 2
-"""Numbers of each channel: ticks at which the latest words left the queue (a ring buffer), count of all words, and tick
-at which the last word took effect."""
+"""Number of integers for each channel: ticks at which the latest words left the queue (a ring buffer), count of all
+words, and tick at which the last word took effect."""
 COUNT, LAST = QUEUE_SIZE, QUEUE_SIZE + 1
 
 SENT_STRIDE = 7  # channel, time, five words

@@ -28,8 +28,9 @@ class TprocV1:
 
     `pmem_words` is the size of program memory in words of 64 bits, and `dmem_words` the size of data memory in words of
     32 bits, a power of two. `data_ports` are the channels that drive pins. A word to one of them is a `PIN` of the run;
-    a word to any other channel is a `WRITE`. A program counts as endless after `instruction_limit` instructions, or if
-    it needs more capacity after `event_limit` words sent and stored. The default instruction limit takes a few seconds.
+    a word to any other channel is a `WRITE`. A program counts as endless after `instruction_limit` instructions. It
+    also counts as endless if its event buffer is full and holds `event_limit` words or more. The default instruction
+    limit is reached in a few seconds.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class TprocV1:
     def version(self) -> int:
         """Number computed from everything that the next run depends on: program, memory, registers, stack.
 
-        Equal contents give equal numbers. Rounds therefore have the same number if the shot counter is cleared before
-        each round. After a run that has read an input port, the number changes.
+        Equal contents give equal numbers. Repetitions of a program (QICK's rounds) therefore have the same number if
+        the shot counter is cleared before each. After a run that has read an input port, the number changes.
         """
         digest = blake2b(self._program + self._memories.fingerprint(), digest_size=8)
         digest.update(self._runs_with_input.to_bytes(8))

@@ -40,7 +40,7 @@ _COLUMNS = (
 def compute_network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
     """Return the price in US dollars of a network of servers with eight NICs each.
 
-    Totals for 128 servers at 100 Gbit/s, in millions; they equal the published ones:
+    Totals for 128 servers at 100 Gbit/s, in millions; they equal the published totals:
 
     >>> [round(compute_network_usd(design, 100) / 1e6, 3) for design in ("Fat-tree", "TopoOpt", "MixNet")]
     [3.071, 1.032, 1.845]

@@ -69,7 +69,7 @@ def compute_median_difference(table: Table, design: str | None = None) -> float:
 
 
 def find_worst_record(table: Table) -> Record:
-    """Return the row whose ratio differs most from the published one."""
+    """Return the row whose ratio differs most from the published ratio."""
     return max(list_ratio_records(table), key=lambda row: abs(float(row["ratio_difference"])))
 
 

@@ -18,7 +18,8 @@ summed as soon as its last backward pass is done, in parallel with the remaining
 
 MixNet changes its circuits during attention, between the combine of a layer and the dispatch of the next. If the dark
 time is longer than attention, the job waits for the rest, in every layer, microbatch and direction. The policy "faster"
-compares this with fixed circuits for the mean traffic of a stage's layers, and takes the faster (`Setting.policy`).
+(`Setting.policy`) compares these changing circuits with fixed circuits for the mean traffic of a stage's layers, and
+takes the faster of both.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def compute_mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
 def _compute_dispatch_s_on_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
     """Return the seconds of a dispatch at 1 Gbit/s per NIC, on circuits for its layer.
 
-    Circuits and packets scale alike with the rate of a NIC, so the best circuits do not depend on it.
+    Circuits and packets scale alike with the rate of a NIC, so the best circuits do not depend on that rate.
     """
     matrix = compute_server_traffic(job, setting, layer)
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9

@@ -4,7 +4,7 @@
 |---|---|---|
 | 1 | `network_parts` | switches and transceivers of table II, and the savings of a rail-only network |
 | 2 | `all_to_all` | the extra time of an all-to-all, by formula and simulated |
-| 3 | `iteration_times` | four GPT jobs: published times, and ours with an efficiency fitted to one job |
+| 3 | `iteration_times` | four GPT jobs: published times, and our times with an efficiency fitted to one job |
 | 4 | `traffic` | bytes of a GPT with 1T parameters, by kind and by pair of GPUs |
 | 5 | `sweeps` | iteration time over domain size, bandwidths and batch |
 | 6 | `several_jobs` | jobs as rectangles of domains by rails, alone, together, and on GPUs at random |

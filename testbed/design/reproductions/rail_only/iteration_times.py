@@ -25,7 +25,8 @@ from testbed.design.reproductions.rail_only.model import (
 from testbed.design.reproductions.rail_only.setup import Scale
 
 SUMS, STAGE_CHUNKS = 6, 2
-"""Accounting of the main fit: six AllReduces per layer (recomputation repeats two of four), two chunks per stage."""
+"""Accounting of the main fit: six AllReduces per layer (four, of which recomputation repeats two), two chunks per
+stage."""
 
 MEGASCALE = Megatron("MegaScale 175B", 96, 12288, 8, 48, 12288, 6144, vocabulary=64000)
 MEGASCALE_S, MEGASCALE_MFU = 6.34, 55.2

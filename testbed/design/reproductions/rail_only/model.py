@@ -59,9 +59,9 @@ def compute_all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, 
 
 
 def slowdown(x: int, y: int, platform: Platform) -> float:
-    """Return the extra time of an all-to-all without a spine, as a fraction of its time with one.
+    """Return the extra time of an all-to-all without a spine, as a fraction of its time with a spine.
 
-    For large groups it approaches the rate of a rail divided by the rate in a domain.
+    For large groups this fraction approaches the rate of a rail divided by the rate in a domain.
     """
     with_spine = compute_all_to_all_s(1.0, x, y, platform, has_spine=True)
     return compute_all_to_all_s(1.0, x, y, platform, has_spine=False) / with_spine - 1
@@ -150,7 +150,7 @@ class Megatron:
 
     @property
     def published_s(self) -> float | None:
-        """Time of an iteration at the published rate, or None without one."""
+        """Time of an iteration at the published rate, or None without a published rate."""
         return None if self.tflops is None else self.operations / (self.gpus * self.tflops * 1e12)
 
 
@@ -193,7 +193,7 @@ def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> fl
 
 
 def fit_efficiency(job: Megatron, platform: Platform, sums: int, chunks: int) -> float:
-    """Return the efficiency at which the model gives the published time. Raises `ValueError` if none is published."""
+    """Return the efficiency at which the model gives the published time. Raises `ValueError` without such a time."""
     if job.published_s is None:
         raise ValueError(f"{job.name} has no published time")
     low, high = 1e-3, 1.0

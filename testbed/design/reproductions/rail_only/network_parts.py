@@ -19,7 +19,7 @@ from testbed.design.reproductions.rail_only.model import count_parts, saving
 from testbed.design.reproductions.rail_only.setup import Scale
 
 DOMAIN = 256
-"""GPUs per domain in table II. Of all sizes from 8 to 512, only this one (DGX GH200) gives all 24 published counts."""
+"""GPUs per domain in table II. Of all sizes from 8 to 512, only this size (DGX GH200) gives all 24 published counts."""
 
 FULL, RAIL = "full bisection", "rail-only"
 COST, POWER = 3.7, 1.9

@@ -114,7 +114,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
     """Return two lines per source: the mean of all jobs, and the largest 99th percentile of any job.
 
-    For other sources than the model, a note compares the mean with the mean of the model.
+    For sources other than the model, a note compares their mean with the mean of the model.
     """
     lines = []
     model = _compute_mean_ms(table, jobs, policy, "model")

@@ -150,7 +150,7 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
 class Rates:
     """Rates of a fabric in Gbit/s.
 
-    Model-parallel traffic uses circuits of the rates `pair`, shape (width, width), or, if that is None, ports of the
+    Model-parallel traffic uses circuits of the rates `pair`, shape (width, width), or, if `pair` is None, ports of the
     rate `port`. Gradients have the rates `data`, shape (width,). No traffic flows for `outage_s` of an iteration.
     """
 
@@ -219,7 +219,7 @@ def make_ring_rates(placement: Placement, copies: int, wavelengths: int) -> Rate
 def _compute_ring_rates(demands: Floats, wavelengths: int) -> Floats:
     """Return the rates of pairs in Gbit/s, with fixed circuits or with circuits in turn.
 
-    Take those with the larger share, which is the smallest ratio of a pair's circuits to its demand.
+    Take the circuits with the larger share. The share is the smallest ratio of a pair's circuits to its demand.
     """
     has_demand = demands > 0
     if not has_demand.any():

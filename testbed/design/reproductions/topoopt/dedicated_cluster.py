@@ -65,7 +65,7 @@ class Candidate:
 
 
 def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
-    """Return the default strategy with TopologyFinder's topology, and the planner's result if it differs."""
+    """Return the default strategy with TopologyFinder's topology, and the planner's result if that is different."""
     network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
     plain = default_strategy(network, scale.nodes)
     job = make_job(network, plain, cluster)

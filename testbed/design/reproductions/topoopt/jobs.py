@@ -44,7 +44,7 @@ def servers(nodes: int) -> Cluster:
 
 
 def make_job(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
-    """Return the job of a workload. Raises `StrategyError` if the strategy does not fit it."""
+    """Return the job of a workload. Raises `StrategyError` if the strategy does not fit the workload."""
     return Job(iteration(model, strategy, cluster), traffic(model, strategy, cluster))
 
 
