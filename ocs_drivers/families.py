@@ -75,9 +75,8 @@ def find_driver_factory(scheme: str) -> DriverFactory:
     Raises `AddressError` for an unknown scheme or an entry point that cannot be loaded.
     """
     if scheme.startswith(SIMULATED_PREFIX):
-        find_driver_factory(
-            scheme.removeprefix(SIMULATED_PREFIX)
-        )  # raises an error if there is no such driver
+        # This raises an error if there is no such driver.
+        find_driver_factory(scheme.removeprefix(SIMULATED_PREFIX))
         return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
         return _import_driver(FAMILIES[scheme].factory)

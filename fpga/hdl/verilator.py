@@ -170,9 +170,8 @@ def _compile(
     build_folder = work_folder / "build"
     for name in _RUNTIME:
         with suppress(FileNotFoundError):
-            shutil.copyfile(
-                runtime_folder / name, build_folder / name
-            )  # newer than the Makefile, so that make does not build it again
+            # The copy is newer than the Makefile, so make does not build it again.
+            shutil.copyfile(runtime_folder / name, build_folder / name)
     remaining_s = max(deadline - time.monotonic(), 0.0)
     find_tool("make").run(
         ["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build_folder, timeout_s=remaining_s

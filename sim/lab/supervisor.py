@@ -105,9 +105,8 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)
-        twin_by_label = await _start_boards(
-            document, names, tools, stack
-        )  # they get ready while the hosts boot
+        # The boards get ready while the hosts boot.
+        twin_by_label = await _start_boards(document, names, tools, stack)
         shared_root_reason = await _start_hosts(specs, document, tools, stack)
     plant = await _start_devices(document, names.management if has_kernel_hosts else None, renderers, stack)
     for spec in specs:

@@ -378,9 +378,8 @@ class Reduction:
     def run(self, tensor: torch.Tensor) -> float:
         """Reduce the tensor in place; return the seconds of waiting."""
         bounds = compute_bounds(self.weights, tensor.numel())
-        shares = tensor.tensor_split(
-            bounds[:-1]
-        )  # some parts are empty if there are fewer elements than rings
+        # Some parts are empty if there are fewer elements than rings.
+        shares = tensor.tensor_split(bounds[:-1])
         group_shares = [
             (group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()
         ]

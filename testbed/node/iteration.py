@@ -73,7 +73,7 @@ class Iteration:
     def __init__(self, host: Host, job: dict[str, Any]) -> None:
         self.host = host
         self.task_by_number = {task["id"]: task for task in job["tasks"]}
-        self.open_dependency_count_by_number = {
+        self.open_dependency_counts = {
             task_number: len(task["after"]) for task_number, task in self.task_by_number.items()
         }
         self.successors_by_number: dict[int, list[int]] = {}
@@ -94,7 +94,7 @@ class Iteration:
         """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
         self.host.on_arrival = self._count_part
         begin_s = time.monotonic()
-        for number, open_dependencies in list(self.open_dependency_count_by_number.items()):
+        for number, open_dependencies in list(self.open_dependency_counts.items()):
             if not open_dependencies:
                 self._start(number, begin_s)
         while self.unfinished_count:
@@ -148,8 +148,8 @@ class Iteration:
         """End a task, and start the tasks that waited only for it."""
         self.unfinished_count -= 1
         for successor in self.successors_by_number.get(number, ()):
-            self.open_dependency_count_by_number[successor] -= 1
-            if not self.open_dependency_count_by_number[successor]:
+            self.open_dependency_counts[successor] -= 1
+            if not self.open_dependency_counts[successor]:
                 self._start(successor, now_s)
 
 

@@ -85,9 +85,8 @@ def find_connections() -> list[tuple[str, socket.socket]]:
     """
     peer_connections = []
     for path in list(Path("/proc/self/fd").iterdir()):
-        with suppress(
-            OSError
-        ):  # the descriptor that listed the folder, no socket, or a socket without a peer
+        # An error means a closed descriptor (the listing's own), no socket, or a socket without a peer.
+        with suppress(OSError):
             if not str(path.readlink()).startswith("socket:"):
                 continue
             connection = socket.socket(fileno=os.dup(int(path.name)))

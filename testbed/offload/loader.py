@@ -250,9 +250,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def _make_order(self, worker_info: Any = None) -> Order:
         seed: Any = self._order_seed
         if worker_info is not None and self.pipeline.seed is None:
-            seed = (
-                worker_info.seed - worker_info.id
-            )  # torch's base seed: new for every epoch, equal in all processes
+            # This is torch's base seed, which is new for every epoch and equal in all processes.
+            seed = worker_info.seed - worker_info.id
         seed = f"{seed}/{self._epoch}"
         if self.sampler is not None or self.batch_sampler is not None:
             with (

@@ -112,9 +112,8 @@ def profile_loader(
         profile = bench.profile()
     duration_s = time.perf_counter() - start_s
     training_s = settings.epochs * count / profile.rate_after
-    profiling_share = (
-        duration_s / (duration_s + training_s) if count else 0.0
-    )  # the length of a stream is unknown
+    # `count` is 0 for a stream, whose length is unknown.
+    profiling_share = duration_s / (duration_s + training_s) if count else 0.0
     profile = replace(profile, profiling_s=duration_s, profiling_share=profiling_share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.as_json(), key)

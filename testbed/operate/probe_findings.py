@@ -119,25 +119,25 @@ class _Comparison:
         return link.source in self.find_sources(link.target)
 
     @cached_property
-    def received_link_by_link(self) -> Mapping[Link, Link]:
-        """Links whose target receives frames from the source of another link, and none from its own source."""
-        received_link_by_link: dict[Link, Link] = {}
+    def wrong_link_by_link(self) -> Mapping[Link, Link]:
+        """For a link whose target receives no frames of it, but frames of another link: that other link."""
+        wrong_link_by_link: dict[Link, Link] = {}
         for link in self.wiring.links:
             received_links = [
                 self.link_from[nic] for nic in self.find_sources(link.target) if nic in self.link_from
             ]
             if received_links and link not in received_links:
-                received_link_by_link[link] = received_links[0]
-        return received_link_by_link
+                wrong_link_by_link[link] = received_links[0]
+        return wrong_link_by_link
 
     @cached_property
     def swapped_pairs(self) -> tuple[LinkPair, ...]:
         """Pairs of links that receive each other's frames."""
-        received_link_by_link = self.received_link_by_link
+        wrong_link_by_link = self.wrong_link_by_link
         return tuple(
             (link, other_link)
-            for link, other_link in received_link_by_link.items()
-            if received_link_by_link.get(other_link) == link and link < other_link
+            for link, other_link in wrong_link_by_link.items()
+            if wrong_link_by_link.get(other_link) == link and link < other_link
         )
 
     @cached_property
@@ -188,13 +188,13 @@ def _judge_link(
     """Yield the finding of a link whose frame did not arrive, unless another finding explains it."""
     lab = comparison.lab
     subject, target_label = lab.link_label(link), lab.nic_label(link.target)
-    other_link = comparison.received_link_by_link.get(link)
+    other_link = comparison.wrong_link_by_link.get(link)
     if detail := _explain_by_stray(comparison, link):
         yield SWAPPED_CABLES.report(subject, detail)
     elif not comparison.get_report(link.target).carrier:
         consequence = _describe_silenced(comparison, link.target)
         yield NO_CARRIER.report(subject, f"{target_label} receives no light{consequence}")
-    elif other_link is not None and comparison.received_link_by_link.get(other_link) == link:
+    elif other_link is not None and comparison.wrong_link_by_link.get(other_link) == link:
         if link < other_link or other_link in ignored_links:  # the pair is one finding
             yield _report_swapped(lab, link, other_link)
     elif other_link is not None:

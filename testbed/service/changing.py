@@ -273,9 +273,8 @@ def clear_maintenance(context: CallerContext, lab: Name) -> Response:
 def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop a lab, so that nobody can send anything to its devices."""
     view = context.lab(lab)
-    with act_on_behalf(
-        context.identity.name
-    ):  # stop before the audit line is written, because a busy database may delay the line
+    # The stop comes before the audit line, because a busy database may delay the line.
+    with act_on_behalf(context.identity.name):
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
     context.record("stop", lab, reason=body.reason)

@@ -125,9 +125,8 @@ class Request(BaseModel):
         if value is None or value is False or value == "":
             return []
         if name in self.writes:
-            (folder / self.writes[name]).unlink(
-                missing_ok=True
-            )  # an earlier attempt may have written the file
+            # An earlier attempt may have written the file.
+            (folder / self.writes[name]).unlink(missing_ok=True)
             return [folder / self.writes[name]]
         if name in self.files:
             folder.mkdir(parents=True, exist_ok=True)

@@ -285,9 +285,8 @@ class Memory(Kind):
         def split_address(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
             exact_bits = proof.fit(ref, _EXACT_BITS)
-            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(
-                ref, bits
-            )  # as unsigned numbers, negative addresses are too large
+            # The comparison is unsigned, so a negative address is too large.
+            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(ref, bits)
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""

@@ -80,9 +80,8 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
         if rival is not count and rival.kind is CountKind.LEVEL
         for term in rival.counted
     }
-    exclusive_streams = [
-        ref for ref in streams if get_stream_key(ref) not in rival_streams
-    ]  # rivals can take the beats of other streams (R26)
+    # Rivals can take the beats of other streams (R26).
+    exclusive_streams = [ref for ref in streams if get_stream_key(ref) not in rival_streams]
     if len(exclusive_streams) + count.constant > reset and not target.at_least:
         waiting_counts = ", ".join(
             _describe_stream(graph, ref) for ref in exclusive_streams[: reset - count.constant + 1]

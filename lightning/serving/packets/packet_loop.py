@@ -65,9 +65,10 @@ class PacketLoop:
         self.inbox = Inbox(server)
         self.deferred = DeferredRequests(self.inbox, repository)
         self._outcomes = np.zeros(self.inbox.slot_count, np.int8)
+        # A view of the field of each header that holds the number of the model.
         self._model_numbers = np.ndarray(
             (self.inbox.slot_count,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
-        )  # the part of each header that holds the model
+        )
         self._service_by_number: dict[int, Service] = {}
         self._prepared_instances: dict[int, ModelInstance] = {}
         self._lease_by_number: dict[int, Lease] = {}

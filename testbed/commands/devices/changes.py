@@ -120,9 +120,8 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
             snapshot = device.read()
             dropped_circuits = _find_dropped_circuits(pairs, snapshot, device, replace=self.replace)
             target_circuits, scope = CrossConnects(pairs), frozenset(pairs)
-            device.plan(
-                target_circuits, snapshot, scope
-            )  # raises for impossible pairs before we ask for consent
+            # The plan raises an error for impossible pairs before we ask for consent.
+            device.plan(target_circuits, snapshot, scope)
             action = f"connect {format_count(len(pairs), 'pair')}"
             if dropped_circuits:
                 action += f" and drop {describe_pairs(dropped_circuits.items())}"

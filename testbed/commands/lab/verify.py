@@ -92,9 +92,10 @@ class Verify(HostsCommand, TopologyCommand):
             for operation in unfinished
             if operation.lacks_proof and operation.intent == choice.intent
         )
+        # An unproven operation lacks only this proof.
         other_operations = tuple(
             operation for operation in unfinished if operation not in unproven_operations
-        )  # an unproven operation lacks only this proof
+        )
         with context.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:

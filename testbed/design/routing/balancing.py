@@ -176,9 +176,8 @@ def _descend(
     for doublings, rounds in schedule:
         for _ in range(rounds):
             load[:] = 0.0
-            add_demand(
-                onward, weight, bytes_by_pair, links.head, load
-            )  # recomputed: rounding errors would add up
+            # The loads are computed again, because rounding errors would add up.
+            add_demand(onward, weight, bytes_by_pair, links.head, load)
             replace_trees(
                 round_number,
                 random.permutation(nodes),

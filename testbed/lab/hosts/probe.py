@@ -99,9 +99,8 @@ def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[s
     deadline = time.monotonic() + READY_TIMEOUT_S
     can_complete = True
     while can_complete and time.monotonic() < deadline:
-        running_hosts = set(
-            launch.running
-        )  # read first, so that the last lines of an ended command still arrive
+        # Read this before the lines, so that the last lines of an ended command still arrive.
+        running_hosts = set(launch.running)
         for host, line in launch.lines(_POLL_INTERVAL_S):
             message = _parse_message(line)
             if message.get("event") == event:

@@ -132,9 +132,8 @@ def _draw_cpu_bands(series: Sequence[Series], axes: _Axes) -> Markup:
     bands = [_find_band(axes, size) for size in axes.sizes if size in limited_sizes]
     merged_bands: list[tuple[float, float]] = []
     for start, end in bands:
-        if (
-            merged_bands and abs(merged_bands[-1][1] - start) < 0.5
-        ):  # bands less than half a pixel apart share a border
+        # Bands less than half a pixel apart share a border.
+        if merged_bands and abs(merged_bands[-1][1] - start) < 0.5:
             start = merged_bands.pop()[0]  # noqa: PLW2901 - the band grows
         merged_bands.append((start, end))
     return tag("g", (_draw_band(start, end) for start, end in merged_bands))

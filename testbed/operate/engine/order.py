@@ -65,9 +65,8 @@ def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterato
             if old_input_by_output.get(output, input_port) not in new_output_by_input.keys() - {input_port}
         )
         source = next(connectable_inputs, None)
-        if (
-            source is None
-        ):  # only cycles remain: the removal of one circuit frees the output that another needs
+        # Only cycles remain: the removal of one circuit frees the output that another needs.
+        if source is None:
             yield from remove(min(new_output_by_input))
             continue
         yield from remove(source)

@@ -220,10 +220,11 @@ def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
         own_shape = (1,) * (len(lengths) - len(own_shape)) + own_shape
         return math.prod(map(max, zip(own_shape, lengths, strict=False)))
     if operation == "Pad":
+        # `pads_after` is shorter if only some axes are padded.
         pads_before, pads_after = (
             lengths[: len(own_shape)],
             lengths[len(own_shape) :],
-        )  # `pads_after` is shorter if only some axes are padded
+        )
         return (
             math.prod(map(sum, zip(own_shape, pads_before, pads_after, strict=True)))
             if len(pads_after) == len(own_shape)
