@@ -27,7 +27,7 @@ from lightning.kit.calibration.measurement.transfer import find_coarse_peaks, sw
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
-from sim.twins.rfsoc.kit.optics import detect_power_w
+from sim.twins.rfsoc.kit.optics import compute_detector_power_w
 from sim.twins.rfsoc.kit.plant import make_kit
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -184,8 +184,8 @@ class LightOnly:
 
     def _counts(self, drives: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
         now = self.kit.state.now
-        current = receiver.current_a(now.parameters, detect_power_w(now, drives))
-        return self.COUNTS * receiver.level(now.parameters, current)
+        current = receiver.compute_current_a(now.parameters, compute_detector_power_w(now, drives))
+        return self.COUNTS * receiver.compute_level(now.parameters, current)
 
 
 def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:

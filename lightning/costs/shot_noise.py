@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lightning.compiler.model import FULL_VALUE, CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.noise import Noise
-from sim.models.photonics.laser import photon_energy_j
+from sim.models.photonics.laser import compute_photon_energy_j
 
 WAVELENGTH_M = 1550e-9
 DETECTOR_EFFICIENCY = 0.8
@@ -96,4 +96,6 @@ def _measure_point(
         executor = open_executor(model, "noisy", noise=make_shot_noise(photons, efficiency), seed=seed)
         accuracies.append(float((executor.run(inputs).classes == truth).mean()))
     spread = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
-    return ShotPoint(photons, photons * photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread)
+    return ShotPoint(
+        photons, photons * compute_photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread
+    )

@@ -40,7 +40,7 @@ from lightning.kit.calibration.form import to_text
 from lightning.kit.dot.core import VectorCore
 from lightning.kit.dot.symbol import Integers
 from lightning.kit.dot.tuning import draw_training_values, measure_tiles
-from sim.models.photonics.link import Budget, Link, budget
+from sim.models.photonics.link import Budget, Link, compute_budget
 
 MAX_PRODUCTS = 1 << 20
 """Maximum number of products in one call of the core, including zeros. They take some tens of megabytes."""
@@ -153,7 +153,7 @@ def make_link_noise(link: Link) -> Noise:
     >>> f"{math.sqrt(noise.variance(254)) * 256 / 255:.3f}"
     '1.676'
     """
-    dark, full = budget(link, 0.0), budget(link, 1.0)
+    dark, full = compute_budget(link, 0.0), compute_budget(link, 1.0)
     return Noise(
         sigma=dark.total * FULL_STEPS / FULL_VALUE,
         shot=_compute_growth(dark, full, lambda link_budget: link_budget.noises["shot"])

@@ -9,39 +9,39 @@ from __future__ import annotations
 import math
 
 
-def power_ratio(value_db: float) -> float:
+def convert_db_to_power_ratio(value_db: float) -> float:
     """Return the ratio of powers of a gain in dB: 10 ** (dB / 10).
 
-    >>> f"{power_ratio(3.0):.4f} {power_ratio(-140.0):.0e}"
+    >>> f"{convert_db_to_power_ratio(3.0):.4f} {convert_db_to_power_ratio(-140.0):.0e}"
     '1.9953 1e-14'
     """
     return math.pow(10.0, value_db / 10.0)
 
 
-def attenuate(loss_db: float) -> float:
+def convert_loss_to_transmission(loss_db: float) -> float:
     """Return the fraction of the power that a loss in dB (a positive number) transmits.
 
-    >>> f"{attenuate(4.0):.4f}"
+    >>> f"{convert_loss_to_transmission(4.0):.4f}"
     '0.3981'
     """
-    return power_ratio(-loss_db)
+    return convert_db_to_power_ratio(-loss_db)
 
 
-def voltage_ratio(value_db: float) -> float:
+def convert_db_to_voltage_ratio(value_db: float) -> float:
     """Return the ratio of voltages of a gain in dB: 10 ** (dB / 20).
 
-    >>> f"{voltage_ratio(20.0):.1f}"
+    >>> f"{convert_db_to_voltage_ratio(20.0):.1f}"
     '10.0'
     """
     return math.pow(10.0, value_db / 20.0)
 
 
-def decibels(ratio: float) -> float:
+def convert_power_ratio_to_db(ratio: float) -> float:
     """Return a ratio of powers in dB. Raise ValueError unless the ratio is above zero.
 
     A modulator that leaks 1 of 255 steps has an extinction of 24.1 dB:
 
-    >>> f"{decibels(255.0):.2f}"
+    >>> f"{convert_power_ratio_to_db(255.0):.2f}"
     '24.07'
     """
     if not ratio > 0.0:
@@ -49,19 +49,19 @@ def decibels(ratio: float) -> float:
     return 10.0 * math.log10(ratio)
 
 
-def watts(power_dbm: float) -> float:
+def convert_dbm_to_watts(power_dbm: float) -> float:
     """Convert a power from dBm to W.
 
-    >>> f"{watts(0.0):.3f} {watts(10.0):.3f}"
+    >>> f"{convert_dbm_to_watts(0.0):.3f} {convert_dbm_to_watts(10.0):.3f}"
     '0.001 0.010'
     """
-    return 1e-3 * power_ratio(power_dbm)
+    return 1e-3 * convert_db_to_power_ratio(power_dbm)
 
 
-def dbm(power_w: float) -> float:
+def convert_watts_to_dbm(power_w: float) -> float:
     """Convert a power from W to dBm. Raise ValueError unless the power is above zero.
 
-    >>> f"{dbm(0.5e-3):.2f}"
+    >>> f"{convert_watts_to_dbm(0.5e-3):.2f}"
     '-3.01'
     """
-    return decibels(power_w / 1e-3)
+    return convert_power_ratio_to_db(power_w / 1e-3)

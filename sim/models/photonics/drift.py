@@ -35,65 +35,69 @@ class OrnsteinUhlenbeck:
         checks.check_finite(mean=self.mean)
 
 
-def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: float) -> float:
+def advance_process(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: float) -> float:
     """Return the value of the process `elapsed_s` after `value`, for a standard normal number.
 
     By hand: after tau ln 2 half of the distance to the mean is left, and sqrt(3/4) of the stationary deviation is
     added.
 
     >>> bias = OrnsteinUhlenbeck(deviation=0.1, time_constant_s=600.0)
-    >>> f"{step(bias, 0.2, 600.0 * math.log(2.0), 0.0):.4f}"
+    >>> f"{advance_process(bias, 0.2, 600.0 * math.log(2.0), 0.0):.4f}"
     '0.1000'
-    >>> f"{step(bias, 0.2, 600.0 * math.log(2.0), 1.0):.4f}"
+    >>> f"{advance_process(bias, 0.2, 600.0 * math.log(2.0), 1.0):.4f}"
     '0.1866'
     """
     decay, spread = _step_coefficients(process, elapsed_s)
     return process.mean + (value - process.mean) * decay + spread * normal
 
 
-def path(process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: npt.ArrayLike) -> Array:
+def simulate_path(
+    process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: npt.ArrayLike
+) -> Array:
     """Return the values (steps,) after 1, 2, ... intervals from `start`, for standard normal numbers (steps,).
 
     >>> bias = OrnsteinUhlenbeck(deviation=0.1, time_constant_s=1.0)
-    >>> [round(v, 4) for v in path(bias, 0.2, math.log(2.0), [0.0, 0.0]).tolist()]
+    >>> [round(v, 4) for v in simulate_path(bias, 0.2, math.log(2.0), [0.0, 0.0]).tolist()]
     [0.1, 0.05]
     """
     decay, spread = _step_coefficients(process, interval_s)
-    moves = spread * np.asarray(normals, dtype=np.float64)
-    if len(moves):
-        moves[0] += decay * (start - process.mean)
-    return process.mean + pole.accumulate(moves, decay)
+    increments = spread * np.asarray(normals, dtype=np.float64)
+    if len(increments):
+        increments[0] += decay * (start - process.mean)
+    return process.mean + pole.accumulate(increments, decay)
 
 
 def _step_coefficients(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:
     """Return e and s sqrt(1 - e^2) of the module docstring."""
     checks.check_not_negative(elapsed_s=elapsed_s)
-    times = elapsed_s / process.time_constant_s
-    return math.exp(-times), process.deviation * math.sqrt(-math.expm1(-2.0 * times))
+    time_constants = elapsed_s / process.time_constant_s
+    return math.exp(-time_constants), process.deviation * math.sqrt(-math.expm1(-2.0 * time_constants))
 
 
 @dataclass(frozen=True, slots=True)
 class BiasDrift:
     """Drift of the null of a modulator: random, and with temperature."""
 
-    wander: OrnsteinUhlenbeck = field(
+    random_part: OrnsteinUhlenbeck = field(
         default_factory=lambda: OrnsteinUhlenbeck(deviation=0.05, time_constant_s=1800.0)
     )
     """Random part of the drift, in volts about 0."""
     volt_per_kelvin: float = 0.02
-    reference_c: float = 25.0
+    reference_temperature_c: float = 25.0
     """Temperature at which the nominal null holds."""
 
     def __post_init__(self) -> None:
-        checks.check_finite(volt_per_kelvin=self.volt_per_kelvin, reference_c=self.reference_c)
+        checks.check_finite(
+            volt_per_kelvin=self.volt_per_kelvin, reference_temperature_c=self.reference_temperature_c
+        )
 
 
-def null_v(drift: BiasDrift, nominal_v: float, drift_v: float, temperature_c: float) -> float:
+def compute_null_v(drift: BiasDrift, nominal_v: float, drift_v: float, temperature_c: float) -> float:
     """Return the voltage of the null: nominal, plus the random drift, plus temperature in first order.
 
     By hand: 0.4 V + 0.03 V + 0.02 V/K * 5 K = 0.53 V.
 
-    >>> f"{null_v(BiasDrift(), 0.4, 0.03, 30.0):.3f}"
+    >>> f"{compute_null_v(BiasDrift(), 0.4, 0.03, 30.0):.3f}"
     '0.530'
     """
-    return nominal_v + drift_v + drift.volt_per_kelvin * (temperature_c - drift.reference_c)
+    return nominal_v + drift_v + drift.volt_per_kelvin * (temperature_c - drift.reference_temperature_c)

@@ -11,7 +11,7 @@ a constant level is exact:
     linear  neither rings nor overshoots: the mean over one sample of a zero-order hold. The gain at half a sample is
             cos(pi f / rate). For rectangular pulses and held levels.
 
-For a staircase behind a pole, `pole.within_step` is exact and needs no kernel.
+For a staircase behind a pole, `pole.interpolate_response` is exact and needs no kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from sim.models.photonics import checks
 from sim.models.photonics.constants import LIGHT_SPEED_M_S
-from sim.models.photonics.decibels import attenuate
+from sim.models.photonics.decibels import convert_loss_to_transmission
 
 Array = npt.NDArray[np.float64]
 Kernel = Literal["sinc", "cubic", "linear"]
@@ -66,17 +66,17 @@ class Fibre:
         >>> f"{Fibre(length_m=15e3).transmission:.3f}"
         '0.501'
         """
-        return attenuate(self.loss_db_km * self.length_m / 1000.0)
+        return convert_loss_to_transmission(self.loss_db_km * self.length_m / 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
 class FractionalDelay:
     """A delay in samples, of any sign and fraction.
 
-    `span` names the input samples for the wanted output samples, and `apply` computes the output samples:
+    `find_input_span` names the input samples for the wanted output samples, and `apply` computes the output samples:
 
     >>> late = FractionalDelay(2.5, "linear")
-    >>> late.span(first=10, count=3)
+    >>> late.find_input_span(first=10, count=3)
     (7, 4)
     >>> late.apply([7.0, 8.0, 9.0, 10.0]).tolist()
     [7.5, 8.5, 9.5]
@@ -89,35 +89,37 @@ class FractionalDelay:
         checks.check_finite(delay_samples=self.delay_samples)
 
     @property
-    def whole(self) -> int:
+    def whole_samples(self) -> int:
         """Delay in samples, rounded down."""
         return math.floor(self.delay_samples)
 
     @property
     def taps(self) -> Array:
-        """Weights of the input samples (taps,), the latest sample first; a single weight for a whole delay."""
-        fraction = self.delay_samples - self.whole
-        return kernel_taps(self.kernel, fraction) if fraction else np.ones(1)
+        """Weights of the input samples (taps,), latest sample first. A delay of whole samples has one weight."""
+        fraction = self.delay_samples - self.whole_samples
+        return compute_kernel_taps(self.kernel, fraction) if fraction else np.ones(1)
 
-    def span(self, first: int, count: int) -> tuple[int, int]:
+    def find_input_span(self, first: int, count: int) -> tuple[int, int]:
         """Return (first, count) of the input samples for the output samples `first` to `first + count - 1`."""
-        if self.delay_samples == self.whole:
-            return first - self.whole, count
+        if self.delay_samples == self.whole_samples:
+            return first - self.whole_samples, count
         reach = _REACH_SAMPLES[self.kernel]
-        return first - self.whole - reach, count + 2 * reach - 1
+        return first - self.whole_samples - reach, count + 2 * reach - 1
 
     def apply(self, samples: npt.ArrayLike) -> Array:
-        """Return the delayed samples (count,) from the input samples that `span` names."""
+        """Return the delayed samples (count,) from the input samples that `find_input_span` names."""
         x = np.asarray(samples, dtype=np.float64)
-        return x.copy() if self.delay_samples == self.whole else np.convolve(x, self.taps, mode="valid")
+        return (
+            x.copy() if self.delay_samples == self.whole_samples else np.convolve(x, self.taps, mode="valid")
+        )
 
 
-def kernel_taps(kernel: Kernel, fraction: float) -> Array:
+def compute_kernel_taps(kernel: Kernel, fraction: float) -> Array:
     """Return n weights for a delay by `fraction` of a sample (0 to 1); tap k looks k - (n/2 - 1) samples back.
 
-    >>> kernel_taps("linear", 0.25).tolist()
+    >>> compute_kernel_taps("linear", 0.25).tolist()
     [0.75, 0.25]
-    >>> kernel_taps("cubic", 0.5).tolist()
+    >>> compute_kernel_taps("cubic", 0.5).tolist()
     [-0.0625, 0.5625, 0.5625, -0.0625]
     """
     checks.check_within(0.0, 1.0, fraction=fraction)

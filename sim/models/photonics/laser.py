@@ -35,12 +35,12 @@ class Laser:
         return LIGHT_SPEED_M_S / self.wavelength_m
 
 
-def photon_energy_j(wavelength_m: float) -> float:
+def compute_photon_energy_j(wavelength_m: float) -> float:
     """Return the energy of a photon, h c / wavelength (Planck, Einstein).
 
     40 aJ at 1550 nm, the energy per multiplication claimed for photonics, are 312 photons:
 
-    >>> f"{40e-18 / photon_energy_j(1550e-9):.0f}"
+    >>> f"{40e-18 / compute_photon_energy_j(1550e-9):.0f}"
     '312'
     """
     return PLANCK_J_S * LIGHT_SPEED_M_S / wavelength_m

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sim.models.photonics import checks, noise, pole
-from sim.models.photonics.decibels import decibels
+from sim.models.photonics.decibels import convert_power_ratio_to_db
 from sim.models.photonics.detector import Detector
 
 FULL_SCALE_LSB = 255.0
@@ -27,30 +27,30 @@ class Link:
     detector: Detector = field(default_factory=Detector)
     effective_bits: float = 9.0
     """ENOB of the converter over its whole range."""
-    range_used: float = 1.0
+    used_range_share: float = 1.0
     """Share of the converter's peak-to-peak range from dark to full light."""
     rate_hz: float = 3.072e9
     """Samples per second of the converter."""
 
     def __post_init__(self) -> None:
         checks.check_positive(power_w=self.power_w, effective_bits=self.effective_bits, rate_hz=self.rate_hz)
-        checks.check_within(1e-3, 1.0, range_used=self.range_used)
+        checks.check_within(1e-3, 1.0, used_range_share=self.used_range_share)
         checks.check_within(-250.0, 0.0, rin_db_hz=self.rin_db_hz)
 
     @property
-    def full_current_a(self) -> float:
+    def full_light_current_a(self) -> float:
         """Photocurrent at full light."""
         return self.detector.responsivity_a_w * self.power_w
 
     @property
     def correlation(self) -> float:
         """Correlation of the noise of neighbouring samples, due to the detector's pole."""
-        return pole.memory(self.detector.pole_hz, self.rate_hz)
+        return pole.compute_decay(self.detector.pole_hz, self.rate_hz)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deviations in LSB: `noises` of light and receiver, by their names in `noise.NOISES`, and `converter`."""
+    """Deviations in LSB: `noises` of light and receiver, by their names in `noise.NOISE_SOURCES`, and `converter`."""
 
     noises: Mapping[str, float]
     converter: float
@@ -71,7 +71,7 @@ class Budget:
         return math.log2(FULL_SCALE_LSB / (math.sqrt(12.0) * self.total))
 
 
-def budget(link: Link, level: float = 1.0) -> Budget:
+def compute_budget(link: Link, level: float = 1.0) -> Budget:
     """Return the noise of a sample at `level` of full light.
 
     By hand at full light of 1 mA in 4 GHz, in LSB: shot 1.132 uA -> 0.289; thermal 1.265 uA -> 0.323;
@@ -79,44 +79,44 @@ def budget(link: Link, level: float = 1.0) -> Budget:
     The prototype measured 1.657.
 
     >>> for level in (1.0, 0.5, 0.0):
-    ...     b = budget(Link(), level)
+    ...     b = compute_budget(Link(), level)
     ...     print({name: round(lsb, 3) for name, lsb in b.noises.items()}, f"{b.converter:.3f} {b.total:.3f}")
     {'shot': 0.289, 'thermal': 0.323, 'intensity': 1.613} 0.144 1.676
     {'shot': 0.204, 'thermal': 0.323, 'intensity': 0.806} 0.144 0.904
     {'shot': 0.001, 'thermal': 0.323, 'intensity': 0.0} 0.144 0.353
     """
     checks.check_within(0.0, 1.0, level=level)
-    current_a, lsb_per_a = level * link.full_current_a, FULL_SCALE_LSB / link.full_current_a
+    current_a, lsb_per_a = level * link.full_light_current_a, FULL_SCALE_LSB / link.full_light_current_a
     variances = {
         name: variance_a2(link.detector, link.rin_db_hz, current_a)
-        for name, variance_a2 in noise.NOISES.items()
+        for name, variance_a2 in noise.NOISE_SOURCES.items()
     }
     return Budget(
         noises={name: math.sqrt(variance) * lsb_per_a for name, variance in variances.items()},
-        converter=FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.range_used),
+        converter=FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.used_range_share),
     )
 
 
-def deviation_of_mean(link: Link, level: float = 1.0, count: int = 8) -> float:
+def compute_standard_error_lsb(link: Link, level: float = 1.0, count: int = 8) -> float:
     """Return the deviation, in LSB, of the mean of `count` neighbouring samples.
 
     The pole correlates the noise of light and receiver; the noise of the converter is uncorrelated.
 
-    >>> " ".join(f"{deviation_of_mean(Link(), level):.4f}" for level in (1.0, 0.5, 0.0))
+    >>> " ".join(f"{compute_standard_error_lsb(Link(), level):.4f}" for level in (1.0, 0.5, 0.0))
     '0.5954 0.3210 0.1254'
     """
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
-    sample = budget(link, level)
-    coloured_noise = math.sqrt(sample.total**2 - sample.converter**2)
-    light = pole.deviation_of_mean(coloured_noise, link.correlation, count)
-    return math.hypot(light, pole.deviation_of_mean(sample.converter, 0.0, count))
+    sample = compute_budget(link, level)
+    correlated_noise_lsb = math.sqrt(sample.total**2 - sample.converter**2)
+    light = pole.compute_standard_error(correlated_noise_lsb, link.correlation, count)
+    return math.hypot(light, pole.compute_standard_error(sample.converter, 0.0, count))
 
 
-def signal_to_noise_db(link: Link, level: float = 1.0) -> float:
+def compute_snr_db(link: Link, level: float = 1.0) -> float:
     """Return the electrical signal-to-noise ratio: 20 log10 of the full scale of 255 over the deviation.
 
-    >>> f"{signal_to_noise_db(Link()):.1f}"
+    >>> f"{compute_snr_db(Link()):.1f}"
     '43.6'
     """
-    return 2.0 * decibels(FULL_SCALE_LSB / budget(link, level).total)
+    return 2.0 * convert_power_ratio_to_db(FULL_SCALE_LSB / compute_budget(link, level).total)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import checks
-from sim.models.photonics.decibels import attenuate
+from sim.models.photonics.decibels import convert_loss_to_transmission
 
 Array = npt.NDArray[np.float64]
 
@@ -31,21 +31,21 @@ class Polariser:
         checks.check_not_negative(extinction_db=self.extinction_db, diffusion_rad2_s=self.diffusion_rad2_s)
 
 
-def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
+def compute_transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
     """Return the transmission, cos^2(angle) + sin^2(angle) 10^(-extinction/10).
 
     By hand, 0.3 rad off: 0.91267 + 0.08733 / 1000 = 0.91276, a loss of 0.40 dB.
 
-    >>> f"{transmission(Polariser(), 0.3):.5f}"
+    >>> f"{compute_transmission(Polariser(), 0.3):.5f}"
     '0.91276'
     """
     angle = np.asarray(angle_rad, dtype=np.float64)
-    leaked_fraction = attenuate(polariser.extinction_db)
+    leaked_fraction = convert_loss_to_transmission(polariser.extinction_db)
     result: Array = leaked_fraction + (1.0 - leaked_fraction) * np.square(np.cos(angle))
     return result
 
 
-def turn_polarisation(
+def rotate_polarisation(
     polariser: Polariser, angle_rad: float, elapsed_s: float, normal_sample: float
 ) -> float:
     """Return the angle after `elapsed_s` of a random walk with variance D t. `normal_sample` is standard normal.
@@ -54,24 +54,24 @@ def turn_polarisation(
 
     By hand: sqrt(1e-8 rad^2/s * 3600 s) = 6 mrad.
 
-    >>> f"{turn_polarisation(Polariser(), 0.1, 3600.0, 1.0):.4f}"
+    >>> f"{rotate_polarisation(Polariser(), 0.1, 3600.0, 1.0):.4f}"
     '0.1060'
     """
     checks.check_not_negative(elapsed_s=elapsed_s)
     return angle_rad + math.sqrt(polariser.diffusion_rad2_s * elapsed_s) * normal_sample
 
 
-def calculate_mean_transmission(polariser: Polariser, angle_rad: float, elapsed_s: float) -> float:
+def compute_mean_transmission(polariser: Polariser, angle_rad: float, elapsed_s: float) -> float:
     """Return the expected transmission after `elapsed_s` of the random walk from `angle_rad`.
 
     The mean of cos^2 over a normal angle of variance v is (1 + cos(2 angle) exp(-2 v)) / 2, by the characteristic
     function of the normal distribution.
 
     >>> perfect = Polariser(extinction_db=200.0, diffusion_rad2_s=1e-8)
-    >>> f"{calculate_mean_transmission(perfect, 0.0, 1e7):.4f}"
+    >>> f"{compute_mean_transmission(perfect, 0.0, 1e7):.4f}"
     '0.9094'
     """
     variance = polariser.diffusion_rad2_s * elapsed_s
-    leaked_fraction = attenuate(polariser.extinction_db)
+    leaked_fraction = convert_loss_to_transmission(polariser.extinction_db)
     mean_square_cosine = (1.0 + math.cos(2.0 * angle_rad) * math.exp(-2.0 * variance)) / 2.0
     return leaked_fraction + (1.0 - leaked_fraction) * mean_square_cosine

@@ -26,10 +26,10 @@ class Address:
     options: Mapping[str, str]
 
 
-def parse(address: str) -> Address:
+def parse_address(address: str) -> Address:
     """Parse an address. Raise `AddressError` if it is not valid.
 
-    >>> parse("sim://kit?seed=2&profile=zcu216")
+    >>> parse_address("sim://kit?seed=2&profile=zcu216")
     Address(plant='kit', profile='zcu216', options={'seed': '2'})
     """
     parts = urlsplit(address)
@@ -44,10 +44,10 @@ def parse(address: str) -> Address:
     return Address(parts.netloc, options.pop("profile", DEFAULT_PROFILES[parts.netloc]), options)
 
 
-def parse_whole(name: str, text: str, low: int = 0) -> int:
+def parse_integer(name: str, text: str, low: int = 0) -> int:
     """Return the value of an integer option. Raise `ValueError` if it is not an integer of at least `low`.
 
-    >>> parse_whole("seed", "7")
+    >>> parse_integer("seed", "7")
     7
     """
     if not (text.isascii() and text.isdecimal() and int(text) >= low):

@@ -12,8 +12,8 @@ from sim.twins.rfsoc.address import (
     Address,
     AddressError,
     load_configuration,
-    parse,
-    parse_whole,
+    parse_address,
+    parse_integer,
 )
 from sim.twins.rfsoc.board import Board, BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
@@ -52,14 +52,16 @@ def assemble(address: str) -> Assembly:
 
     Raise `AddressError` for an invalid address, or `NotSimulated` for an unsupported board.
     """
-    twin_address = parse(address)
+    twin_address = parse_address(address)
     cfg = load_configuration(twin_address.profile)
     check_readouts(cfg)
     options = {name: value for name, value in twin_address.options.items() if name in KNOB_OPTIONS}
     with _translate_errors(twin_address):
-        seed = parse_whole("seed", twin_address.options.get("seed", "1"))
+        seed = parse_integer("seed", twin_address.options.get("seed", "1"))
         limit_text = twin_address.options.get("instruction_limit")
-        max_instructions = None if limit_text is None else parse_whole("instruction_limit", limit_text, low=1)
+        max_instructions = (
+            None if limit_text is None else parse_integer("instruction_limit", limit_text, low=1)
+        )
         plant = _make_plant(twin_address, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
     identity = str(getattr(plant, "identity", f"sim-{twin_address.plant}-0001"))

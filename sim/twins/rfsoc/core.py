@@ -148,7 +148,7 @@ def make_processor(
     if cfg["type"] == "qick_processor":
         from sim.twins.rfsoc.tproc_v2 import TprocV2
 
-        return 2, TprocV2.from_config(cfg, limit=instruction_limit)
+        return 2, TprocV2.from_config(cfg, instruction_limit=instruction_limit)
     raise NotSimulated(f"a processor of type {cfg['type']}")
 
 

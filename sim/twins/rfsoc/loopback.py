@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.models.photonics.fibre import kernel_taps
+from sim.models.photonics.fibre import compute_kernel_taps
 from sim.twins.rfsoc.plant import Outputs, ReceivedSignal
 from sim.twins.rfsoc.signals.track import find_whole_ratio
 
 Samples = npt.NDArray[np.float64]
 
 TAPS = 32
-"""Number of taps of `kernel_taps("sinc")`."""
+"""Number of taps of `compute_kernel_taps("sinc")`."""
 HILBERT_MARGIN = 4096
 """Additional samples on each side of a phase-shifted section. They keep edge effects of the FFT out of the section."""
 
@@ -55,11 +55,11 @@ class LoopbackKnobs(MutableMapping[str, Any]):
     `version` increases with every change.
     """
 
-    def __init__(self, generators: int, readouts: int) -> None:
+    def __init__(self, generator_count: int, readout_count: int) -> None:
         self._common: dict[str, float] = dict(DEFAULTS)
         self._by_cable: dict[tuple[str, int, int], float] = {}
         self._noise: dict[str, float | str] = {"noise": "on", "noise_rms": NOISE_RMS}
-        self._paths = [(g, r) for g in range(generators) for r in range(readouts)]
+        self._paths = [(g, r) for g in range(generator_count) for r in range(readout_count)]
         self.version = 0
 
     @property
@@ -143,9 +143,9 @@ def _parse_number(name: str, quantity: str, value: Any) -> float:
 class Loopback:
     """The loopback plant: a readout receives the sum of its cables."""
 
-    def __init__(self, generators: int, readouts: int) -> None:
-        self._generators = generators
-        self.knobs = LoopbackKnobs(generators, readouts)
+    def __init__(self, generator_count: int, readout_count: int) -> None:
+        self._generator_count = generator_count
+        self.knobs = LoopbackKnobs(generator_count, readout_count)
 
     @property
     def version(self) -> int:
@@ -160,7 +160,7 @@ class Loopback:
     ) -> ReceivedSignal:
         """Return the received samples, as `Plant.receive` specifies."""
         level = np.zeros(count)
-        for generator in range(self._generators):
+        for generator in range(self._generator_count):
             cable = self.knobs.cable(generator, readout)
             if cable.gain:
                 level += cable.gain * transmit(outputs, generator, cable, rate_hz, first, count)
@@ -218,4 +218,4 @@ def make_interpolation_taps(delay_fraction: float) -> Samples:
     >>> [round(abs(tap), 6) for tap in make_interpolation_taps(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]
     """
-    return kernel_taps("sinc", delay_fraction)
+    return compute_kernel_taps("sinc", delay_fraction)

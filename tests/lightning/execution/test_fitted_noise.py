@@ -16,7 +16,7 @@ from lightning.execution.multipliers.device import (
 from lightning.kit.calibration import store
 from lightning.kit.calibration.noise import NoiseModel
 from lightning.networks.network import Network, Node
-from sim.models.photonics.link import Link, budget
+from sim.models.photonics.link import Link, compute_budget
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,9 @@ def test_a_links_noise_is_its_budget_at_every_level(part):
     """Steps of sums are larger than those of 255 by 256/255."""
     link = Link(power_w=4e-4, rin_db_hz=-145.0, effective_bits=7.5)
     noise = make_link_noise(link)
-    assert spread(noise, part * 255 * 255 / 256) * 256 / 255 == pytest.approx(budget(link, part).total)
+    assert spread(noise, part * 255 * 255 / 256) * 256 / 255 == pytest.approx(
+        compute_budget(link, part).total
+    )
     assert noise.identity != make_link_noise(Link()).identity
 
 

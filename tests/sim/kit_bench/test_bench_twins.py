@@ -11,7 +11,7 @@ import pytest
 from sim.twins.rfsoc.kit import KitParameters
 from sim.twins.rfsoc.kit.bench import Bench
 from sim.twins.rfsoc.kit.bench.instrument import Settling
-from sim.twins.rfsoc.kit.knobs import turn
+from sim.twins.rfsoc.kit.knobs import set_knobs
 from sim.twins.rfsoc.kit.state import KitState
 
 pytestmark = pytest.mark.socket
@@ -53,12 +53,12 @@ class Table:
     """A bench, its state, and clients by role."""
 
     def __init__(self, **settings) -> None:
-        self.state = KitState(turn(KitParameters(seed=4), {"noise": "off", **settings}))
+        self.state = KitState(set_knobs(KitParameters(seed=4), {"noise": "off", **settings}))
         self.bench = Bench(self.state, "sim-kit-0001")
         self.client_count: list[Client] = []
 
     def client(self, role: str) -> Client:
-        self.client_count.append(Client(self.bench.resources()[role]))
+        self.client_count.append(Client(self.bench.get_resources()[role]))
         return self.client_count[-1]
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ def test_settings_that_follow_one_another_settle_together():
     calls[0][1]()
     assert not settling.is_done
     assert state.now.is_lit
-    assert settling.setting("laser_dbm") == 3.0
+    assert settling.get_setting("laser_dbm") == 3.0
     calls[1][1]()
     assert settling.is_done
     assert not state.now.is_lit
@@ -197,7 +197,7 @@ def test_a_laser_in_order_has_no_alerts_and_tells_its_range(table):
 def test_an_operator_s_knob_shows_on_the_instrument(table):
     one = table()
     laser = one.client("laser")
-    one.state.change(lambda kit: turn(kit, {"laser_dbm": 2.5, "laser": False}))
+    one.state.change(lambda kit: set_knobs(kit, {"laser_dbm": 2.5, "laser": False}))
     assert (laser.ask(":POW?"), laser.ask(":POW:STAT?")) == ("+2.5000", "0")
 
 
@@ -301,8 +301,8 @@ def test_what_the_meter_refuses(table, command):
 def test_addresses_stay_while_it_serves_and_nothing_is_left_when_it_is_closed(table):
     one = table()
     before = threading.active_count()
-    resources = one.bench.resources()
-    assert one.bench.resources() == resources
+    resources = one.bench.get_resources()
+    assert one.bench.get_resources() == resources
     assert threading.active_count() == before + 1
     client = one.client("meter")
     one.bench.close()

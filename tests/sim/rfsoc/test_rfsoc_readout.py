@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.models.photonics.converter import Converter as AnalogueToDigital
-from sim.models.photonics.converter import converter_v2, excess_v2
-from sim.models.photonics.pole import deviation_of_mean
+from sim.models.photonics.converter import compute_converter_noise_v2, compute_excess_noise_v2
+from sim.models.photonics.pole import compute_standard_error
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.processor import PIN_DTYPE
 from sim.twins.rfsoc.signals.conversion import convert, convert_with_numpy
@@ -226,7 +226,7 @@ def test_noise_of_the_converter_has_no_memory_whatever_the_bandwidth(way, correl
     sigma, own, count = 0.01, 0.02, 800_000
     arriving = level(np.zeros(count), sigma, correlation, own=own)
     out = way(np.random.default_rng(2), arriving, mixing(source=INPUT), bits=16, taps=make_taps("mean"))
-    expected = np.hypot(deviation_of_mean(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
+    expected = np.hypot(compute_standard_error(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
     assert out[0, :, 0].std() == pytest.approx(expected, rel=0.018 if correlation else 0.009)
 
 
@@ -249,7 +249,9 @@ def test_a_converters_noise_counts_its_rounding_once(way):
 
 @pytest.mark.parametrize("bits", [12, 16, 8])
 def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_where_bits_are_few(bits):
-    own = np.array([converter_v2(AnalogueToDigital(bits=16, full_scale_v=2.0, effective_bits=10.1)) ** 0.5])
+    own = np.array(
+        [compute_converter_noise_v2(AnalogueToDigital(bits=16, full_scale_v=2.0, effective_bits=10.1)) ** 0.5]
+    )
     got = make_level(
         [ReceivedSignal(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits
     ).noises[0, 0]
@@ -257,7 +259,7 @@ def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_whe
         assert got == 0.0
     else:
         model = AnalogueToDigital(bits=bits, full_scale_v=2.0, effective_bits=10.1)
-        assert got**2 == pytest.approx(excess_v2(model), rel=1e-9)
+        assert got**2 == pytest.approx(compute_excess_noise_v2(model), rel=1e-9)
 
 
 def test_of_hardly_correlated_noise_the_converters_is_drawn_in_one_go():

@@ -16,7 +16,7 @@ import pytest
 from libraries import skip_without
 
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
-from sim.twins.rfsoc.address import AddressError, list_profiles, load_configuration, parse
+from sim.twins.rfsoc.address import AddressError, list_profiles, load_configuration, parse_address
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
 from sim.twins.rfsoc.soc import ATTRIBUTES, LACKING
 
@@ -151,7 +151,7 @@ def test_addresses_that_name_nothing_are_refused(address, said):
 
 
 def test_an_address_is_taken_apart():
-    where = parse("sim://loopback?profile=zcu216&delay_ns=35.5&gain=0.5")
+    where = parse_address("sim://loopback?profile=zcu216&delay_ns=35.5&gain=0.5")
     assert (where.plant, where.profile, where.options) == (
         "loopback",
         "zcu216",
@@ -251,11 +251,12 @@ def test_what_is_held_to_be_endless_without_machine_code_takes_seconds(board, mo
     from sim.twins.rfsoc.tproc_v2 import compiled
 
     assert (
-        max(tproc_v1.tproc.SLOW_LIMIT, tproc_v2.processor.SLOW_LIMIT) <= 2_000_000
+        max(tproc_v1.tproc.UNCOMPILED_INSTRUCTION_LIMIT, tproc_v2.processor.UNCOMPILED_INSTRUCTION_LIMIT)
+        <= 2_000_000
     )  # a few microseconds each
-    monkeypatch.setattr(tproc_v1.tproc, "SLOW_LIMIT", 3000)
-    monkeypatch.setattr(tproc_v2.processor, "SLOW_LIMIT", 3000)
-    monkeypatch.setattr(compiled_v1, "COMPILED", False)
+    monkeypatch.setattr(tproc_v1.tproc, "UNCOMPILED_INSTRUCTION_LIMIT", 3000)
+    monkeypatch.setattr(tproc_v2.processor, "UNCOMPILED_INSTRUCTION_LIMIT", 3000)
+    monkeypatch.setattr(compiled_v1, "IS_COMPILED", False)
     monkeypatch.setattr(compiled, "is_ready", lambda: False)
     monkeypatch.setattr(compiled, "get_executor", lambda: None)
     soc = connect(board)
@@ -317,15 +318,15 @@ def test_a_dropped_laser_is_a_fault_of_the_kit_alone():
 
 def test_there_is_one_of_each_formula():
     """The twin does not repeat a formula that a model has."""
-    from sim.models.photonics.fibre import kernel_taps
+    from sim.models.photonics.fibre import compute_kernel_taps
     from sim.twins.rfsoc import address, assembly, loopback
     from sim.twins.rfsoc.kit import plant
     from sim.twins.rfsoc.signals import conversion
 
-    assert loopback.make_interpolation_taps(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
+    assert loopback.make_interpolation_taps(0.3).tolist() == compute_kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
     assert conversion.draw_correlated_normals.__module__ == "sim.models.photonics.noise"
-    assert assembly.parse_whole is plant.parse_whole is address.parse_whole
+    assert assembly.parse_integer is plant.parse_integer is address.parse_integer
 
 
 @pytest.mark.process

@@ -460,12 +460,12 @@ def test_what_is_not_carried_out_is_not_refused():
 )
 def test_programs_that_cannot_go_on(text, reason):
     with pytest.raises(ProgramError, match=reason):
-        processor(text, limit=1000).run(SILENT)
+        processor(text, instruction_limit=1000).run(SILENT)
 
 
 @pytest.mark.parametrize("limit", [5, 6])
 def test_the_limit_counts_instructions(limit):
-    made = processor("NOP\nNOP\nNOP\nNOP\nJUMP HERE", limit=limit)
+    made = processor("NOP\nNOP\nNOP\nNOP\nJUMP HERE", instruction_limit=limit)
     if limit == 6:
         assert made.run(SILENT).end > 0
         return
@@ -512,7 +512,7 @@ def test_without_numba_the_machine_goes_on_as_it_is(monkeypatch):
     from sim.twins.rfsoc.tproc_v2 import compiled
     from sim.twins.rfsoc.tproc_v2 import processor as module
 
-    monkeypatch.setattr(module, "COMPILE_AFTER", 50)
+    monkeypatch.setattr(module, "COMPILE_THRESHOLD", 50)
     monkeypatch.setattr(compiled, "is_ready", lambda: False)
     monkeypatch.setattr(compiled, "get_executor", lambda: None)
     made, run = carried_out(

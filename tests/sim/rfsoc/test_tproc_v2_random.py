@@ -480,9 +480,9 @@ def test_the_compiled_machine_is_the_same_machine(seed):
     execution = processor._make_execution()
     execution.use_compiled_code(compiled.get_executor())
     while execution.run_until_stop(10**6) == 3:
-        execution.collect()
-    execution.collect()
-    fast = execution.collect_run()
+        execution.collect_records()
+    execution.collect_records()
+    fast = execution.make_run()
     slow = loaded(generator, seed).run(lambda port, half, tick: 0)
     for name in ("writes", "pins", "counts", "end"):
         assert np.array_equal(getattr(fast, name), getattr(slow, name)), name

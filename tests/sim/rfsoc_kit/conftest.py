@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.twins.rfsoc.kit import KitParameters, PhotonicKit
-from sim.twins.rfsoc.kit.knobs import turn
+from sim.twins.rfsoc.kit.knobs import set_knobs
 
 DAC_HZ = 6.144e9
 ADC_HZ = 3.072e9
@@ -66,7 +66,7 @@ def kit():
     made = []
 
     def make(**settings) -> Setup:
-        made.append(PhotonicKit(turn(KitParameters(), settings)))
+        made.append(PhotonicKit(set_knobs(KitParameters(), settings)))
         return Setup(made[-1])
 
     yield make

@@ -316,9 +316,9 @@ def test_a_kit_that_is_forgotten_takes_its_instruments_along():
 @pytest.mark.socket
 def test_the_bench_is_ended_by_whoever_comes_even_in_its_own_thread():
     """The garbage collector comes in any thread, and calls may come from the bench's own."""
-    for end in ("close", "signal_end"):
+    for end in ("close", "request_stop"):
         bench = PhotonicKit().instruments
-        bench.resources()
+        bench.get_resources()
         failed, done = [], threading.Event()
 
         def ended(bench=bench, end=end, failed=failed, done=done):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.twins.rfsoc.kit import KitParameters, PhotonicKit
 from sim.twins.rfsoc.kit import plant as kit_plant
-from sim.twins.rfsoc.kit.knobs import turn
+from sim.twins.rfsoc.kit.knobs import set_knobs
 
 DAC_HZ, ADC_HZ = 6.144e9, 3.072e9
 PEAK = 20000 / 32766
@@ -71,7 +71,7 @@ def test_a_window_is_part_of_a_longer_one(first, count, ratio, seed):
     rng = np.random.default_rng(seed)
     wave = rng.uniform(-1, 1, 500) if seed % 2 else np.repeat(rng.uniform(-1, 1, 25), 20)
     outputs = _Wave(wave)
-    kit = PhotonicKit(turn(KitParameters(), {"delay_ns": 7.3, "bandwidth_hz": 2e8}))
+    kit = PhotonicKit(set_knobs(KitParameters(), {"delay_ns": 7.3, "bandwidth_hz": 2e8}))
     whole = kit.receive(1, DAC_HZ / ratio, -50, 1300, outputs)
     part = kit.receive(1, DAC_HZ / ratio, first, count, outputs)
     assert len(part.level) == len(part.noise) == count
@@ -135,7 +135,9 @@ def test_only_the_detectors_readout_sees_light(kit, played):
 
 
 def test_on_a_board_of_two_generators_the_second_pair_rests(played):
-    full, small = (PhotonicKit(turn(KitParameters(), {"noise": "off"}), generators=count) for count in (4, 2))
+    full, small = (
+        PhotonicKit(set_knobs(KitParameters(), {"noise": "off"}), generator_count=count) for count in (4, 2)
+    )
     pair, both = (played(rest=dict.fromkeys(range(count), PEAK)) for count in (2, 4))
     assert small.receive(1, ADC_HZ, 5000, 1, both).level == full.receive(1, ADC_HZ, 5000, 1, pair).level
     assert small.receive(1, ADC_HZ, 5000, 1, both).level < full.receive(1, ADC_HZ, 5000, 1, both).level

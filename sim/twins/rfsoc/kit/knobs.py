@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, get_args
 
-from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters, ModulatorParameters, Noise
+from sim.twins.rfsoc.kit.parameters import MODULATOR_COUNT, KitParameters, ModulatorParameters, Noise
 from sim.twins.rfsoc.kit.state import KitState
 
 Setting = float | bool | str
 
-_YES_NO = {
+_BOOLEAN_WORDS = {
     "on": True,
     "yes": True,
     "true": True,
@@ -48,7 +48,7 @@ class Knob:
         value: Setting = getattr(owner, self.field)
         return value
 
-    def turn(self, kit: KitParameters, value: object) -> KitParameters:
+    def apply(self, kit: KitParameters, value: object) -> KitParameters:
         """Return the parameters with this knob set to `value` (number, bool or text). Raise `ValueError` if invalid."""
         setting: Any = self._parse(value)
         if self.modulator is None:
@@ -66,7 +66,7 @@ class Knob:
         if isinstance(value, bool):
             return value
         try:
-            return _YES_NO[str(value).lower()]
+            return _BOOLEAN_WORDS[str(value).lower()]
         except KeyError:
             raise ValueError(f"{self.field} must be on or off, not {value!r}") from None
 
@@ -96,7 +96,7 @@ def _make_knobs(owner: type, modulator: int | None, suffix: str) -> dict[str, Kn
 
 KNOBS: Mapping[str, Knob] = _make_knobs(KitParameters, None, "") | {
     name: knob
-    for index in range(MODULATORS)
+    for index in range(MODULATOR_COUNT)
     for name, knob in _make_knobs(ModulatorParameters, index, f"_{index}").items()
 }
 """All knobs by name. The name of a modulator's knob ends with the number of the modulator."""
@@ -116,7 +116,7 @@ class KitKnobs(MutableMapping[str, Setting]):
         return find_knob(name).read(self._state.now.parameters)
 
     def __setitem__(self, name: str, value: Setting) -> None:
-        self._state.change(partial(_turn_knob, find_knob(name), value))
+        self._state.change(partial(_apply_knob, find_knob(name), value))
 
     def __delitem__(self, name: str) -> None:
         """Reset a knob to the value that it had when this object was created."""
@@ -140,12 +140,12 @@ def find_knob(name: str) -> Knob:
         raise UnknownKnob(f"the kit has no knob {name!r}; known: {known_names}") from None
 
 
-def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
+def set_knobs(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
     """Return the parameters with several knobs set. Raise `UnknownKnob`, or `ValueError` for an invalid value."""
     for name, value in settings.items():
-        kit = find_knob(name).turn(kit, value)
+        kit = find_knob(name).apply(kit, value)
     return kit
 
 
-def _turn_knob(knob: Knob, value: object, kit: KitParameters) -> KitParameters:
-    return knob.turn(kit, value)
+def _apply_knob(knob: Knob, value: object, kit: KitParameters) -> KitParameters:
+    return knob.apply(kit, value)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sim.models.photonics.decibels import attenuate, watts
-from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, null_v, step
+from sim.models.photonics.decibels import convert_dbm_to_watts, convert_loss_to_transmission
+from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, advance_process, compute_null_v
 from sim.models.photonics.fibre import FractionalDelay
-from sim.models.photonics.modulator import Modulator, transmission
-from sim.models.photonics.polarisation import Polariser, turn_polarisation
-from sim.models.photonics.polarisation import transmission as polariser_transmission
-from sim.models.photonics.wavelengths import combine_w
+from sim.models.photonics.modulator import Modulator, compute_transmission
+from sim.models.photonics.polarisation import Polariser, rotate_polarisation
+from sim.models.photonics.polarisation import compute_transmission as compute_polariser_transmission
+from sim.models.photonics.wavelengths import combine_powers_w
 from sim.twins.rfsoc.kit.parameters import KitParameters
 from sim.twins.rfsoc.kit.state import Snapshot
 from sim.twins.rfsoc.plant import Outputs
@@ -30,7 +30,7 @@ ARMS = ((0, 1), (2, 3))
 DRIFT_STEP_S = 1.0
 
 
-def modulator(snapshot: Snapshot, index: int) -> Modulator:
+def make_modulator(snapshot: Snapshot, index: int) -> Modulator:
     """Return a modulator for drive voltages of its generator. The null voltage includes bias, drift and temperature."""
     parameters = snapshot.parameters.modulators[index]
     return Modulator(
@@ -56,8 +56,17 @@ def compute_line_power_w(snapshot: Snapshot) -> float:
     if not snapshot.is_lit:
         return 0.0
     channel_share = compute_channel_transmission(kit.wavelength_nm - kit.channel_nm, kit.channel_width_nm)
-    alignment = float(polariser_transmission(polariser(kit), kit.polarisation_rad + snapshot.walk_rad))
-    return watts(kit.laser_dbm) * attenuate(kit.path_loss_db) * channel_share * alignment
+    alignment = float(
+        compute_polariser_transmission(
+            make_polariser(kit), kit.polarisation_rad + snapshot.polarisation_drift_rad
+        )
+    )
+    return (
+        convert_dbm_to_watts(kit.laser_dbm)
+        * convert_loss_to_transmission(kit.path_loss_db)
+        * channel_share
+        * alignment
+    )
 
 
 def compute_full_product_w(kit: KitParameters) -> float:
@@ -69,26 +78,26 @@ def compute_full_product_w(kit: KitParameters) -> float:
     0.001
     """
     losses_db = kit.path_loss_db + sum(kit.modulators[index].insertion_loss_db for index in ARMS[0])
-    return watts(kit.laser_dbm) * attenuate(losses_db)
+    return convert_dbm_to_watts(kit.laser_dbm) * convert_loss_to_transmission(losses_db)
 
 
-def detect_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
+def compute_detector_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
     """Return the power in W on the detector. `drives` are four arrays (samples,) or (1,), as fractions of full scale.
 
     Each line of the laser passes through its own arm, and leaks a little through the other arm, with a phase difference
     at the output. The powers of the two lines add.
     """
     kit = snapshot.parameters
-    power_w, leak = compute_line_power_w(snapshot), attenuate(kit.crosstalk_db)
+    power_w, leak = compute_line_power_w(snapshot), convert_loss_to_transmission(kit.crosstalk_db)
     arm0_w, arm1_w = (power_w * _transmit_arm(snapshot, drives, pair) for pair in ARMS)
     phase = kit.crosstalk_phase_rad
-    return combine_w(arm0_w, leak * arm1_w, phase) + combine_w(arm1_w, leak * arm0_w, phase)
+    return combine_powers_w(arm0_w, leak * arm1_w, phase) + combine_powers_w(arm1_w, leak * arm0_w, phase)
 
 
 def _transmit_arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -> Samples:
     first, second = (
-        transmission(
-            modulator(snapshot, index), drives[index] * snapshot.parameters.modulators[index].drive_v
+        compute_transmission(
+            make_modulator(snapshot, index), drives[index] * snapshot.parameters.modulators[index].drive_v
         )
         for index in pair
     )
@@ -98,7 +107,9 @@ def _transmit_arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int
 def compute_tap_power_w(snapshot: Snapshot) -> float:
     """Return the power in W at the tap of the power meter while all generators are idle."""
     idle_drives = [np.zeros(1)] * len(snapshot.parameters.modulators)
-    return float(detect_power_w(snapshot, idle_drives)[0]) * attenuate(snapshot.parameters.meter_tap_db)
+    return float(compute_detector_power_w(snapshot, idle_drives)[0]) * convert_loss_to_transmission(
+        snapshot.parameters.meter_tap_db
+    )
 
 
 def draw_drift(
@@ -107,11 +118,11 @@ def draw_drift(
     """Return the drift of each null voltage in V and of the polarisation in rad, `duration_s` later, at random."""
     kit = snapshot.parameters
     drift_v = tuple(
-        step(_make_drift_process(kit, index), before_v, duration_s, float(rng.standard_normal()))
+        advance_process(_make_drift_process(kit, index), before_v, duration_s, float(rng.standard_normal()))
         for index, before_v in enumerate(snapshot.drift_v)
     )
-    return drift_v, turn_polarisation(
-        polariser(kit), snapshot.walk_rad, duration_s, float(rng.standard_normal())
+    return drift_v, rotate_polarisation(
+        make_polariser(kit), snapshot.polarisation_drift_rad, duration_s, float(rng.standard_normal())
     )
 
 
@@ -119,10 +130,10 @@ def compute_present_null_v(snapshot: Snapshot, index: int) -> float:
     """Return the bias voltage in V at which a modulator now transmits least."""
     kit = snapshot.parameters
     drift = BiasDrift(_make_drift_process(kit, index), kit.null_v_per_k)
-    return null_v(drift, kit.modulators[index].null_v, snapshot.drift_v[index], kit.temperature_c)
+    return compute_null_v(drift, kit.modulators[index].null_v, snapshot.drift_v[index], kit.temperature_c)
 
 
-def polariser(kit: KitParameters) -> Polariser:
+def make_polariser(kit: KitParameters) -> Polariser:
     """Return the polariser that the modulators form, with its drift."""
     return Polariser(kit.polariser_db, kit.polarisation_rad2_s)
 
@@ -143,7 +154,7 @@ def delay_output(
     if generator_hz != rate_hz:
         return _resample(outputs, generator, generator_hz / rate_hz, first, count, delay_s * generator_hz)
     fractional_delay = FractionalDelay(round(delay_s * rate_hz, 9), "linear")
-    samples = outputs.samples(generator, *fractional_delay.span(first, count))
+    samples = outputs.samples(generator, *fractional_delay.find_input_span(first, count))
     return samples[:1] if (samples == samples[0]).all() else fractional_delay.apply(samples)
 
 

@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-MODULATORS = 4
+MODULATOR_COUNT = 4
 """Number of modulators. Modulators 0 and 1 are in series in arm 0, 2 and 3 in arm 1."""
 
-NOMINAL_WORD = 20000
+HALF_WAVE_WORD = 20000
 """Gain word with which a generator drives its modulator by one half-wave voltage (factory setting)."""
 
-GAIN_WORDS = 32766
+FULL_SCALE_WORD = 32766
 """Gain word with which a generator drives its converter to full scale."""
 
 Noise = Literal["on", "off", "constant"]
@@ -45,7 +45,10 @@ class ModulatorParameters:
     extinction_db: float = _knob(27.0, "ratio of the modulator's brightest to its darkest light", 1.0, 80.0)
     insertion_loss_db: float = _knob(4.0, "loss of the modulator at its brightest", 0.0, 60.0)
     drive_v: float = _knob(
-        5.0 * GAIN_WORDS / NOMINAL_WORD, "volts at the modulator for full scale of the generator", 0.0, 100.0
+        5.0 * FULL_SCALE_WORD / HALF_WAVE_WORD,
+        "volts at the modulator for full scale of the generator",
+        0.0,
+        100.0,
     )
     skew_ns: float = _knob(0.0, "delay from the modulator to the detector beyond `delay_ns`", -100.0, 100.0)
 
@@ -139,7 +142,7 @@ class KitParameters:
         return replace(self, modulators=tuple(changed_modulators))
 
 
-def vary(parameters: KitParameters, seed: int) -> KitParameters:
+def vary_modulators(parameters: KitParameters, seed: int) -> KitParameters:
     """Return the parameters with random modulators, which vary as the tolerances of a data sheet allow.
 
     Half-wave voltage: normal, 4 %. Null voltage: normal around the bias, 3 % of V_pi. Extinction: uniform, 25 to 30 dB.

@@ -17,11 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import pole
-from sim.twins.rfsoc.address import parse_whole
+from sim.twins.rfsoc.address import parse_integer
 from sim.twins.rfsoc.kit import receiver
-from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, turn
-from sim.twins.rfsoc.kit.optics import DRIFT_STEP_S, Samples, delay_output, detect_power_w, draw_drift
-from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters, vary
+from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, set_knobs
+from sim.twins.rfsoc.kit.optics import (
+    DRIFT_STEP_S,
+    Samples,
+    compute_detector_power_w,
+    delay_output,
+    draw_drift,
+)
+from sim.twins.rfsoc.kit.parameters import MODULATOR_COUNT, KitParameters, vary_modulators
 from sim.twins.rfsoc.kit.state import KitState, Snapshot
 from sim.twins.rfsoc.plant import Outputs, ReceivedSignal
 
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 FACTORY_IDENTITY = "sim-kit-0001"
 """Identity of the kit with the default modulators of `KitParameters`. Only this kit has a factory calibration."""
 
-DETECTOR = 1
+DETECTOR_READOUT = 1
 """Readout that is connected to the detector, as in the published configuration."""
 
 _MIN_RUN_LENGTH = 4
@@ -53,9 +59,9 @@ STATE_FIELDS = frozenset(
 class PhotonicKit:
     """A laser, four modulators in two arms, a detector and an amplifier, between generators and readouts.
 
-    Generators 0 to 3 drive modulators 0 to 3. If a smaller board has fewer `generators`, the other modulators stay at
-    their bias. The readout `DETECTOR` receives the light. Other readouts receive only the noise of their converters.
-    Levels are exact in float64. With `noise` off, the results are deterministic.
+    Generators 0 to 3 drive modulators 0 to 3. If a smaller board has fewer generators, the other modulators stay at
+    their bias. The readout `DETECTOR_READOUT` receives the light. Other readouts receive only the noise of their
+    converters. Levels are exact in float64. With `noise` off, the results are deterministic.
     """
 
     def __init__(
@@ -63,12 +69,12 @@ class PhotonicKit:
         parameters: KitParameters | None = None,
         *,
         identity: str = FACTORY_IDENTITY,
-        generators: int = MODULATORS,
+        generator_count: int = MODULATOR_COUNT,
     ) -> None:
         self.identity = identity
         self.state = KitState(KitParameters() if parameters is None else parameters)
         self.knobs = KitKnobs(self.state)
-        self._driven_count = min(generators, MODULATORS)
+        self._driven_count = min(generator_count, MODULATOR_COUNT)
         self._bench: Bench | None = None
         self._bench_lock = threading.Lock()
         self._pending_drift_s = 0.0
@@ -97,12 +103,12 @@ class PhotonicKit:
         with self._bench_lock:
             if self._bench is None:
                 self._bench = Bench(self.state, self.identity)
-                weakref.finalize(self, self._bench.signal_end).atexit = False
+                weakref.finalize(self, self._bench.request_stop).atexit = False
             return self._bench
 
     def bench(self) -> dict[str, str]:
         """Return the VISA resources of the instruments on the loopback interface, by role: laser, bias, meter."""
-        return self.instruments.resources()
+        return self.instruments.get_resources()
 
     def close(self) -> None:
         """Stop the instruments, if they were started."""
@@ -123,16 +129,16 @@ class PhotonicKit:
         """Return the signal at a readout, as `Plant.receive` specifies."""
         snapshot = self.state.now
         kit = snapshot.parameters
-        if readout != DETECTOR:
+        if readout != DETECTOR_READOUT:
             no_noise = np.zeros(count)
             return ReceivedSignal(
                 no_noise, no_noise, 0.0, receiver.compute_converter_noise(kit, no_noise, no_noise)
             )
         light_a, slope_a_s = _compute_light(snapshot, self._driven_count, rate_hz, first, count, outputs)
-        correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
+        correlation = 0.0 if kit.noise == "constant" else receiver.compute_decay(kit, rate_hz)
         return ReceivedSignal(
-            receiver.level(kit, light_a),
-            receiver.noise(kit, light_a),
+            receiver.compute_level(kit, light_a),
+            receiver.compute_noise(kit, light_a),
             correlation,
             receiver.compute_converter_noise(kit, light_a, slope_a_s),
         )
@@ -149,14 +155,14 @@ def _compute_light(
     fine_hz = outputs.rate_hz(0)
     ratio = round(fine_hz / rate_hz, 9)
     begin = math.floor(first * ratio)
-    warm_up = receiver.count_remembered(kit, fine_hz)
+    warm_up = receiver.count_contributing_samples(kit, fine_hz)
     length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm_up
     drives = _compute_drives(kit, driven_count, fine_hz, begin - warm_up, length, outputs)
-    before_a = receiver.current_a(kit, _compute_power_w(snapshot, drives))
+    before_a = receiver.compute_current_a(kit, _compute_power_w(snapshot, drives))
     if len(before_a) == 1:
         return np.full(count, before_a[0]), np.zeros(count)
-    after_a = pole.response(before_a, receiver.memory(kit, fine_hz))
-    slope_a_s = receiver.slope_a_s(kit, before_a, after_a)
+    after_a = pole.filter_staircase(before_a, receiver.compute_decay(kit, fine_hz))
+    slope_a_s = receiver.compute_slope_a_s(kit, before_a, after_a)
     position = first * ratio - begin + warm_up
     return _sample_at(after_a, ratio, position, count), _sample_at(slope_a_s, ratio, position, count)
 
@@ -178,9 +184,11 @@ def _compute_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
     """Return the power on the detector in W. Compute it only once for each run of samples with constant drives."""
     starts = _find_constant_runs(drives)
     if len(starts) == 0:
-        return detect_power_w(snapshot, drives)
+        return compute_detector_power_w(snapshot, drives)
     count = max(len(drive) for drive in drives)
-    power_w = detect_power_w(snapshot, [drive[starts] if len(drive) > 1 else drive for drive in drives])
+    power_w = compute_detector_power_w(
+        snapshot, [drive[starts] if len(drive) > 1 else drive for drive in drives]
+    )
     return np.repeat(power_w, np.diff(starts, append=count))
 
 
@@ -204,7 +212,9 @@ def _sample_at(fine: Samples, ratio: float, start: float, count: int) -> Samples
     return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))
 
 
-def make_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
+def make_kit(
+    options: Mapping[str, str], *, board: str = "", generator_count: int = MODULATOR_COUNT
+) -> PhotonicKit:
     """Return the kit that the options describe, on a board with a number of generators.
 
     Without `vary`, the device is `sim-kit-0001`, and the seed determines only noise and drift. Other properties
@@ -213,20 +223,20 @@ def make_kit(options: Mapping[str, str], *, board: str = "", generators: int = M
     option, and `ValueError` for an invalid value.
     """
     knobs = {name: value for name, value in options.items() if name not in ("seed", "vary")}
-    seed = parse_whole("seed", options.get("seed", "1"))
+    seed = parse_integer("seed", options.get("seed", "1"))
     parameters = replace(KitParameters(), seed=seed)
     vary_text = options.get("vary", "no")
     if vary_text not in ("yes", "no"):
         raise ValueError(f"vary must be yes or no, not {vary_text!r}")
     is_varied = vary_text == "yes"
     if is_varied:
-        parameters = vary(parameters, seed)
+        parameters = vary_modulators(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY
-    changed_parameters = turn(parameters, knobs)
+    changed_parameters = set_knobs(parameters, knobs)
     identity = "-".join(
         [identity, *_digest_changes(parameters, changed_parameters, knobs), *([board] if board else [])]
     )
-    return PhotonicKit(changed_parameters, identity=identity, generators=generators)
+    return PhotonicKit(changed_parameters, identity=identity, generator_count=generator_count)
 
 
 def _digest_changes(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters
+from sim.twins.rfsoc.kit.parameters import MODULATOR_COUNT, KitParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Snapshot:
     parameters: KitParameters
     drift_v: tuple[float, ...]
     """Drift of each modulator's null voltage, in V."""
-    walk_rad: float
+    polarisation_drift_rad: float
     """Drift of the polarisation, in rad."""
     version: int
 
@@ -34,7 +34,7 @@ class KitState:
 
     def __init__(self, parameters: KitParameters) -> None:
         self._lock = threading.Lock()
-        self._now = Snapshot(parameters, (0.0,) * MODULATORS, 0.0, 0)
+        self._now = Snapshot(parameters, (0.0,) * MODULATOR_COUNT, 0.0, 0)
         self._drift_rng = np.random.default_rng((parameters.seed, 0x6472))
 
     @property
@@ -51,17 +51,17 @@ class KitState:
                 self._now = Snapshot(
                     parameters,
                     previous_snapshot.drift_v,
-                    previous_snapshot.walk_rad,
+                    previous_snapshot.polarisation_drift_rad,
                     previous_snapshot.version + 1,
                 )
 
     def drift(
-        self, drift_step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]
+        self, draw_drift: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]
     ) -> None:
-        """Replace the drifts by the result of `drift_step`, which gets the current state and a random generator."""
+        """Replace the drifts by the result of `draw_drift`, which gets the current state and a random generator."""
         with self._lock:
             previous_snapshot = self._now
-            drift_v, walk_rad = drift_step(previous_snapshot, self._drift_rng)
+            drift_v, polarisation_drift_rad = draw_drift(previous_snapshot, self._drift_rng)
             self._now = Snapshot(
-                previous_snapshot.parameters, drift_v, walk_rad, previous_snapshot.version + 1
+                previous_snapshot.parameters, drift_v, polarisation_drift_rad, previous_snapshot.version + 1
             )

@@ -63,7 +63,8 @@ def make_level(signals: Sequence[ReceivedSignal], which: npt.NDArray[np.int64], 
 def _remove_rounding(received_signal: ReceivedSignal, bits: int) -> Floats:
     """Return the standard deviation (samples,) of the converter's noise without rounding, because `convert` rounds.
 
-    This is `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.
+    This is the square root of `sim.models.photonics.converter.compute_excess_noise_v2`, but 0 if the rounding alone is
+    larger than the noise.
     """
     if received_signal.own is None:
         return np.zeros(len(received_signal.level))

@@ -10,7 +10,7 @@ from lightbed import compiled as machine_code
 P = ParamSpec("P")
 R = TypeVar("R")
 
-COMPILED = machine_code.IS_AVAILABLE
+IS_COMPILED = machine_code.IS_AVAILABLE
 
 
 def compile_function(function: Callable[P, R]) -> Callable[P, R]:

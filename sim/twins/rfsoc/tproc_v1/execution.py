@@ -19,20 +19,20 @@ from sim.twins.rfsoc.processor import (
     describe_endless,
 )
 from sim.twins.rfsoc.tproc_v1 import machine
-from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
-from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
+from sim.twins.rfsoc.tproc_v1.compiled import IS_COMPILED
+from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELD_COUNT, OPERATION, A
 from sim.twins.rfsoc.tproc_v1.memories import Memories
 
 Array: TypeAlias = npt.NDArray[np.int64]
 
-CHANNELS = 8
-INPUTS = 4
-UPPER = 0b1010
+CHANNEL_COUNT = 8
+INPUT_COUNT = 4
+UPPER_HALF_OPERATION = 0b1010
 """Operation code with which `read` returns the upper half."""
 READ_TICKS = 2
 INITIAL_CAPACITY = 256
 """Initial capacity for events. The capacity doubles when it is exhausted."""
-_REASONS = {
+_ERROR_REASONS = {
     machine.UNKNOWN: "opcode {opcode:#04x} is not valid for the timed processor (version 1); a board would stop "
     "without an error; compile the program again, and make sure that every path reaches `end`",
     machine.OVERFLOW: "`pushi` on a full stack; a board would stop without an error; pop as often as you push",
@@ -44,8 +44,8 @@ _REASONS = {
 class Limits:
     """Numbers of instructions and events after which a program counts as endless."""
 
-    instructions: int
-    events: int
+    max_instructions: int
+    max_events: int
 
 
 class Execution:
@@ -70,8 +70,8 @@ class Execution:
 
     def collect_events(self) -> Run:
         """Return all events so far, even if they take effect later. `end` is the current tick."""
-        sent_words = _to_array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
-        stored_words = _to_array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
+        sent_words = _to_array(self._sent)[: self._state[machine.SENT_COUNT] * machine.SENT_STRIDE]
+        stored_words = _to_array(self._stored)[: self._state[machine.STORED_COUNT] * machine.STORED_STRIDE]
         return make_run(
             sent_words.reshape(-1, machine.SENT_STRIDE),
             stored_words.reshape(-1, machine.STORED_STRIDE),
@@ -82,7 +82,7 @@ class Execution:
     def complete(self, read: ReadInput, limits: Limits) -> Run:
         """Execute the program to its end. Raise `ProgramError`; memory changes before the error are kept."""
         try:
-            while (status := self._execute(limits.instructions)) != machine.ENDED:
+            while (status := self._execute(limits.max_instructions)) != machine.ENDED:
                 self._handle_stop(status, read, limits)
         finally:
             self._store_memories()
@@ -92,13 +92,13 @@ class Execution:
     def _handle_stop(self, status: int, read: ReadInput, limits: Limits) -> None:
         if status == machine.READING:
             self._take_input(read)
-        elif status == machine.FULL and self._count_events() < limits.events:
+        elif status == machine.BUFFERS_FULL and self._count_events() < limits.max_events:
             self._grow_buffers()
         else:
             raise self._make_error(status)
 
     def _count_events(self) -> int:
-        return int(self._state[machine.SENT] + self._state[machine.STORED])
+        return int(self._state[machine.SENT_COUNT] + self._state[machine.STORED_COUNT])
 
     def _execute(self, limit: int) -> int:
         return machine.execute(
@@ -115,18 +115,21 @@ class Execution:
 
     def _take_input(self, read: ReadInput) -> None:
         """Execute the instruction `read`. Ports 4 to 7 do not exist, and their value is 0."""
-        row = self._state[machine.PC] * FIELDS
-        channel, half = int(self._code[row + CHANNEL]), int(self._code[row + OPER] == UPPER)
+        row = self._state[machine.PC] * FIELD_COUNT
+        channel, half = (
+            int(self._code[row + CHANNEL]),
+            int(self._code[row + OPERATION] == UPPER_HALF_OPERATION),
+        )
         tick = int(self._state[machine.TICK]) + 1
-        value = read(channel, half, tick) & machine.WORD if channel < INPUTS else 0
-        machine.assign(self._registers, self._code[row + A], value)
+        value = read(channel, half, tick) & machine.WORD_MASK if channel < INPUT_COUNT else 0
+        machine.write_register(self._registers, self._code[row + A], value)
         self._state[machine.PC] += 1
         self._state[machine.TICK] += READ_TICKS
-        self._state[machine.STEPS] += 1
+        self._state[machine.STEP_COUNT] += 1
         self.has_read = True
 
     def _grow_buffers(self) -> None:
-        if (self._state[machine.SENT] + 1) * machine.SENT_STRIDE > len(self._sent):
+        if (self._state[machine.SENT_COUNT] + 1) * machine.SENT_STRIDE > len(self._sent):
             self._sent = _double(self._sent)
         else:
             self._stored = _double(self._stored)
@@ -136,7 +139,7 @@ class Execution:
         self._memories.registers[:] = self._registers
         self._memories.data[:] = self._data
         self._memories.stack[:] = self._stack
-        self._memories.depth = int(self._state[machine.DEPTH])
+        self._memories.depth = int(self._state[machine.STACK_DEPTH])
 
     def _make_error(self, status: int) -> ProgramError:
         address = int(self._state[machine.PC])
@@ -148,22 +151,22 @@ class Execution:
                 "that every path reaches `end`"
             )
         value = int(self._words[address])
-        reason = self._describe_endless(status) or _REASONS[status].format(opcode=value >> 56)
+        reason = self._describe_endless(status) or _ERROR_REASONS[status].format(opcode=value >> 56)
         return ProgramError(f"at address {address}, word {value:#018x}: {reason}")
 
     def _describe_endless(self, status: int) -> str:
         """Return the message for a run that exceeds a limit, or an empty text for any other status."""
-        steps = int(self._state[machine.STEPS])
+        steps = int(self._state[machine.STEP_COUNT])
         progress = {
-            machine.LIMIT: f"{steps} instructions",
-            machine.FULL: f"{self._count_events()} words sent and stored",
+            machine.LIMIT_REACHED: f"{steps} instructions",
+            machine.BUFFERS_FULL: f"{self._count_events()} words sent and stored",
         }
         return describe_endless(progress[status], steps) if status in progress else ""
 
 
 def _to_machine(array: Array) -> Any:
     """Return an array if the machine is compiled. Otherwise return a list, which is faster to index."""
-    return array if COMPILED else array.tolist()
+    return array if IS_COMPILED else array.tolist()
 
 
 def _to_array(numbers: Any) -> Array:
@@ -177,14 +180,14 @@ def _double(numbers: Any) -> Any:
 
 
 def _make_queues() -> Array:
-    queues = np.zeros((CHANNELS, machine.QUEUE_STRIDE), np.int64)
-    queues[:, machine.LAST] = -3  # early enough not to delay the first word
+    queues = np.zeros((CHANNEL_COUNT, machine.QUEUE_STRIDE), np.int64)
+    queues[:, machine.LAST_TICK] = -3  # early enough not to delay the first word
     return queues.reshape(-1)
 
 
 def _make_first_state(depth: int) -> Array:
     state = np.zeros(machine.STATE_SIZE, np.int64)
-    state[machine.TICK], state[machine.DEPTH] = 1, depth
+    state[machine.TICK], state[machine.STACK_DEPTH] = 1, depth
     return state
 
 

@@ -46,7 +46,7 @@ class Instruction:
     name: str
     opcode: int
     kind: Kind
-    immediate: bool
+    uses_immediate: bool
     """True if the operand is the immediate. A word to a channel then has 32 bits instead of 160."""
     ticks: int
     """Minimum ticks from the decoding of the instruction to the decoding of the next instruction (number of states of
@@ -54,60 +54,60 @@ class Instruction:
 
 
 _TABLE = (
-    Instruction("pushi", 0x10, Kind.PUSH, immediate=True, ticks=2),
-    Instruction("popi", 0x11, Kind.POP, immediate=True, ticks=4),
-    Instruction("mathi", 0x12, Kind.CALCULATE, immediate=True, ticks=5),
-    Instruction("seti", 0x13, Kind.SEND, immediate=True, ticks=4),
-    Instruction("synci", 0x14, Kind.SYNC, immediate=True, ticks=3),
-    Instruction("waiti", 0x15, Kind.WAIT, immediate=True, ticks=7),
-    Instruction("bitwi", 0x16, Kind.CALCULATE, immediate=True, ticks=5),
-    Instruction("memri", 0x17, Kind.FETCH, immediate=True, ticks=4),
-    Instruction("memwi", 0x18, Kind.STORE, immediate=True, ticks=2),
-    Instruction("regwi", 0x19, Kind.ASSIGN, immediate=True, ticks=2),
-    Instruction("setbi", 0x1A, Kind.SEND, immediate=True, ticks=4),
-    Instruction("loopnz", 0x30, Kind.LOOP, immediate=False, ticks=3),
-    Instruction("condj", 0x31, Kind.BRANCH, immediate=False, ticks=4),
-    Instruction("end", 0x3F, Kind.END, immediate=False, ticks=1),
-    Instruction("math", 0x50, Kind.CALCULATE, immediate=False, ticks=5),
-    Instruction("set", 0x51, Kind.SEND, immediate=False, ticks=4),
-    Instruction("sync", 0x52, Kind.SYNC, immediate=False, ticks=3),
-    Instruction("read", 0x53, Kind.READ, immediate=False, ticks=2),
-    Instruction("wait", 0x54, Kind.WAIT, immediate=False, ticks=7),
-    Instruction("bitw", 0x55, Kind.CALCULATE, immediate=False, ticks=5),
-    Instruction("memr", 0x56, Kind.FETCH, immediate=False, ticks=4),
-    Instruction("memw", 0x57, Kind.STORE, immediate=False, ticks=2),
-    Instruction("setb", 0x58, Kind.SEND, immediate=False, ticks=4),
+    Instruction("pushi", 0x10, Kind.PUSH, uses_immediate=True, ticks=2),
+    Instruction("popi", 0x11, Kind.POP, uses_immediate=True, ticks=4),
+    Instruction("mathi", 0x12, Kind.CALCULATE, uses_immediate=True, ticks=5),
+    Instruction("seti", 0x13, Kind.SEND, uses_immediate=True, ticks=4),
+    Instruction("synci", 0x14, Kind.SYNC, uses_immediate=True, ticks=3),
+    Instruction("waiti", 0x15, Kind.WAIT, uses_immediate=True, ticks=7),
+    Instruction("bitwi", 0x16, Kind.CALCULATE, uses_immediate=True, ticks=5),
+    Instruction("memri", 0x17, Kind.FETCH, uses_immediate=True, ticks=4),
+    Instruction("memwi", 0x18, Kind.STORE, uses_immediate=True, ticks=2),
+    Instruction("regwi", 0x19, Kind.ASSIGN, uses_immediate=True, ticks=2),
+    Instruction("setbi", 0x1A, Kind.SEND, uses_immediate=True, ticks=4),
+    Instruction("loopnz", 0x30, Kind.LOOP, uses_immediate=False, ticks=3),
+    Instruction("condj", 0x31, Kind.BRANCH, uses_immediate=False, ticks=4),
+    Instruction("end", 0x3F, Kind.END, uses_immediate=False, ticks=1),
+    Instruction("math", 0x50, Kind.CALCULATE, uses_immediate=False, ticks=5),
+    Instruction("set", 0x51, Kind.SEND, uses_immediate=False, ticks=4),
+    Instruction("sync", 0x52, Kind.SYNC, uses_immediate=False, ticks=3),
+    Instruction("read", 0x53, Kind.READ, uses_immediate=False, ticks=2),
+    Instruction("wait", 0x54, Kind.WAIT, uses_immediate=False, ticks=7),
+    Instruction("bitw", 0x55, Kind.CALCULATE, uses_immediate=False, ticks=5),
+    Instruction("memr", 0x56, Kind.FETCH, uses_immediate=False, ticks=4),
+    Instruction("memw", 0x57, Kind.STORE, uses_immediate=False, ticks=2),
+    Instruction("setb", 0x58, Kind.SEND, uses_immediate=False, ticks=4),
 )
 
 INSTRUCTIONS = {instruction.opcode: instruction for instruction in _TABLE}
 """Instructions by opcode."""
 
-FIELDS = 16
+FIELD_COUNT = 16
 """Number of fields of a decoded instruction, in the order below. Compiled code on disk depends on this constant and on
 `Kind`, but is rebuilt only when `machine.py` changes."""
-KIND, TICKS, IMMEDIATE, OPER, CHANNEL, A, B, C, D, E, F, G, IMM, TARGET = range(14)
+KIND, TICKS, USES_IMMEDIATE, OPERATION, CHANNEL, A, B, C, D, E, F, G, IMMEDIATE_VALUE, TARGET = range(14)
 
 
 def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Return the fields of words, (words, `FIELDS`).
+    """Return the fields of words, (words, `FIELD_COUNT`).
 
     The number of a register is page x 32 + register. The immediate is an unsigned 32-bit word. An unknown opcode
     becomes `Kind.UNKNOWN`, which is an error only when it is executed.
 
     >>> regwi_page_1_register_3_minus_2 = 0x19 << 56 | 1 << 53 | 3 << 41 | 0x7FFFFFFE
     >>> fields = decode(np.array([regwi_page_1_register_3_minus_2], np.uint64))[0]
-    >>> int(fields[A]), int(fields[IMM]) - 2**32
+    >>> int(fields[A]), int(fields[IMMEDIATE_VALUE]) - 2**32
     (35, -2)
     """
-    fields = np.zeros((len(words), FIELDS), np.int64)
+    fields = np.zeros((len(words), FIELD_COUNT), np.int64)
     opcode_table = _make_opcode_table()
     opcode = _extract_bits(words, 63, 56)
-    fields[:, KIND], fields[:, TICKS], fields[:, IMMEDIATE] = opcode_table[opcode].T
-    fields[:, OPER] = _extract_bits(words, 49, 46)
+    fields[:, KIND], fields[:, TICKS], fields[:, USES_IMMEDIATE] = opcode_table[opcode].T
+    fields[:, OPERATION] = _extract_bits(words, 49, 46)
     fields[:, CHANNEL] = _extract_bits(words, 52, 50)
     for field, lowest in ((A, 41), (B, 36), (C, 31), (D, 26), (E, 21), (F, 16), (G, 11)):
         fields[:, field] = _extract_bits(words, 55, 53) * 32 + _extract_bits(words, lowest + 4, lowest)
-    fields[:, IMM] = _extract_bits(words, 30, 0) | _extract_bits(words, 30, 30) << 31
+    fields[:, IMMEDIATE_VALUE] = _extract_bits(words, 30, 0) | _extract_bits(words, 30, 30) << 31
     fields[:, TARGET] = _extract_bits(words, 15, 0)
     return fields
 
@@ -119,5 +119,5 @@ def _extract_bits(words: npt.NDArray[np.uint64], high: int, low: int) -> npt.NDA
 def _make_opcode_table() -> npt.NDArray[Any]:
     table = np.zeros((256, 3), np.int64)
     for opcode, instruction in INSTRUCTIONS.items():
-        table[opcode] = instruction.kind, instruction.ticks, instruction.immediate
+        table[opcode] = instruction.kind, instruction.ticks, instruction.uses_immediate
     return table

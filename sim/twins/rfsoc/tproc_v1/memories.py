@@ -8,8 +8,8 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-REGISTERS = 8 * 32
-STACK_WORDS = 255
+REGISTER_COUNT = 8 * 32
+STACK_SIZE = 255
 
 
 @dataclass(slots=True)
@@ -22,12 +22,14 @@ class Memories:
     depth: int = 0
 
     @classmethod
-    def empty(cls, dmem_words: int) -> Memories:
+    def make_empty(cls, dmem_words: int) -> Memories:
         """Return memories that are all zero, as after power-on."""
-        registers, data, stack = (np.zeros(size, np.int64) for size in (REGISTERS, dmem_words, STACK_WORDS))
+        registers, data, stack = (
+            np.zeros(size, np.int64) for size in (REGISTER_COUNT, dmem_words, STACK_SIZE)
+        )
         return cls(registers, data, stack)
 
-    def fingerprint(self) -> bytes:
+    def compute_fingerprint(self) -> bytes:
         """Return a digest of the contents: registers, data, and the used part of the stack."""
         digest = blake2b(self.depth.to_bytes(2), digest_size=16)
         for words in (self.registers, self.data, self.stack[: self.depth]):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sim.twins.rfsoc.tproc_v1.execution import Execution
 
 INSTRUCTION_LIMIT = 50_000_000
-SLOW_LIMIT = 2_000_000
+UNCOMPILED_INSTRUCTION_LIMIT = 2_000_000
 """Default instruction limit without numba. It takes a few seconds to reach."""
 EVENT_LIMIT = 10_000_000
 
@@ -48,7 +48,7 @@ class TprocV1:
         self.event_limit = event_limit
         self._data_ports = frozenset(data_ports)
         self._pmem_words = pmem_words
-        self._memories = Memories.empty(dmem_words)
+        self._memories = Memories.make_empty(dmem_words)
         self._runs_with_input = 0
         self._execution: Execution | None = None
         self._set_program(np.zeros(0, np.uint64))
@@ -60,7 +60,7 @@ class TprocV1:
         Equal contents give equal numbers. Repetitions of a program (QICK's rounds) therefore have the same number if
         the shot counter is cleared before each. After a run that has read an input port, the number changes.
         """
-        digest = blake2b(self._program + self._memories.fingerprint(), digest_size=8)
+        digest = blake2b(self._program + self._memories.compute_fingerprint(), digest_size=8)
         digest.update(self._runs_with_input.to_bytes(8))
         return int.from_bytes(digest.digest())
 
@@ -108,7 +108,7 @@ class TprocV1:
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
 
-        default = INSTRUCTION_LIMIT if compiled.COMPILED else SLOW_LIMIT
+        default = INSTRUCTION_LIMIT if compiled.IS_COMPILED else UNCOMPILED_INSTRUCTION_LIMIT
         limits = Limits(self.instruction_limit or default, self.event_limit)
         self._execution = Execution(self._words, self._code, self._memories, self._data_ports)
         try:

@@ -23,6 +23,6 @@ hardware forwards the value to the next two instructions, but no program of QICK
 
 from __future__ import annotations
 
-from sim.twins.rfsoc.tproc_v2.processor import LIMIT, TprocV2
+from sim.twins.rfsoc.tproc_v2.processor import INSTRUCTION_LIMIT, TprocV2
 
-__all__ = ["LIMIT", "TprocV2"]
+__all__ = ["INSTRUCTION_LIMIT", "TprocV2"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.twins.rfsoc.tproc_v2 import machine
 
-_ready: list[Callable[..., int]] = []
+_compiled_executors: list[Callable[..., int]] = []
 
 
 @cache
@@ -31,10 +31,10 @@ def get_executor() -> Callable[..., int] | None:
             sources = (Path(str(machine.__file__)),) if name == "execute" else ()
             names[name] = machine_code.compile_function(copy, sources=sources, error_model="python")
     compiled: Callable[..., int] = names["execute"]
-    _ready.append(compiled)
+    _compiled_executors.append(compiled)
     return compiled
 
 
 def is_ready() -> bool:
     """Return True if compiled code exists already. Even a short program should then use it."""
-    return bool(_ready)
+    return bool(_compiled_executors)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sim.twins.rfsoc.processor import COUNT_DTYPE, PIN_DTYPE, WRITE_DTYPE, ReadInput, Run
 from sim.twins.rfsoc.tproc_v2 import cells, machine
 from sim.twins.rfsoc.tproc_v2.cells import Cells
-from sim.twins.rfsoc.tproc_v2.machine import tick
+from sim.twins.rfsoc.tproc_v2.machine import compute_tick
 
 
 class Execution:
@@ -26,13 +26,13 @@ class Execution:
         wmem: list[int],
     ) -> None:
         self._code: Cells = code
-        self._reg: Cells = [registers.get(index, 0) for index in range(cells.REGISTERS)]
-        self._state: Cells = [state.get(index, 0) for index in range(cells.STATE)]
+        self._registers: Cells = [registers.get(index, 0) for index in range(cells.REGISTER_COUNT)]
+        self._state: Cells = [state.get(index, 0) for index in range(cells.STATE_SIZE)]
         self.dmem: Cells = dmem
         self.wmem: Cells = wmem
-        self._ring: Cells = [0] * (cells.QUEUES * self._state[cells.DEPTH])
-        self._pushed_counts: Cells = [0] * cells.QUEUES
-        self._records: Cells = [0] * (cells.MAX_RECORDS * cells.RECORD)
+        self._departure_ticks: Cells = [0] * (cells.QUEUE_COUNT * self._state[cells.QUEUE_DEPTH])
+        self._pushed_counts: Cells = [0] * cells.QUEUE_COUNT
+        self._records: Cells = [0] * (cells.MAX_RECORDS * cells.RECORD_LENGTH)
         self._execute: Callable[..., int] = machine.execute
         self._collected_records: list[npt.NDArray[np.int64]] = []
         self.is_compiled = False
@@ -43,13 +43,22 @@ class Execution:
         return int(self._state[cells.PC])
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Number of instructions executed so far."""
-        return int(self._state[cells.STEPS])
+        return int(self._state[cells.STEP_COUNT])
 
     def use_compiled_code(self, execute: Callable[..., int]) -> None:
         """Continue with `execute`, which is compiled and needs arrays."""
-        for name in ("_code", "_reg", "_state", "dmem", "wmem", "_ring", "_pushed_counts", "_records"):
+        for name in (
+            "_code",
+            "_registers",
+            "_state",
+            "dmem",
+            "wmem",
+            "_departure_ticks",
+            "_pushed_counts",
+            "_records",
+        ):
             setattr(self, name, np.array(getattr(self, name), np.int64))
         self._execute = execute
         self.is_compiled = True
@@ -60,11 +69,11 @@ class Execution:
         return int(
             self._execute(
                 self._code,
-                self._reg,
+                self._registers,
                 self._state,
                 self.dmem,
                 self.wmem,
-                self._ring,
+                self._departure_ticks,
                 self._pushed_counts,
                 self._records,
             )
@@ -72,29 +81,29 @@ class Execution:
 
     def answer_read(self, read: ReadInput) -> None:
         """Read the input port that the program requests, and put both halves into registers of the program."""
-        port, now = int(self._state[cells.INPUT_PORT]), int(tick(self._state))
+        port, now = int(self._state[cells.INPUT_PORT]), int(compute_tick(self._state))
         for half in (0, 1):
-            self._reg[8 + half] = read(port, half, now) & cells.MASK
+            self._registers[8 + half] = read(port, half, now) & cells.WORD_MASK
 
-    def collect(self) -> None:
+    def collect_records(self) -> None:
         """Move the records of the machine to the result, and clear them."""
-        record_count = int(self._state[cells.RECORDS])
-        records = np.array(self._records[: record_count * cells.RECORD], np.int64)
-        self._collected_records.append(records.reshape(record_count, cells.RECORD))
-        self._state[cells.RECORDS] = 0
+        record_count = int(self._state[cells.RECORD_COUNT])
+        records = np.array(self._records[: record_count * cells.RECORD_LENGTH], np.int64)
+        self._collected_records.append(records.reshape(record_count, cells.RECORD_LENGTH))
+        self._state[cells.RECORD_COUNT] = 0
 
-    def registers(self) -> list[int]:
+    def list_registers(self) -> list[int]:
         """Return all registers: special registers, data registers, then wave registers."""
-        return [int(value) for value in self._reg]
+        return [int(value) for value in self._registers]
 
-    def collect_run(self) -> Run:
+    def make_run(self) -> Run:
         """Return all collected events as a `Run`, each kind in order of time."""
         table = np.concatenate(self._collected_records)
         return Run(
             writes=_make_writes(table[table[:, 0] == cells.WAVE_OUT]),
             pins=_make_pins(table[table[:, 0] <= cells.TRIGGER_PIN]),
             counts=_make_counts(table[table[:, 0] == cells.COUNTER]),
-            end=int(tick(self._state)),
+            end=int(compute_tick(self._state)),
         )
 
 

@@ -33,7 +33,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     CYCLE,
     DATA_REGISTERS,
     DIVIDE,
-    FIRST_REFUSED,
+    FIRST_UNSIMULATED,
     FLAG,
     FROM_ALU,
     FROM_DMEM,
@@ -68,7 +68,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     WAVE_REGISTERS,
 )
 
-WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
+WRITABLE_REGISTERS = frozenset({0, 1, 2, 12, 13, 14, 15})
 SIMULATED_STATUS = 0x700F
 """Simulated bits of `s_status`: bits of the arithmetic units, and three bits that are always zero."""
 
@@ -100,17 +100,17 @@ class Word:
         return self.header == REGISTER and bool(self.so) and not self.to
 
     @property
-    def conditional(self) -> bool:
+    def is_conditional(self) -> bool:
         """True if `cond` is a condition. In instructions for waves and ports, its bits are switches."""
         if self.header in {CFG, BRANCH, CONTROL, PERIPHERAL_HEADER}:
             return True
         return (self.header == REGISTER and not self.loads_wave) or (self.header == MEMORY and not self.so)
 
 
-def bits(word: int, high: int, low: int) -> int:
+def extract_bits(word: int, high: int, low: int) -> int:
     """Return bits `high` down to `low` of a word.
 
-    >>> bits(0b1011_0000, 7, 4)
+    >>> extract_bits(0b1011_0000, 7, 4)
     11
     """
     return (word >> low) & ((1 << (high - low + 1)) - 1)
@@ -119,34 +119,34 @@ def bits(word: int, high: int, low: int) -> int:
 def _extract_literal(word: int, df: int) -> int:
     """Return the literal as an unsigned 32-bit number. DF determines its width and sign extension."""
     if df == 0:
-        return bits(word, 55, 45)
+        return extract_bits(word, 55, 45)
     if df == 3:
-        return bits(word, 38, 7)
+        return extract_bits(word, 38, 7)
     width = 16 if df == 1 else 24
-    value = bits(word, 6 + width, 7)
+    value = extract_bits(word, 6 + width, 7)
     return (value - ((value >> (width - 1)) << width)) & 0xFFFF_FFFF
 
 
 def split_word(word: int) -> Word:
     """Split a 72-bit word into its fields."""
-    df = bits(word, 67, 66)
+    df = extract_bits(word, 67, 66)
     return Word(
-        header=bits(word, 71, 69),
-        ai=bits(word, 68, 68),
+        header=extract_bits(word, 71, 69),
+        ai=extract_bits(word, 68, 68),
         df=df,
-        cond=bits(word, 65, 63),
-        so=bits(word, 62, 62),
-        to=bits(word, 61, 61),
-        uf=bits(word, 60, 60),
-        wr=bits(word, 59, 59),
-        rdi=bits(word, 58, 58),
-        low=bits(word, 59, 56),
-        address=bits(word, 55, 45),
-        second=bits(word, 44, 39),
-        left=bits(word, 37, 31) if df != 3 else 0,
-        right=bits(word, 29, 23) if df == 1 else 0,
+        cond=extract_bits(word, 65, 63),
+        so=extract_bits(word, 62, 62),
+        to=extract_bits(word, 61, 61),
+        uf=extract_bits(word, 60, 60),
+        wr=extract_bits(word, 59, 59),
+        rdi=extract_bits(word, 58, 58),
+        low=extract_bits(word, 59, 56),
+        address=extract_bits(word, 55, 45),
+        second=extract_bits(word, 44, 39),
+        left=extract_bits(word, 37, 31) if df != 3 else 0,
+        right=extract_bits(word, 29, 23) if df == 1 else 0,
         literal=_extract_literal(word, df),
-        rd=bits(word, 6, 0),
+        rd=extract_bits(word, 6, 0),
     )
 
 
@@ -166,18 +166,20 @@ EFFECTS = {
 }
 """For each effect: the cells of the state that it sets, and their values in cycles after the instruction."""
 
-BY_ADDRESS = {1: "s_rand", 2: "s_cfg", 15: "s_addr"}
-_FLAT = [(effect, cell, delay) for effect, cells in EFFECTS.items() for cell, delay in cells]
-EFFECT_CELL = tuple(cell for _, cell, _ in _FLAT)
-EFFECT_DELAY = tuple(delay for _, _, delay in _FLAT)
-_BITS = {effect: sum(1 << n for n, row in enumerate(_FLAT) if row[0] == effect) for effect in EFFECTS}
+EFFECT_BY_ADDRESS = {1: "s_rand", 2: "s_cfg", 15: "s_addr"}
+_EFFECT_ROWS = [(effect, cell, delay) for effect, cells in EFFECTS.items() for cell, delay in cells]
+EFFECT_CELL = tuple(cell for _, cell, _ in _EFFECT_ROWS)
+EFFECT_DELAY = tuple(delay for _, _, delay in _EFFECT_ROWS)
+_EFFECT_BITS = {
+    effect: sum(1 << n for n, row in enumerate(_EFFECT_ROWS) if row[0] == effect) for effect in EFFECTS
+}
 
 
 def find_needed_cells(word: Word, *, to_memory: bool) -> int:
     """Return a bit mask of the cells, from READY_FLAG, that an instruction waits for before it starts."""
     sources = {word.left, word.right}
     needs_by_cell = {
-        READY_FLAG: word.conditional and word.cond,
+        READY_FLAG: word.is_conditional and word.cond,
         READY_PORT: word.header == PORT_HEADER,
         READY_WAVE: to_memory,
         READY_WAVE_READ: any(source >> 5 == WAVE_REGISTERS >> 5 for source in sources),
@@ -189,9 +191,9 @@ def find_needed_cells(word: Word, *, to_memory: bool) -> int:
 
 def find_address_effects(word: Word) -> int:
     """Return a bit mask of the effects (EFFECT_CELL) that an instruction has even if its condition does not hold."""
-    by_address = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else BY_ADDRESS.get(word.rd)
-    bits = _BITS[by_address] if by_address else 0
-    return bits | (_BITS["random read"] if 1 in {word.left, word.right} else 0)
+    effect = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else EFFECT_BY_ADDRESS.get(word.rd)
+    effect_mask = _EFFECT_BITS[effect] if effect else 0
+    return effect_mask | (_EFFECT_BITS["random read"] if 1 in {word.left, word.right} else 0)
 
 
 def find_effects(word: Word, *, to_port: bool, source: int) -> int:
@@ -205,38 +207,38 @@ def find_effects(word: Word, *, to_port: bool, source: int) -> int:
         "load": source == FROM_DMEM,
     }
     return find_address_effects(word) | sum(
-        _BITS[effect] for effect, has_effect in has_effect_by_name.items() if has_effect
+        _EFFECT_BITS[effect] for effect, has_effect in has_effect_by_name.items() if has_effect
     )
 
 
-def _read_index(address: int, registers: int) -> int:
+def _find_source_register(address: int, register_count: int) -> int:
     """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave. The fourth bank is always zero."""
     bank, number = address >> 5, address & 31
     if bank == 1:
-        return DATA_REGISTERS + (number & (registers - 1))
+        return DATA_REGISTERS + (number & (register_count - 1))
     if bank == 2:
         return WAVE_REGISTERS + (number & 7)
     return number & 15 if bank == 0 else 0
 
 
-def _write_index(address: int, registers: int) -> int:
+def _find_destination_register(address: int, register_count: int) -> int:
     """Return the register of a 7-bit destination, or -1 for read-only registers (results of units and ports)."""
     bank, number = address >> 5, address & 31
     if bank == 1:
-        return DATA_REGISTERS + (number & (registers - 1))
+        return DATA_REGISTERS + (number & (register_count - 1))
     if bank == 2 and (number & 7) < 6:
         return WAVE_REGISTERS + (number & 7)
-    return number if bank == 0 and number in WRITABLE else -1
+    return number if bank == 0 and number in WRITABLE_REGISTERS else -1
 
 
-def _address_index(address: int, registers: int) -> int:
+def _find_address_register(address: int, register_count: int) -> int:
     """Return the register of a 6-bit address, which is a special register or a data register."""
-    return _read_index(address & 63, registers)
+    return _find_source_register(address & 63, register_count)
 
 
 def _find_control_action(word: Word) -> tuple[int, int]:
     """Return the action and operation of a command for an internal unit: time, flag, multiplier or divider."""
-    unit_code, operation = bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
+    unit_code, operation = extract_bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
     if unit_code == 0:
         return (TIME_CHANGE if operation & 3 else REFERENCE), operation
     if unit_code == 1:
@@ -273,17 +275,17 @@ def _reads_status(word: Word) -> bool:
     """Return True if an instruction reads bits of `s_status` that belong to ports or peripherals."""
     if S_STATUS not in {word.left, word.right}:
         return False
-    masked = word.right != S_STATUS and word.df == 2 and _find_alu_operation(word) == AND
-    return not (masked and word.literal | SIMULATED_STATUS == SIMULATED_STATUS)
+    is_masked = word.right != S_STATUS and word.df == 2 and _find_alu_operation(word) == AND
+    return not (is_masked and word.literal | SIMULATED_STATUS == SIMULATED_STATUS)
 
 
-def _find_register_write(word: Word, registers: int) -> tuple[int, int]:
+def _find_register_write(word: Word, register_count: int) -> tuple[int, int]:
     """Return the register that an instruction writes (-1 for none) and the source of the value."""
     if word.header == REGISTER and not word.loads_wave:
-        return _write_index(word.rd, registers), word.so << 1 | word.to
+        return _find_destination_register(word.rd, register_count), word.so << 1 | word.to
     writes_register = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
     return (
-        _write_index(word.rd, registers) if writes_register else -1
+        _find_destination_register(word.rd, register_count) if writes_register else -1
     ), FROM_LITERAL if word.rdi else FROM_ALU
 
 
@@ -298,43 +300,45 @@ def _find_wave_targets(word: Word) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=65536)
-def decode(word: int, registers: int = 32) -> tuple[int, ...]:
-    """Return the row of a 72-bit word. `registers` is the number of data registers of the firmware.
+def decode(word: int, register_count: int = 32) -> tuple[int, ...]:
+    """Return the row of a 72-bit word. `register_count` is the number of data registers of the firmware.
 
     Every word can be decoded. An instruction that is not simulated is refused when it is executed, not when it is
     loaded.
     """
     word_fields = split_word(word)
     action, operation = _find_action(word_fields)
-    if action < FIRST_REFUSED and _reads_status(word_fields):
+    if action < FIRST_UNSIMULATED and _reads_status(word_fields):
         action = STATUS
-    target, source = _find_register_write(word_fields, registers)
+    target, source = _find_register_write(word_fields, register_count)
     to_port, to_memory, to_registers = _find_wave_targets(word_fields)
-    updates = int(word_fields.uf and word_fields.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER})
+    updates_flags = int(word_fields.uf and word_fields.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER})
     stores_literal = word_fields.header == MEMORY and word_fields.to
     return (
         action,
         operation,
-        word_fields.cond if word_fields.conditional else 0,
+        word_fields.cond if word_fields.is_conditional else 0,
         _find_alu_operation(word_fields),
-        _read_index(word_fields.left, registers),
-        _read_index(word_fields.right, registers),
+        _find_source_register(word_fields.left, register_count),
+        _find_source_register(word_fields.right, register_count),
         int(word_fields.df == 2),
         int(word_fields.df == 3 or stores_literal),
         word_fields.literal,
-        updates,
+        updates_flags,
         target,
         source,
-        word_fields.address if word_fields.ai else _address_index(word_fields.address & 63, registers),
+        word_fields.address
+        if word_fields.ai
+        else _find_address_register(word_fields.address & 63, register_count),
         word_fields.ai,
-        _address_index(word_fields.second, registers),
+        _find_address_register(word_fields.second, register_count),
         word_fields.second,
         int(word_fields.header == PORT_HEADER and word_fields.to == 1),
         (word_fields.cond >> 1) & 1,
         to_port,
         to_memory,
         to_registers,
-        _address_index(word_fields.address & 63, registers),
+        _find_address_register(word_fields.address & 63, register_count),
         find_needed_cells(word_fields, to_memory=bool(to_memory)),
         find_effects(
             word_fields, to_port=bool(to_port) or action == PIN, source=source if target >= 0 else FROM_ALU

@@ -15,21 +15,21 @@ from sim.twins.rfsoc.tproc_v2 import cells, compiled, instruction
 from sim.twins.rfsoc.tproc_v2.execution import Execution
 from sim.twins.rfsoc.tproc_v2.instruction import decode
 
-COLUMNS = {"pmem": 3, "dmem": 1, "wmem": 6}
-MASKS = {
+COLUMN_COUNTS = {"pmem": 3, "dmem": 1, "wmem": 6}
+COLUMN_MASKS = {
     "pmem": np.array([0xFFFF_FFFF, 0xFFFF_FFFF, 0xFF], np.uint32),
     "dmem": np.array([0xFFFF_FFFF], np.uint32),
     "wmem": np.array([0xFFFF_FFFF, 0xFFFF_FFFF, 0xFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFF, 0xFFFF], np.uint32),
 }
 """Mask of the bits of each column that a memory stores."""
-COMPILE_AFTER = 500_000
+COMPILE_THRESHOLD = 500_000
 """Number of instructions of a run after which it is compiled. Compilation takes some seconds, but only once."""
-LIMIT = 10_000_000
-SLOW_LIMIT = 2_000_000
+INSTRUCTION_LIMIT = 10_000_000
+UNCOMPILED_INSTRUCTION_LIMIT = 2_000_000
 """Default instruction limit without numba. Both limits take a few seconds to reach."""
-_REASONS = {
-    cells.STUCK: "waits for a flag that nothing can change: set it before, or update flags in the jump",
-    cells.TOO_DEEP: f"is a call inside {cells.STACK_DEPTH} others, and the stack of return addresses is full",
+_ERROR_REASONS = {
+    cells.ENDLESS_WAIT: "waits for a flag that nothing can change: set it before, or update flags in the jump",
+    cells.TOO_DEEP: f"is a call inside {cells.MAX_CALL_DEPTH} others, and the stack of return addresses is full",
     cells.TOO_SHALLOW: "returns without a call: end the main program with end() before its subroutines",
     cells.TOO_EARLY: (
         "sends a word at a time before the start, which the processor never reaches: delay the reference first"
@@ -37,12 +37,12 @@ _REASONS = {
     cells.UNKNOWN: "is not a valid instruction: load a program made by QICK's assembler of tProc v2",
 }
 
-_SIMULATED = {
-    cells.FLAG_SOURCE: (
+_UNSIMULATED_FEATURES = {
+    cells.UNSIMULATED_FLAG_SOURCE: (
         "a flag from another source than the internal one and the arithmetic units",
         "use FLAG",
     ),
-    cells.DATA_SOURCE: (
+    cells.UNSIMULATED_DATA_SOURCE: (
         "core data from another source than host and multiplier",
         "use DPORT_RD for readouts",
     ),
@@ -58,7 +58,7 @@ class Memories:
 
     def __init__(self, pmem_words: int, dmem_words: int, wmem_words: int) -> None:
         sizes = {"pmem": pmem_words, "dmem": dmem_words, "wmem": wmem_words}
-        self._banks = {name: np.zeros((size, COLUMNS[name]), np.uint32) for name, size in sizes.items()}
+        self._banks = {name: np.zeros((size, COLUMN_COUNTS[name]), np.uint32) for name, size in sizes.items()}
         self.version = 0
 
     def write(self, name: str, data: Any, address: int = 0) -> None:
@@ -77,16 +77,16 @@ class Memories:
         block = self._get_block(name, length, address).view(np.int32).copy()
         return block.ravel() if name == "dmem" else block
 
-    def numbers(self, name: str) -> list[int]:
+    def list_numbers(self, name: str) -> list[int]:
         """Return the contents of a memory as a flat list of unsigned numbers."""
         row: list[int] = self._banks[name].ravel().tolist()
         return row
 
     def replace_contents(self, name: str, numbers: Any) -> None:
         """Replace the contents of a memory. `numbers` is a flat sequence of unsigned numbers."""
-        self.write(name, np.asarray(numbers, np.int64).reshape(-1, COLUMNS[name]))
+        self.write(name, np.asarray(numbers, np.int64).reshape(-1, COLUMN_COUNTS[name]))
 
-    def instructions(self, count: int) -> list[int]:
+    def list_instructions(self, count: int) -> list[int]:
         """Return the first `count` words of the program memory, 72 bits each."""
         return [low | middle << 32 | high << 64 for low, middle, high in self._banks["pmem"][:count].tolist()]
 
@@ -113,15 +113,15 @@ class Memories:
                 f"a block for {name} must have at least {columns} words per line, not shape {block.shape}: "
                 "pass (n, 8) for programs and waves, (n,) for data"
             )
-        return (block[:, :columns] & MASKS[name]).astype(np.uint32)
+        return (block[:, :columns] & COLUMN_MASKS[name]).astype(np.uint32)
 
 
 class TprocV2:
     """The processor `qick_processor` of QICK firmware: a `processor.Processor`.
 
     `dreg_qty` and `fifo_depth` are build parameters of the firmware. `ticks_per_cycle` is the ratio of the timing clock
-    to the core clock. `limit` is the maximum number of instructions of a run, so an endless program raises an error.
-    The default limit takes a few seconds.
+    to the core clock. A run raises an error after `instruction_limit` instructions, because the program
+    is probably endless. The default limit takes a few seconds.
     """
 
     def __init__(
@@ -133,32 +133,34 @@ class TprocV2:
         dreg_qty: int = 32,
         fifo_depth: int = 512,
         ticks_per_cycle: float = 2.1504,
-        limit: int | None = None,
+        instruction_limit: int | None = None,
     ) -> None:
         self._memories = Memories(pmem_words, dmem_words, wmem_words)
         self._dreg_qty = dreg_qty
         self._fifo_depth = fifo_depth
-        self._ratio = Fraction(ticks_per_cycle).limit_denominator(4096)
-        self._limit = limit
-        self._loaded: Mapping[str, Any] = {"pmem": None, "dmem": None, "wmem": None}
-        self._length = 0
-        self._registers = [0] * cells.REGISTERS
-        self._random = 0
-        self._random_mode = 0
-        self._host = (0, 0)
-        self._changes = 0
+        self._ticks_per_cycle = Fraction(ticks_per_cycle).limit_denominator(4096)
+        self._instruction_limit = instruction_limit
+        self._loaded_blocks: Mapping[str, Any] = {"pmem": None, "dmem": None, "wmem": None}
+        self._program_length = 0
+        self._registers = [0] * cells.REGISTER_COUNT
+        self._random_word = 0
+        self._lfsr_mode = 0
+        self._host_words = (0, 0)
+        self._change_count = 0
 
     @classmethod
-    def from_config(cls, tproccfg: Mapping[str, Any], *, limit: int | None = None) -> TprocV2:
+    def from_config(
+        cls, processor_config: Mapping[str, Any], *, instruction_limit: int | None = None
+    ) -> TprocV2:
         """Return a processor with the sizes, queue depth and clocks of an entry of `soccfg["tprocs"]`."""
         return cls(
-            tproccfg["pmem_size"],
-            tproccfg["dmem_size"],
-            tproccfg["wmem_size"],
-            dreg_qty=tproccfg["dreg_qty"],
-            fifo_depth=tproccfg["fifo_depth"],
-            ticks_per_cycle=tproccfg["f_time"] / tproccfg["f_core"],
-            limit=limit,
+            processor_config["pmem_size"],
+            processor_config["dmem_size"],
+            processor_config["wmem_size"],
+            dreg_qty=processor_config["dreg_qty"],
+            fifo_depth=processor_config["fifo_depth"],
+            ticks_per_cycle=processor_config["f_time"] / processor_config["f_core"],
+            instruction_limit=instruction_limit,
         )
 
     # ------------------------------------------------------------------------------------- memories
@@ -168,30 +170,30 @@ class TprocV2:
         Raise `ProgramError` if it does not fit.
         """
         self.load_mem("pmem", binprog["pmem"])
-        self._loaded = dict(binprog)
-        self._resize(len(binprog["pmem"]))
+        self._loaded_blocks = dict(binprog)
+        self._set_program_length(len(binprog["pmem"]))
         if load_mem:
             self.reload_mem()
 
     def reload_mem(self) -> None:
         """Restore waveform and data memory to the contents of the loaded program."""
         for name in ("wmem", "dmem"):
-            if self._loaded[name] is not None:
-                self.load_mem(name, self._loaded[name])
+            if self._loaded_blocks[name] is not None:
+                self.load_mem(name, self._loaded_blocks[name])
 
     def load_mem(self, mem_sel: str, data: Any, addr: int = 0) -> None:
         """Write a block of "pmem", "dmem" or "wmem". Raise `ProgramError` if it does not fit."""
         self._memories.write(mem_sel, data, addr)
         if mem_sel == "pmem":
-            self._resize(max(self._length, addr + len(data)))
+            self._set_program_length(max(self._program_length, addr + len(data)))
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
         """Return a block: (n, 3) for "pmem", (n, 6) for "wmem", (n,) for "dmem". Raise `ProgramError` if invalid."""
         return self._memories.read(mem_sel, length, addr)
 
-    def _resize(self, length: int) -> None:
-        self._changes += length != self._length
-        self._length = length
+    def _set_program_length(self, length: int) -> None:
+        self._change_count += length != self._program_length
+        self._program_length = length
 
     # ------------------------------------------------------------------------------- settings of the host
     def set_lfsr(self, mode: int) -> None:
@@ -203,20 +205,20 @@ class TprocV2:
             raise NotSimulated(
                 "the free-running random register", "use mode 2 (step on read) or 3 (step on write)"
             )
-        self._changes += mode != self._random_mode
-        self._random_mode = mode
+        self._change_count += mode != self._lfsr_mode
+        self._lfsr_mode = mode
 
     def set_host_words(self, first: int, second: int) -> None:
         """Set the two registers that programs read as `s_core_r1` and `s_core_r2`."""
-        words = (first & cells.MASK, second & cells.MASK)
-        self._changes += words != self._host
-        self._host = words
+        words = (first & cells.WORD_MASK, second & cells.WORD_MASK)
+        self._change_count += words != self._host_words
+        self._host_words = words
 
     # -------------------------------------------------------------------------------------- execution
     @property
     def version(self) -> int:
         """Number that changes with program, memory and settings. While it is the same, a run may be reused."""
-        return self._changes + self._memories.version
+        return self._change_count + self._memories.version
 
     @property
     def registers(self) -> dict[str, int]:
@@ -226,7 +228,7 @@ class TprocV2:
 
     def reset(self) -> None:
         """Set registers and program counter to zero. Keep the memories and the random register."""
-        self._registers = [0] * cells.REGISTERS
+        self._registers = [0] * cells.REGISTER_COUNT
 
     def run(self, read: ReadInput) -> Run:
         """Execute the loaded program from its beginning to its end.
@@ -235,43 +237,47 @@ class TprocV2:
         and a program that exceeds the limit; raise `NotSimulated` for features that the twin lacks.
         """
         execution = self._make_execution()
-        stop = cells.GO
+        stop = cells.CONTINUE
         while stop != cells.END:
-            stop = execution.run_until_stop(self._get_pause(execution))
+            stop = execution.run_until_stop(self._get_pause_step(execution))
             self._handle_stop(stop, execution, read)
         self._finish(execution)
-        return execution.collect_run()
+        return execution.make_run()
 
     def _make_execution(self) -> Execution:
         self.reset()
-        words = self._memories.instructions(self._length)
+        words = self._memories.list_instructions(self._program_length)
         state = {
-            cells.LENGTH: len(words),
-            cells.TICKS: self._ratio.numerator,
-            cells.CYCLES: self._ratio.denominator,
-            cells.DEPTH: self._fifo_depth,
-            cells.LFSR_MODE: self._random_mode,
-            cells.HOST: self._host[0],
-            cells.HOST + 1: self._host[1],
+            cells.PROGRAM_LENGTH: len(words),
+            cells.RATIO_TICKS: self._ticks_per_cycle.numerator,
+            cells.RATIO_CYCLES: self._ticks_per_cycle.denominator,
+            cells.QUEUE_DEPTH: self._fifo_depth,
+            cells.LFSR_MODE: self._lfsr_mode,
+            cells.HOST_WORDS: self._host_words[0],
+            cells.HOST_WORDS + 1: self._host_words[1],
         }
-        registers = {1: self._random, 6: self._host[0], 7: self._host[1], 10: 0b0101}
+        registers = {1: self._random_word, 6: self._host_words[0], 7: self._host_words[1], 10: 0b0101}
         code = [number for word in words for number in decode(word, self._dreg_qty)]
-        dmem, wmem = self._memories.numbers("dmem"), self._memories.numbers("wmem")
+        dmem, wmem = self._memories.list_numbers("dmem"), self._memories.list_numbers("wmem")
         execution = Execution(code, registers, state, dmem, wmem)
         if compiled.is_ready():
             self._compile(execution)
         return execution
 
-    def _get_pause(self, execution: Execution) -> int:
+    def _get_pause_step(self, execution: Execution) -> int:
         """Return the number of instructions after which to compile, or the limit once compilation was tried."""
         limit = self._get_limit(execution)
         return (
-            limit if execution.steps >= COMPILE_AFTER or execution.is_compiled else min(COMPILE_AFTER, limit)
+            limit
+            if execution.step_count >= COMPILE_THRESHOLD or execution.is_compiled
+            else min(COMPILE_THRESHOLD, limit)
         )
 
     def _get_limit(self, execution: Execution) -> int:
         """Return the configured instruction limit, or the default for compiled or uncompiled code."""
-        return self._limit or (LIMIT if execution.is_compiled else SLOW_LIMIT)
+        return self._instruction_limit or (
+            INSTRUCTION_LIMIT if execution.is_compiled else UNCOMPILED_INSTRUCTION_LIMIT
+        )
 
     def _compile(self, execution: Execution) -> None:
         executor = compiled.get_executor()
@@ -280,29 +286,31 @@ class TprocV2:
 
     def _handle_stop(self, stop: int, execution: Execution, read: ReadInput) -> None:
         """Do what the stop code requests, or raise the error that it means."""
-        if stop in {cells.END, cells.FULL}:
-            execution.collect()
-        elif stop == cells.READ:
+        if stop in {cells.END, cells.RECORDS_FULL}:
+            execution.collect_records()
+        elif stop == cells.READ_INPUT:
             execution.answer_read(read)
-        elif stop == cells.PAUSE and execution.steps < self._get_limit(execution):
+        elif stop == cells.PAUSE and execution.step_count < self._get_limit(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            message = describe_endless(f"{execution.steps} instructions", execution.steps)
+            message = describe_endless(f"{execution.step_count} instructions", execution.step_count)
             raise ProgramError(f"at address {execution.address}: {message}; does it end with end()?")
         else:
-            word = self._memories.instructions(self._length)[execution.address : execution.address + 1]
-            raise make_refusal(stop, execution.address, word[0] if word else None, self._length)
+            word = self._memories.list_instructions(self._program_length)[
+                execution.address : execution.address + 1
+            ]
+            raise make_error(stop, execution.address, word[0] if word else None, self._program_length)
 
     def _finish(self, execution: Execution) -> None:
         """Store registers and memories after a run. If this can change the next run, `version` changes."""
-        self._registers = execution.registers()
-        self._changes += self._random != self._registers[1]
-        self._random = self._registers[1]
+        self._registers = execution.list_registers()
+        self._change_count += self._random_word != self._registers[1]
+        self._random_word = self._registers[1]
         self._memories.replace_contents("dmem", execution.dmem)
         self._memories.replace_contents("wmem", execution.wmem)
 
 
-def make_refusal(stop: int, address: int, word: int | None, length: int) -> Exception:
+def make_error(stop: int, address: int, word: int | None, length: int) -> Exception:
     """Return the exception for a stop code at an address. `word` is its instruction, or None outside the program."""
     if word is None:
         return ProgramError(
@@ -310,9 +318,9 @@ def make_refusal(stop: int, address: int, word: int | None, length: int) -> Exce
             "and keep jumps inside it"
         )
     location = f"the instruction at address {address} (word 0x{word:018x})"
-    if stop in _REASONS:
-        return ProgramError(f"{location} {_REASONS[stop]}")
-    feature, hint = _SIMULATED.get(
+    if stop in _ERROR_REASONS:
+        return ProgramError(f"{location} {_ERROR_REASONS[stop]}")
+    feature, hint = _UNSIMULATED_FEATURES.get(
         stop, (instruction.describe_refused(word), "leave it out of the program, or use a board")
     )
     return NotSimulated(f"{feature}, {location},", hint)

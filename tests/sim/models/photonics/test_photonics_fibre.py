@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.models.photonics import pole, wavelengths
-from sim.models.photonics.fibre import Fibre, FractionalDelay, kernel_taps
+from sim.models.photonics.fibre import Fibre, FractionalDelay, compute_kernel_taps
 from sim.models.photonics.laser import Laser
-from sim.models.photonics.wavelengths import Demultiplexer, combine_w, crosstalk
+from sim.models.photonics.wavelengths import Demultiplexer, combine_powers_w, compute_crosstalk_matrix
 
 KERNELS = ("sinc", "cubic", "linear")
 delays = st.floats(-50.0, 50.0)
@@ -22,7 +22,7 @@ kernels = st.sampled_from(KERNELS)
 def delayed(function, delay_samples, kernel, count=200):
     """Return what comes out at samples 0..count-1 when `function` of the sample's number went in."""
     late = FractionalDelay(delay_samples, kernel)
-    first, needed = late.span(0, count)
+    first, needed = late.find_input_span(0, count)
     return late.apply(function(np.arange(first, first + needed, dtype=float)))
 
 
@@ -75,15 +75,15 @@ def test_a_stretch_asked_for_in_parts_is_the_same(delay, kernel, first, count, e
     def signal(begin, length):
         return np.sin(0.37 * np.arange(begin, begin + length))
 
-    short = late.apply(signal(*late.span(first, count)))
-    long = late.apply(signal(*late.span(first, count + extra)))
+    short = late.apply(signal(*late.find_input_span(first, count)))
+    long = late.apply(signal(*late.find_input_span(first, count + extra)))
     assert len(short) == count
     assert short.tolist() == pytest.approx(long[:count].tolist(), abs=1e-12)
 
 
 @given(st.floats(0.0, 1.0), kernels)
 def test_weights_sum_to_one(fraction, kernel):
-    assert kernel_taps(kernel, fraction).sum() == pytest.approx(1.0, rel=1e-14)
+    assert compute_kernel_taps(kernel, fraction).sum() == pytest.approx(1.0, rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_ten_metres_of_fibre():
         lambda: Fibre(length_m=-1.0),
         lambda: Fibre(group_index=0.5),
         lambda: FractionalDelay(math.nan),
-        lambda: kernel_taps("sinc", 1.5),
-        lambda: Demultiplexer(channels=0),
+        lambda: compute_kernel_taps("sinc", 1.5),
+        lambda: Demultiplexer(channel_count=0),
         lambda: Demultiplexer(adjacent_isolation_db=-3.0),
         lambda: Laser(power_w=-1e-3),
         lambda: Laser(wavelength_m=0.0),
         lambda: Laser(rin_db_hz=10.0),
-        lambda: combine_w(1.0, 1.0, 0.0, visibility=1.1),
+        lambda: combine_powers_w(1.0, 1.0, 0.0, visibility=1.1),
     ],
 )
 def test_what_cannot_be_built_is_refused(make):
@@ -132,7 +132,7 @@ def test_what_cannot_be_built_is_refused(make):
 
 @given(st.integers(1, 8), st.floats(15.0, 50.0), st.floats(15.0, 50.0))
 def test_crosstalk_is_symmetric_and_each_keeps_its_own(channels, adjacent_db, other_db):
-    x = crosstalk(Demultiplexer(channels, adjacent_db, other_db))
+    x = compute_crosstalk_matrix(Demultiplexer(channels, adjacent_db, other_db))
     assert x.shape == (channels, channels)
     assert (x == x.T).all()
     assert np.diagonal(x).tolist() == [1.0] * channels
@@ -145,13 +145,13 @@ def test_crosstalk_is_symmetric_and_each_keeps_its_own(channels, adjacent_db, ot
 @given(st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.floats(-10.0, 10.0))
 def test_equal_wavelengths_add_as_fields(first_w, second_w, phase):
     field = math.sqrt(first_w) + math.sqrt(second_w) * complex(math.cos(phase), math.sin(phase))
-    assert float(combine_w(first_w, second_w, phase)) == pytest.approx(abs(field) ** 2, abs=1e-12)
-    assert float(combine_w(first_w, second_w, phase, 0.0)) == pytest.approx(first_w + second_w)
+    assert float(combine_powers_w(first_w, second_w, phase)) == pytest.approx(abs(field) ** 2, abs=1e-12)
+    assert float(combine_powers_w(first_w, second_w, phase, 0.0)) == pytest.approx(first_w + second_w)
 
 
 def test_a_leak_of_the_same_wavelength_swings_by_four_roots_of_it():
     phases = np.linspace(0.0, 2 * math.pi, 1001)
-    power = combine_w(1.0, 10**-2.5, phases)
+    power = combine_powers_w(1.0, 10**-2.5, phases)
     assert np.ptp(power) == pytest.approx(4 * math.sqrt(10**-2.5), rel=1e-6)
 
 
@@ -162,12 +162,12 @@ def test_coherence_is_that_of_a_phase_that_diffuses():
         200_000
     )
     assert abs(np.mean(np.exp(1j * moved))) == pytest.approx(
-        wavelengths.coherence(linewidth_hz, late_s), abs=0.005
+        wavelengths.compute_coherence(linewidth_hz, late_s), abs=0.005
     )
 
 
 def test_a_beat_far_above_the_pole_is_smaller_by_the_poles_gain():
     pole_hz, offset_hz, rate_hz = 1e9, 5e9, 1e12
     beat = np.cos(2 * math.pi * offset_hz * np.arange(20_000) / rate_hz)
-    through = pole.response(beat, pole.memory(pole_hz, rate_hz))[10_000:]
-    assert through.max() == pytest.approx(wavelengths.beat_transmission(offset_hz, pole_hz), rel=5e-3)
+    through = pole.filter_staircase(beat, pole.compute_decay(pole_hz, rate_hz))[10_000:]
+    assert through.max() == pytest.approx(wavelengths.compute_beat_transmission(offset_hz, pole_hz), rel=5e-3)

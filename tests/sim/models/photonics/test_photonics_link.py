@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sim.models.photonics import converter as adc
 from sim.models.photonics import pole
 from sim.models.photonics.constants import ELEMENTARY_CHARGE_C
-from sim.models.photonics.link import Link, budget, deviation_of_mean, signal_to_noise_db
+from sim.models.photonics.link import Link, compute_budget, compute_snr_db, compute_standard_error_lsb
 
 MEASURED_SIGMA = 1.6569279459762971  # of 255, published with the prototype's emulation
 
@@ -29,23 +29,23 @@ def codes_of_the_chain(level, samples=120_000):
     count = FINE * samples
     light_a = (
         level
-        * link.full_current_a
+        * link.full_light_current_a
         * (1 + 10 ** (link.rin_db_hz / 20) * white * generator.standard_normal(count))
     )
     electrons = generator.poisson((light_a + link.detector.dark_current_a) / (ELEMENTARY_CHARGE_C * rate_hz))
     current_a = electrons * (ELEMENTARY_CHARGE_C * rate_hz)
     current_a += link.detector.thermal_a_rthz * white * generator.standard_normal(count)
-    received_a = pole.response(current_a, pole.memory(link.detector.pole_hz, rate_hz))[::FINE]
+    received_a = pole.filter_staircase(current_a, pole.compute_decay(link.detector.pole_hz, rate_hz))[::FINE]
     converter = adc.Converter(bits=12, full_scale_v=255.0, effective_bits=link.effective_bits)
-    volts = 255.0 * (received_a / link.full_current_a - 0.5)
-    volts += math.sqrt(adc.excess_v2(converter)) * generator.standard_normal(samples)
+    volts = 255.0 * (received_a / link.full_light_current_a - 0.5)
+    volts += math.sqrt(adc.compute_excess_noise_v2(converter)) * generator.standard_normal(samples)
     # Full light is the end of the converter's range: a simulation of its noise looks at a wider one.
     wide = adc.Converter(bits=13, full_scale_v=510.0, effective_bits=10.0)
-    return adc.voltages_v(wide, adc.codes(wide, volts))[100:]
+    return adc.compute_voltages_v(wide, adc.quantise_voltages(wide, volts))[100:]
 
 
 def test_defaults_give_the_figures_of_the_specification():
-    full = budget(Link())
+    full = compute_budget(Link())
     assert round(full.noises["intensity"], 2) == 1.61
     assert round(full.total, 3) == 1.676
     assert round(full.noises["shot"], 2) == 0.29
@@ -60,8 +60,8 @@ def test_defaults_give_the_figures_of_the_specification():
     ("level", "one_sample", "mean_of_eight"), [(1.0, 1.676, 0.595), (0.5, 0.904, 0.321), (0.0, 0.353, 0.125)]
 )
 def test_one_sample_and_the_mean_of_eight_at_full_half_and_no_light(level, one_sample, mean_of_eight):
-    assert round(budget(Link(), level).total, 3) == one_sample
-    assert round(deviation_of_mean(Link(), level), 3) == mean_of_eight
+    assert round(compute_budget(Link(), level).total, 3) == one_sample
+    assert round(compute_standard_error_lsb(Link(), level), 3) == mean_of_eight
 
 
 @pytest.mark.long
@@ -69,9 +69,9 @@ def test_one_sample_and_the_mean_of_eight_at_full_half_and_no_light(level, one_s
 def test_the_simulated_chain_has_the_noise_of_the_budget(level):
     """119,900 samples: a deviation is known to 0.2 %, one of means of eight to 0.6 % (one sigma)."""
     codes = codes_of_the_chain(level)
-    assert codes.std() == pytest.approx(budget(Link(), level).total, rel=0.012)
+    assert codes.std() == pytest.approx(compute_budget(Link(), level).total, rel=0.012)
     means = codes[: len(codes) // 8 * 8].reshape(-1, 8).mean(axis=1)
-    assert means.std() == pytest.approx(deviation_of_mean(Link(), level), rel=0.025)
+    assert means.std() == pytest.approx(compute_standard_error_lsb(Link(), level), rel=0.025)
 
 
 @pytest.mark.slow
@@ -92,13 +92,13 @@ def test_neighbouring_samples_of_the_chain_hardly_know_each_other():
     ],
 )
 def test_the_table_of_powers_and_lasers(power_w, rin_db_hz, expected):
-    b = budget(Link(power_w=power_w, rin_db_hz=rin_db_hz))
+    b = compute_budget(Link(power_w=power_w, rin_db_hz=rin_db_hz))
     assert tuple(round(v, 2) for v in (*b.noises.values(), b.converter, b.total)) == expected
 
 
 @given(st.floats(0.01, 1.0))
 def test_in_steps_of_255_each_source_has_its_shape(level):
-    full, here = budget(Link()), budget(Link(), level)
+    full, here = compute_budget(Link()), compute_budget(Link(), level)
     assert here.noises["intensity"] == pytest.approx(full.noises["intensity"] * level)
     # the dark current stays
     assert here.noises["shot"] == pytest.approx(full.noises["shot"] * math.sqrt(level), rel=1e-3)
@@ -107,24 +107,26 @@ def test_in_steps_of_255_each_source_has_its_shape(level):
 
 
 def test_half_of_the_range_doubles_the_converters_part_alone():
-    whole, half = budget(Link()), budget(Link(range_used=0.5))
+    whole, half = compute_budget(Link()), compute_budget(Link(used_range_share=0.5))
     assert half.converter == 2 * whole.converter
     assert half.noises == whole.noises
 
 
 def test_a_mean_of_one_is_a_sample():
-    assert deviation_of_mean(Link(), 0.7, count=1) == pytest.approx(budget(Link(), 0.7).total)
+    assert compute_standard_error_lsb(Link(), 0.7, count=1) == pytest.approx(
+        compute_budget(Link(), 0.7).total
+    )
 
 
 def test_signal_to_noise_of_full_light():
-    assert signal_to_noise_db(Link()) == pytest.approx(20 * math.log10(255 / budget(Link()).total))
+    assert compute_snr_db(Link()) == pytest.approx(20 * math.log10(255 / compute_budget(Link()).total))
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"power_w": 0.0},
-        {"range_used": 1.5},
+        {"used_range_share": 1.5},
         {"rin_db_hz": 3.0},
         {"effective_bits": math.inf},
         {"rate_hz": -1.0},
@@ -137,6 +139,6 @@ def test_links_that_are_none_are_refused(wrong):
 
 def test_levels_and_counts_that_are_none_are_refused():
     with pytest.raises(ValueError, match="level"):
-        budget(Link(), 1.01)
+        compute_budget(Link(), 1.01)
     with pytest.raises(ValueError, match="count"):
-        deviation_of_mean(Link(), 1.0, count=0)
+        compute_standard_error_lsb(Link(), 1.0, count=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.models.photonics.link import Link, budget, deviation_of_mean
+from sim.models.photonics.link import Link, compute_budget, compute_standard_error_lsb
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "photonic-kit.md"
 
@@ -27,8 +27,8 @@ def test_the_page_has_full_half_and_no_light():
 @pytest.mark.parametrize("row", budget_rows(), ids=lambda row: row[0])
 def test_the_budget_on_the_page_is_computed(row):
     level = float(Fraction(row[0]))
-    b = budget(Link(), level)
-    computed = (*b.noises.values(), b.converter, b.total, deviation_of_mean(Link(), level))
+    b = compute_budget(Link(), level)
+    computed = (*b.noises.values(), b.converter, b.total, compute_standard_error_lsb(Link(), level))
     assert row[1:] == [f"{value:.3f}" for value in computed]
 
 

@@ -47,8 +47,8 @@ _TIMEOUT_S = 10.0
 class Bench:
     """Laser, bias supply and power meter of one kit.
 
-    They serve on ports of the loopback interface, from the first call of `resources` until `close`. By role, `faults`
-    holds the line faults of an instrument and `transcripts` the bytes of its sessions, for tests.
+    They serve on ports of the loopback interface, from the first call of `get_resources` until `close`. For tests,
+    `faults` holds the line faults of each instrument by role, and `transcripts` the bytes of its sessions.
     """
 
     def __init__(self, state: KitState, serial: str, *, clock: Clock | None = None) -> None:
@@ -64,7 +64,7 @@ class Bench:
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
 
-    def resources(self) -> dict[str, str]:
+    def get_resources(self) -> dict[str, str]:
         """Return the VISA resource of every instrument, by role. The first call starts the instruments."""
         with self._start_lock:
             if self._thread is None:
@@ -75,17 +75,17 @@ class Bench:
     def close(self) -> None:
         """Disconnect all clients, stop serving, and wait until this is complete.
 
-        The bench's own thread does not wait, because it cannot wait for itself. A later call of `resources` starts the
-        instruments again, on other ports.
+        The bench's own thread does not wait, because it cannot wait for itself. A later call of `get_resources` starts
+        the instruments again, on other ports.
         """
         with self._start_lock:
             thread, self._thread = self._thread, None
             if thread is not None:
-                self.signal_end()
+                self.request_stop()
                 if thread is not threading.current_thread():
                     thread.join(_TIMEOUT_S)
 
-    def signal_end(self) -> None:
+    def request_stop(self) -> None:
         """Make the thread disconnect all clients and end, without waiting for it.
 
         A finalizer calls this method, at any time and in any thread.
@@ -104,7 +104,7 @@ class Bench:
         self._call_listener(role, _accept)
 
     def _call_listener(self, role: Role, action: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
-        self.resources()
+        self.get_resources()
         if self._loop is not None:
             asyncio.run_coroutine_threadsafe(action(self._listeners[role]), self._loop).result(_TIMEOUT_S)
 

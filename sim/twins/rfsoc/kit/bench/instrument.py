@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.knobs import turn
+from sim.twins.rfsoc.kit.knobs import set_knobs
 from sim.twins.rfsoc.kit.state import KitState
 
 _BOOLEAN_WORDS = {"1": True, "ON": True, "0": False, "OFF": False}
@@ -65,26 +65,26 @@ class Settling:
     def __init__(self, state: KitState, schedule: Schedule, settling_s: float) -> None:
         self._state = state
         self._schedule = schedule
-        self._seconds = settling_s
+        self._settling_s = settling_s
         self._pending: dict[str, Any] = {}
-        self._changes = 0
+        self._change_count = 0
 
     @property
     def is_done(self) -> bool:
         """True if all settings have taken effect."""
         return not self._pending
 
-    def setting(self, name: str) -> Any:
+    def get_setting(self, name: str) -> Any:
         """Return the setting of a knob, even if it has not taken effect yet."""
         return self._pending.get(name, getattr(self._state.now.parameters, name))
 
     def set(self, **settings: object) -> None:
         """Set knobs. They take effect when no further knob has been set for the settling time."""
         self._pending |= settings
-        self._changes += 1
-        self._schedule(self._seconds, partial(self._settle, self._changes))
+        self._change_count += 1
+        self._schedule(self._settling_s, partial(self._settle, self._change_count))
 
     def _settle(self, change: int) -> None:
-        if change == self._changes:  # otherwise the call of a later `set` is pending
+        if change == self._change_count:  # otherwise the call of a later `set` is pending
             settings, self._pending = self._pending, {}
-            self._state.change(partial(turn, settings=settings))
+            self._state.change(partial(set_knobs, settings=settings))

@@ -20,8 +20,8 @@ from sim.twins.rfsoc.kit.bench.instrument import (
 )
 from sim.twins.rfsoc.kit.state import KitState
 
-POWER_DBM = (-15.0, 13.0)
-WAVELENGTH_NM = (1480.0, 1640.0)
+POWER_RANGE_DBM = (-15.0, 13.0)
+WAVELENGTH_RANGE_NM = (1480.0, 1640.0)
 SETTLING_S = 0.02
 _DARK_DBM = -99.0
 
@@ -42,22 +42,22 @@ class LaserTwin:
             "*OPC?": lambda *_: str(int(self._settling.is_done)),
             "SYSTem:ALERt?": lambda *_: self._describe_alert(),
             "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=parse_bool(get_single(texts))),
-            "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.setting("laser"))),
+            "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.get_setting("laser"))),
             "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set(
                 shutter_open=not parse_bool(get_single(texts))
             ),
-            "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.setting("shutter_open"))),
+            "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.get_setting("shutter_open"))),
             "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
             "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._uses_milliwatt)),
             "[SOURce:]POWer[:LEVel]": lambda _, texts: self._set_power(texts),
-            "[SOURce:]POWer[:LEVel]?": lambda *_: self._format_power(self._settling.setting("laser_dbm")),
+            "[SOURce:]POWer[:LEVel]?": lambda *_: self._format_power(self._settling.get_setting("laser_dbm")),
             "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._format_power(self._read_actual_dbm()),
             "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
-                wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_NM), 4)
+                wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_RANGE_NM), 4)
             ),
-            "[SOURce:]WAVelength?": lambda *_: f"{self._settling.setting('wavelength_nm'):+.4f}",
-            "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_NM[0]:+.4f}",
-            "[SOURce:]WAVelength:MAXimum?": lambda *_: f"{WAVELENGTH_NM[1]:+.4f}",
+            "[SOURce:]WAVelength?": lambda *_: f"{self._settling.get_setting('wavelength_nm'):+.4f}",
+            "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_RANGE_NM[0]:+.4f}",
+            "[SOURce:]WAVelength:MAXimum?": lambda *_: f"{WAVELENGTH_RANGE_NM[1]:+.4f}",
         }
 
     def _describe_alert(self) -> str:
@@ -68,7 +68,7 @@ class LaserTwin:
         self._uses_milliwatt = parse_bool(get_single(texts))
 
     def _set_power(self, texts: Sequence[str]) -> None:
-        low, high = (_to_milliwatt(end) if self._uses_milliwatt else end for end in POWER_DBM)
+        low, high = (_to_milliwatt(end) if self._uses_milliwatt else end for end in POWER_RANGE_DBM)
         value = parse_number(get_single(texts), low, high)
         self._settling.set(laser_dbm=10.0 * math.log10(value) if self._uses_milliwatt else value)
 

@@ -18,7 +18,7 @@ from sim.twins.rfsoc.kit.bench.instrument import get_single, make_common_command
 from sim.twins.rfsoc.kit.optics import compute_tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
-WAVELENGTH_NM = (800.0, 1700.0)
+WAVELENGTH_RANGE_NM = (800.0, 1700.0)
 AVERAGES_RANGE = (1.0, 10_000.0)
 READING_NOISE_W = 20e-12
 _NOT_A_NUMBER = "9.91000000E+37"
@@ -34,7 +34,7 @@ class MeterTwin:
         self._errors = errors
         self._unit = "W"
         self._wavelength_nm = 1550.0
-        self._averages = 1
+        self._average_count = 1
 
     def make_handlers(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
@@ -47,7 +47,7 @@ class MeterTwin:
             "[SENSe:]CORRection:WAVelength": lambda _, texts: self._set_wavelength(texts),
             "[SENSe:]CORRection:WAVelength?": lambda *_: f"{self._wavelength_nm:.8E}",
             "[SENSe:]AVERage[:COUNt]": lambda _, texts: self._set_averages(texts),
-            "[SENSe:]AVERage[:COUNt]?": lambda *_: str(self._averages),
+            "[SENSe:]AVERage[:COUNt]?": lambda *_: str(self._average_count),
         }
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
@@ -57,10 +57,10 @@ class MeterTwin:
         self._unit = text.upper()
 
     def _set_wavelength(self, texts: Sequence[str]) -> None:
-        self._wavelength_nm = parse_number(get_single(texts), *WAVELENGTH_NM)
+        self._wavelength_nm = parse_number(get_single(texts), *WAVELENGTH_RANGE_NM)
 
     def _set_averages(self, texts: Sequence[str]) -> None:
-        self._averages = round(parse_number(get_single(texts), *AVERAGES_RANGE))
+        self._average_count = round(parse_number(get_single(texts), *AVERAGES_RANGE))
 
     def _format_reading(self) -> str:
         power_w = self._measure_power_w()
@@ -73,4 +73,4 @@ class MeterTwin:
         power_w = compute_tap_power_w(snapshot) * snapshot.parameters.wavelength_nm / self._wavelength_nm
         if snapshot.parameters.noise == "off":
             return power_w
-        return power_w + READING_NOISE_W / math.sqrt(self._averages) * float(self._rng.standard_normal())
+        return power_w + READING_NOISE_W / math.sqrt(self._average_count) * float(self._rng.standard_normal())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.bench.instrument import make_common_commands, parse_bool, parse_number
-from sim.twins.rfsoc.kit.parameters import MODULATORS
+from sim.twins.rfsoc.kit.parameters import MODULATOR_COUNT
 from sim.twins.rfsoc.kit.state import KitState
 
 VOLTAGE_RANGE_V = (0.0, 20.4)
@@ -27,7 +27,7 @@ class SupplyTwin:
     def __init__(self, state: KitState, errors: ErrorQueue) -> None:
         self._state = state
         self._errors = errors
-        self._stored_v: dict[int, float] = {}
+        self._off_voltages_v: dict[int, float] = {}
         """Voltage settings of outputs that are off, by channel."""
 
     def make_handlers(self, serial: str) -> Mapping[str, Handler]:
@@ -35,14 +35,14 @@ class SupplyTwin:
         voltage_v = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
             **make_common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
-            "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
+            "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATOR_COUNT),
             voltage_v: lambda _, texts: self._set_voltages(texts),
             f"{voltage_v}?": lambda _, texts: _read_channels(
-                texts, lambda channel: _format_volts(self._stored_v.get(channel, self._read_v(channel)))
+                texts, lambda channel: _format_volts(self._off_voltages_v.get(channel, self._read_v(channel)))
             ),
             "OUTPut[:STATe]": lambda _, texts: self._switch_outputs(texts),
             "OUTPut[:STATe]?": lambda _, texts: _read_channels(
-                texts, lambda channel: str(int(channel not in self._stored_v))
+                texts, lambda channel: str(int(channel not in self._off_voltages_v))
             ),
             "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _read_channels(
                 texts, lambda channel: _format_volts(self._read_v(channel))
@@ -53,8 +53,8 @@ class SupplyTwin:
         text, channels = _split_value(texts)
         voltage_v = round(parse_number(text, *VOLTAGE_RANGE_V) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
-            if channel in self._stored_v:
-                self._stored_v[channel] = voltage_v
+            if channel in self._off_voltages_v:
+                self._off_voltages_v[channel] = voltage_v
             else:
                 self._apply_v(channel, voltage_v)
 
@@ -62,10 +62,10 @@ class SupplyTwin:
         text, channels = _split_value(texts)
         is_on = parse_bool(text)
         for channel in channels:
-            if is_on and channel in self._stored_v:
-                self._apply_v(channel, self._stored_v.pop(channel))
-            elif not is_on and channel not in self._stored_v:
-                self._stored_v[channel] = self._read_v(channel)
+            if is_on and channel in self._off_voltages_v:
+                self._apply_v(channel, self._off_voltages_v.pop(channel))
+            elif not is_on and channel not in self._off_voltages_v:
+                self._off_voltages_v[channel] = self._read_v(channel)
                 self._apply_v(channel, 0.0)
 
     def _read_v(self, channel: int) -> float:
@@ -101,6 +101,6 @@ def _parse_channels(text: str) -> list[int]:
         raise ScpiError(-224 if text else -109, text[:40])
     ranges = [part.partition(":") for part in match[1].split(",")]
     channels = [channel for low, _, high in ranges for channel in range(int(low), int(high or low) + 1)]
-    if not all(1 <= channel <= MODULATORS for channel in channels):
+    if not all(1 <= channel <= MODULATOR_COUNT for channel in channels):
         raise ScpiError(-222, text[:40])
     return channels
