@@ -25,13 +25,13 @@ from sim.twins.rfsoc.signals.playback import (
 )
 from sim.twins.rfsoc.signals.readout import Converter, Readout
 
-CALL_S = 20e-6
+CALL_DURATION_S = 20e-6
 """Device time of a call that writes registers over a memory bus, including Python on the board."""
-COUNTER_READ_S = 50e-6
+COUNTER_READ_DURATION_S = 50e-6
 """Device time of one read of the shot counter."""
-TRANSFER_S = 200e-6
+TRANSFER_DURATION_S = 200e-6
 """Device time of one DMA transfer."""
-START_S = 5e-6
+START_DURATION_S = 5e-6
 """Device time between a start and the first instruction."""
 DRIFT_PERIOD_S = 1.0
 """Period in which drifting quantities are updated during a run."""
@@ -49,10 +49,10 @@ FAULTS: Mapping[str, str] = {
 
 LIGHT_FAULT = "laser_dropped"
 """Fault of the photonic kit. It is a knob of the kit, and can also be set as a fault of the board."""
-OVERRUN_READ_S = 1.0
+OVERRUN_READ_DURATION_S = 1.0
 """Device time between two reads of the counter under the fault `overrun`."""
 WRONG_CLOCK_FACTOR = 0.95
-CONVERTER_BITS = range(4, 17)
+CONVERTER_BITS_RANGE = range(4, 17)
 
 
 class DeviceClock:
@@ -61,7 +61,7 @@ class DeviceClock:
     def __init__(self) -> None:
         self.now_s = 0.0
         self._unaccounted_s = 0.0
-        self._read_time_s = COUNTER_READ_S
+        self._read_time_s = COUNTER_READ_DURATION_S
 
     def spend(self, duration_s: float) -> None:
         """Advance the time."""
@@ -84,19 +84,19 @@ class DeviceClock:
 
         The counter changes next, or the program ends, at `next_change_s` (None for never). Each read without a new
         value takes longer than the previous read, so a client that waits for a second needs 20 reads instead of 20,000.
-        No read ends later than `COUNTER_READ_S` after the change.
+        No read ends later than `COUNTER_READ_DURATION_S` after the change.
         """
         longest_s = (
             self._read_time_s
             if next_change_s is None
-            else max(next_change_s - self.now_s, 0.0) + COUNTER_READ_S
+            else max(next_change_s - self.now_s, 0.0) + COUNTER_READ_DURATION_S
         )
         self.spend(min(self._read_time_s, longest_s))
         self._read_time_s = min(self._read_time_s * READ_TIME_GROWTH, 1.0)
 
     def reset_read_time(self) -> None:
         """Make the next read short again. Call this after a read with a new value."""
-        self._read_time_s = COUNTER_READ_S
+        self._read_time_s = COUNTER_READ_DURATION_S
 
 
 def check_fault(name: str) -> str:
@@ -130,9 +130,9 @@ class BoardKnobs(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "adc_bits":
-            if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
+            if str(value) not in {str(bits) for bits in CONVERTER_BITS_RANGE}:
                 raise ValueError(
-                    f"adc_bits must be {CONVERTER_BITS[0]} to {CONVERTER_BITS[-1]}, not {value!r}"
+                    f"adc_bits must be {CONVERTER_BITS_RANGE[0]} to {CONVERTER_BITS_RANGE[-1]}, not {value!r}"
                 )
             self._board_knobs[name] = int(value)
         elif name == "filter":
@@ -164,22 +164,22 @@ class BoardKnobs(MutableMapping[str, Any]):
 
 
 @dataclass(slots=True)
-class Running:
+class RunningProgram:
     """A program that was started, and may have ended since."""
 
     playback: Playback
-    started_s: float
+    start_s: float
     ticks_per_s: float
     counter_base: dict[int, tuple[float, int]]
     """For each counter, by address: the tick after which its changes count, and its value until then."""
-    before: ChannelStates
+    earlier_states: ChannelStates
     """Pulses and readout settings at the start."""
     stop_tick: float | None = None
     """Tick at which the program was stopped, or None."""
 
-    def tick(self, now_s: float) -> float:
+    def compute_tick(self, now_s: float) -> float:
         """Return the time since the start, in ticks of the processor."""
-        return (now_s - self.started_s) * self.ticks_per_s
+        return (now_s - self.start_s) * self.ticks_per_s
 
 
 class Board:
@@ -201,7 +201,7 @@ class Board:
         self.lock = RLock()
         self.core = Core(cfg["tprocs"][0], cfg["readouts"], instruction_limit)
         self.envelopes = [np.zeros((gen["maxlen"], 2), np.int16) for gen in cfg["gens"]]
-        self.source = "internal"
+        self.start_source = "internal"
         rngs = np.random.default_rng(seed).spawn(len(cfg["readouts"]))
         self.readouts = [
             Readout(number, ro, cfg["tprocs"][0]["f_time"], plant, rng)
@@ -209,7 +209,7 @@ class Board:
         ]
         self._envelopes_version = 0
         self.channel_states: ChannelStates = {}
-        self._running: Running | None = None
+        self._running: RunningProgram | None = None
         self._last_playback: tuple[Run, tuple[Any, ...], Playback] | None = None
         self._is_gone = False
         self.converter = self._make_converter()
@@ -219,7 +219,7 @@ class Board:
         """Ratio of the clock rates to the configured rates."""
         return WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
 
-    def touch(self, duration_s: float = CALL_S) -> None:
+    def begin_call(self, duration_s: float = CALL_DURATION_S) -> None:
         """Spend the device time of a call. Raise `ConnectionError` if a fault makes the board unreachable."""
         if self._is_gone or self.knobs["fault"] == "dead_board":
             raise ConnectionError(
@@ -230,7 +230,7 @@ class Board:
     def elapse(self, duration_s: float) -> None:
         """Advance the device time and the plant."""
         self.clock.spend(duration_s)
-        self.settle()
+        self.store_ended_windows()
         self.plant.elapse(self.clock.take_unaccounted())
 
     def load_envelope(self, generator: int, rows: npt.NDArray[np.int16], address: int) -> None:
@@ -239,7 +239,7 @@ class Board:
         Raise `RuntimeError` if the samples exceed the memory. Raise `NotImplementedError` for a nonzero Q if the
         generator accepts only real envelopes.
         """
-        self.settle()
+        self.store_ended_windows()
         cfg = self.cfg["gens"][generator]
         if len(rows) + address > cfg["maxlen"]:
             raise RuntimeError(
@@ -269,25 +269,25 @@ class Board:
         """
         if self.core.version == 1 and self._is_running():
             return
-        self.settle()
+        self.store_ended_windows()
         self.stop()
         self._running = None
         self.plant.elapse(self.clock.take_unaccounted())
-        self.clock.spend(START_S)
+        self.clock.spend(START_DURATION_S)
         self.converter = self._make_converter()
         feedback = Feedback(self)
         completed_run = self.core.run(feedback.read)
         new_playback = self._find_playback(completed_run.run)
-        for readout_number, (readout, scene) in enumerate(
-            zip(self.readouts, new_playback.scenes, strict=True)
+        for readout_number, (readout, readout_run) in enumerate(
+            zip(self.readouts, new_playback.readout_runs, strict=True)
         ):
-            if readout_number in feedback.started:
-                readout.extend(scene)
+            if readout_number in feedback.started_readouts:
+                readout.extend(readout_run)
             else:
-                readout.begin(scene)
+                readout.begin(readout_run)
         counter_base = {address: (-1.0, value) for address, value in completed_run.counters_before.items()}
         ticks_per_s = self.cfg["tprocs"][0]["f_time"] * 1e6 * self.clock_factor
-        self._running = Running(
+        self._running = RunningProgram(
             new_playback, self.clock.now_s, ticks_per_s, counter_base, self.channel_states
         )
         self.channel_states = new_playback.channel_states
@@ -297,16 +297,16 @@ class Board:
         """Stop the program. Windows that are open now are still filled to their ends."""
         running_program = self._running
         if running_program is not None and running_program.stop_tick is None:
-            running_program.stop_tick = running_program.tick(self.clock.now_s)
+            running_program.stop_tick = running_program.compute_tick(self.clock.now_s)
             for own_readout in self.readouts:
                 own_readout.stop(running_program.stop_tick)
-            if running_program.stop_tick < running_program.playback.last_word:
+            if running_program.stop_tick < running_program.playback.last_word_tick:
                 stopped_run = cut_run(running_program.playback.run, running_program.stop_tick)
                 self.channel_states = play_run(
-                    self.make_board_state(), stopped_run, running_program.before
+                    self.make_board_state(), stopped_run, running_program.earlier_states
                 ).channel_states
 
-    def silence(self) -> None:
+    def stop_generators(self) -> None:
         """Stop the program and all generators."""
         self.stop()
         self.channel_states = {}
@@ -316,49 +316,53 @@ class Board:
         running_program = self._running
         if self.knobs["fault"] == "gone_in_acquisition" and running_program is not None:
             self._is_gone = True
-            self.touch()
+            self.begin_call()
         if running_program is None or self.knobs["fault"] == "stuck_counter":
-            self.clock.spend(COUNTER_READ_S)
+            self.clock.spend(COUNTER_READ_DURATION_S)
             if running_program is not None:
                 return running_program.counter_base.get(address, (0.0, 0))[1]
             return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
-        ticks, values = running_program.playback.counters(address)
-        trigger_index = int(np.searchsorted(ticks, self._tick(running_program), "right"))
-        self._spend_counter_read(running_program, ticks, trigger_index)
-        cleared_after, value = running_program.counter_base.get(address, (-1.0, 0))
-        fired_after = int(np.searchsorted(ticks, self._tick(running_program), "right"))
-        if fired_after > trigger_index:
+        ticks, values = running_program.playback.find_counter_changes(address)
+        change_count_before = int(np.searchsorted(ticks, self._compute_tick(running_program), "right"))
+        self._spend_counter_read(running_program, ticks, change_count_before)
+        cleared_tick, value = running_program.counter_base.get(address, (-1.0, 0))
+        change_count = int(np.searchsorted(ticks, self._compute_tick(running_program), "right"))
+        if change_count > change_count_before:
             self.clock.reset_read_time()
         return (
-            int(values[fired_after - 1]) if fired_after and ticks[fired_after - 1] > cleared_after else value
+            int(values[change_count - 1])
+            if change_count and ticks[change_count - 1] > cleared_tick
+            else value
         )
 
     def clear_counter(self, address: int) -> None:
         """Set a counter to zero: a word of data memory (version 1), or all registers (version 2)."""
         if self._running is not None:
-            self._running.counter_base[address] = (self._tick(self._running), 0)
+            self._running.counter_base[address] = (self._compute_tick(self._running), 0)
         if self.core.version == 2:
             self.stop()
         self.core.clear_counter(address)
 
-    def settle(self, readout: int | None = None) -> None:
+    def store_ended_windows(self, readout: int | None = None) -> None:
         """Store the windows that a readout has received up to now. None means all readouts."""
         running_program = self._running
         if running_program is None:
             return
         self._drift_plant(running_program)
         for selected_readout in self.readouts if readout is None else [self.readouts[readout]]:
-            selected_readout.settle(running_program.tick(self.clock.now_s), self.converter, self.epoch())
+            selected_readout.store_ended_windows(
+                running_program.compute_tick(self.clock.now_s), self.converter, self.compute_epoch()
+            )
 
     def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
         """Make later triggers of a readout store sums (`avg`), samples (`buf`) or both."""
-        self.settle(readout)
+        self.store_ended_windows(readout)
         selected_readout = self.readouts[readout]
         selected_readout.buffer.enable(avg=avg, buf=buf)
         if self._running is not None and self._running.stop_tick is None:
-            selected_readout.listen(since=self._running.tick(self.clock.now_s))
+            selected_readout.listen(since=self._running.compute_tick(self.clock.now_s))
 
-    def _drift_plant(self, running_program: Running) -> None:
+    def _drift_plant(self, running_program: RunningProgram) -> None:
         """Advance the plant by whole periods. Before each step, store the windows that ended before it.
 
         Periods in which no window ends pass in one step. A remaining fraction of a period stays unaccounted.
@@ -367,10 +371,10 @@ class Board:
             whole_periods := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
         ) >= 1:
             window_ends = [
-                end for own_readout in self.readouts if (end := own_readout.next_end()) is not None
+                end for own_readout in self.readouts if (end := own_readout.find_next_end_tick()) is not None
             ]
             next_s = (
-                running_program.started_s + min(window_ends) / running_program.ticks_per_s
+                running_program.start_s + min(window_ends) / running_program.ticks_per_s
                 if window_ends
                 else math.inf
             )
@@ -381,27 +385,29 @@ class Board:
             moment_s = self.clock.accounted_s + DRIFT_PERIOD_S
             if not quiet_periods:
                 for own_readout in self.readouts:
-                    own_readout.settle(running_program.tick(moment_s), self.converter, self.epoch())
+                    own_readout.store_ended_windows(
+                        running_program.compute_tick(moment_s), self.converter, self.compute_epoch()
+                    )
             self.plant.elapse(self.clock.take_unaccounted(max(quiet_periods, 1) * DRIFT_PERIOD_S))
 
     def _spend_counter_read(
-        self, running_program: Running, ticks: npt.NDArray[np.int64], position: int
+        self, running_program: RunningProgram, ticks: npt.NDArray[np.int64], position: int
     ) -> None:
         if self.knobs["fault"] == "overrun":
-            self.clock.spend(OVERRUN_READ_S)
+            self.clock.spend(OVERRUN_READ_DURATION_S)
             return
         next_tick = ticks[position] if position < len(ticks) else running_program.playback.run.end
-        self.clock.spend_read(running_program.started_s + float(next_tick) / running_program.ticks_per_s)
+        self.clock.spend_read(running_program.start_s + float(next_tick) / running_program.ticks_per_s)
 
-    def _tick(self, running_program: Running) -> float:
-        now = running_program.tick(self.clock.now_s)
+    def _compute_tick(self, running_program: RunningProgram) -> float:
+        now = running_program.compute_tick(self.clock.now_s)
         return now if running_program.stop_tick is None else min(now, running_program.stop_tick)
 
     def _is_running(self) -> bool:
         running_program = self._running
         return (
             running_program is not None
-            and self._tick(running_program) < running_program.playback.run.end
+            and self._compute_tick(running_program) < running_program.playback.run.end
             and running_program.stop_tick is None
         )
 
@@ -410,7 +416,7 @@ class Board:
             self.knobs["adc_bits"], decimation.make_taps(self.knobs["filter"]), self.clock_factor
         )
 
-    def epoch(self) -> tuple[Any, ...]:
+    def compute_epoch(self) -> tuple[Any, ...]:
         """Return a value that changes whenever noiseless traces may change."""
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
@@ -420,10 +426,11 @@ class Board:
 
     def _find_playback(self, run: Run) -> Playback:
         """Return the playback of a run. If the run and the state before it are the same, reuse the last playback."""
-        trigger_index = frozenset(
-            (key, other.wave.contents()[0], other.turn) for key, other in self.channel_states.items()
+        state_contents = frozenset(
+            (key, channel_state.wave.encode_rows()[0], channel_state.phase)
+            for key, channel_state in self.channel_states.items()
         )
-        conditions = (self.clock_factor, trigger_index)
+        conditions = (self.clock_factor, state_contents)
         if (
             self._last_playback is None
             or self._last_playback[0] is not run
@@ -438,7 +445,7 @@ class Feedback:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self.started: set[int] = set()
+        self.started_readouts: set[int] = set()
 
     def read(self, port: int, half: int, tick: int) -> int:
         """Return I (`half` 0) or Q (`half` 1) of a readout. This is a `ReadInput`.
@@ -452,12 +459,14 @@ class Feedback:
         )
         if number is None or collect_events is None:
             raise NotSimulated(f"input {port} of the processor")
-        scene = play_run(board.make_board_state(), collect_events(), board.channel_states).scenes[number]
+        readout_run = play_run(board.make_board_state(), collect_events(), board.channel_states).readout_runs[
+            number
+        ]
         readout = board.readouts[number]
-        if number in self.started:
-            readout.extend(scene)
+        if number in self.started_readouts:
+            readout.extend(readout_run)
         else:
-            self.started.add(number)
-            readout.begin(scene)
-        readout.settle(tick, board.converter, board.epoch())
+            self.started_readouts.add(number)
+            readout.begin(readout_run)
+        readout.store_ended_windows(tick, board.converter, board.compute_epoch())
         return int(readout.buffer.last_sum[half])

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from sim.models.photonics.fibre import compute_kernel_taps
 from sim.twins.rfsoc.plant import Outputs, ReceivedSignal
-from sim.twins.rfsoc.signals.track import find_whole_ratio
+from sim.twins.rfsoc.signals.track import find_integer_ratio
 
 Samples = npt.NDArray[np.float64]
 
-TAPS = 32
+TAP_COUNT = 32
 """Number of taps of `compute_kernel_taps("sinc")`."""
 HILBERT_MARGIN = 4096
 """Additional samples on each side of a phase-shifted section. They keep edge effects of the FFT out of the section."""
@@ -34,7 +34,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "phase_deg": (-360.0, 360.0),
     "noise_rms": (0.0, 1.0),
 }
-NOISE_RMS = 1e-3
+DEFAULT_NOISE_RMS = 1e-3
 """Default noise as a fraction of full scale: two steps of a 12-bit converter."""
 
 
@@ -58,7 +58,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
     def __init__(self, generator_count: int, readout_count: int) -> None:
         self._common: dict[str, float] = dict(DEFAULTS)
         self._by_cable: dict[tuple[str, int, int], float] = {}
-        self._noise: dict[str, float | str] = {"noise": "on", "noise_rms": NOISE_RMS}
+        self._noise: dict[str, float | str] = {"noise": "on", "noise_rms": DEFAULT_NOISE_RMS}
         self._paths = [(g, r) for g in range(generator_count) for r in range(readout_count)]
         self.version = 0
 
@@ -171,41 +171,42 @@ def transmit(
     outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int
 ) -> Samples:
     """Return `count` samples of a generator's signal with the delay and phase of a cable, but without its gain."""
-    generator_hz = outputs.rate_hz(generator)
-    # The generator sends step / lanes samples for each received sample.
-    step, lanes = find_whole_ratio(generator_hz / rate_hz)
-    position = first * step / lanes - cable.delay_ns * 1e-9 * generator_hz
-    start = math.floor(position) - TAPS
-    length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1
+    generator_hz = outputs.get_rate_hz(generator)
+    # The generator sends numerator / denominator samples for each received sample.
+    numerator, denominator = find_integer_ratio(generator_hz / rate_hz)
+    position = first * numerator / denominator - cable.delay_ns * 1e-9 * generator_hz
+    start = math.floor(position) - TAP_COUNT
+    length = 2 * TAP_COUNT + math.ceil((count + 1) * numerator / denominator) + 1
     samples = _shift_phase(outputs, generator, math.radians(cable.phase_deg), start, length)
     if (samples == samples[0]).all():
         return np.full(count, samples[0])
-    return _interpolate(samples, position - start, step, lanes, count)
+    return _interpolate(samples, position - start, numerator, denominator, count)
 
 
 def _shift_phase(outputs: Outputs, generator: int, phase_rad: float, start: int, count: int) -> Samples:
     if phase_rad == 0.0:
-        return outputs.samples(generator, start, count)
-    padded_samples = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
+        return outputs.read_samples(generator, start, count)
+    padded_samples = outputs.read_samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
     spectrum = np.fft.rfft(padded_samples)
     spectrum[1:] *= np.exp(1j * phase_rad)
     spectrum[0] *= math.cos(phase_rad)
     return np.fft.irfft(spectrum, len(padded_samples))[HILBERT_MARGIN : HILBERT_MARGIN + count]
 
 
-def _interpolate(samples: Samples, position: float, step: int, lanes: int, count: int) -> Samples:
-    """Return `count` values. The first is at `position`, and each further value is `step / lanes` samples later.
+def _interpolate(samples: Samples, position: float, numerator: int, denominator: int, count: int) -> Samples:
+    """Return `count` values: the first at `position`, and each later one `numerator / denominator` samples further.
 
-    Because `lanes` values span `step` whole samples, every `lanes`-th value has the same fractional position. These
-    values form a lane, and share one filter.
+    Because `denominator` values span `numerator` whole samples, every `denominator`-th value has the same fractional
+    position. These values share one filter.
     """
     values = np.empty(count)
-    sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
-    for lane in range(min(lanes, count)):
-        value_position = position + lane * step / lanes
+    sections = np.lib.stride_tricks.sliding_window_view(samples, TAP_COUNT)
+    for first in range(min(denominator, count)):
+        value_position = position + first * numerator / denominator
         whole_position = math.floor(value_position)
-        lane_sections = sections[whole_position - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        values[lane::lanes] = lane_sections @ make_interpolation_taps(
+        first_sections = sections[whole_position - TAP_COUNT // 2 + 1 :: numerator]
+        value_sections = first_sections[: len(range(first, count, denominator))]
+        values[first::denominator] = value_sections @ make_interpolation_taps(
             round(value_position - whole_position, 9)
         )
     return values
@@ -213,7 +214,9 @@ def _interpolate(samples: Samples, position: float, step: int, lanes: int, count
 
 @lru_cache(maxsize=256)
 def make_interpolation_taps(delay_fraction: float) -> Samples:
-    """Return the taps that interpolate `delay_fraction` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc, sum 1.
+    """Return the taps that interpolate `delay_fraction` samples after tap TAP_COUNT / 2 - 1.
+
+    They are a Kaiser-windowed sinc with a sum of 1.
 
     >>> [round(abs(tap), 6) for tap in make_interpolation_taps(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]

@@ -17,11 +17,11 @@ import numpy.typing as npt
 class Outputs(Protocol):
     """Signals of the digital-to-analogue converters, on one time line that starts with the program."""
 
-    def rate_hz(self, generator: int) -> float:
+    def get_rate_hz(self, generator: int) -> float:
         """Return the sample rate of a generator's converter in Hz."""
         ...
 
-    def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
+    def read_samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
         """Return `count` samples from number `first`, as fractions of full scale from -1 to 1.
 
         `first` may be negative. Samples before the program come from the state after the previous run.
@@ -39,7 +39,7 @@ class ReceivedSignal:
     """(samples,) standard deviation of the noise before the converter; zeros for a plant without noise."""
     correlation: float
     """Correlation of `noise` at neighbouring samples (first-order autoregression), due to the limited bandwidth."""
-    own: npt.NDArray[np.float64] | None = None
+    converter_noise: npt.NDArray[np.float64] | None = None
     """(samples,) standard deviation of the converter's own noise, including its rounding. It arises after all
     bandwidth limits, so neighbouring samples are independent. None for a converter that only rounds.
     """

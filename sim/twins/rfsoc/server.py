@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 HOST = "127.0.0.1"
 INTERFACE = "lo"
-READY_S = 30.0
+START_TIMEOUT_S = 30.0
 """Time limit for the server to register its board."""
-POLL_S = 0.02
+POLL_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def serve(address: str, *, port: int = 0, name: str = "myqick") -> ServedTwin:
     """Serve a twin in daemon threads of this process. `port` is the port of the name server, or 0 for any free port.
 
     QICK's server prints to standard output while it starts. Raise the errors of `connect`, `OSError` if the port is in
-    use, `ModuleNotFoundError` without Pyro4, and `RuntimeError` if the server does not start within `READY_S`.
+    use, `ModuleNotFoundError` without Pyro4, and `RuntimeError` if the server does not start within `START_TIMEOUT_S`.
     """
     from sim.twins.rfsoc.soc import SimulatedSoc
 
@@ -72,12 +72,12 @@ def _wait_for_server(port: int, name: str, failures: list[BaseException]) -> Non
     import Pyro4
 
     Pyro4.config.SERIALIZER = "pickle"
-    deadline = time.monotonic() + READY_S
+    deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and not failures:
         with Pyro4.locateNS(host=HOST, port=port) as names:
             if name in names.list():
                 return
-        time.sleep(POLL_S)
-    raise RuntimeError(f"the server of {name} did not start within {READY_S:g} s") from next(
+        time.sleep(POLL_INTERVAL_S)
+    raise RuntimeError(f"the server of {name} did not start within {START_TIMEOUT_S:g} s") from next(
         iter(failures), None
     )

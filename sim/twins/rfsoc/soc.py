@@ -1,9 +1,9 @@
 """`SimulatedSoc`: the twin with the interface of QICK's `QickSoc`, which QICK's programs call.
 
 Simulated methods accept the same arguments as QICK's, return the same types and shapes, and refuse what QICK's driver
-refuses. All other names of QICK 0.2.436 are in `LACKING`, and raise `NotSimulated` when they are used. A test compares
-them with QICK's source. They exist in the class because a Pyro4 proxy would otherwise report them as unknown. The
-streaming readout is QICK's own `DataStreamer`.
+refuses. All other names of QICK 0.2.436 are in `UNSIMULATED_MEMBERS`, and raise `NotSimulated` when they are used. A
+test compares them with QICK's source. They exist in the class because a Pyro4 proxy would otherwise report them as
+unknown. The streaming readout is QICK's own `DataStreamer`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from qick import obtain
 from qick.qick_asm import QickConfig
 
 from sim.twins.rfsoc.assembly import assemble
-from sim.twins.rfsoc.board import TRANSFER_S
+from sim.twins.rfsoc.board import TRANSFER_DURATION_S
 from sim.twins.rfsoc.not_simulated import NotSimulated, NotSimulatedAttribute
 from sim.twins.rfsoc.processor import ProgramError
 
-FLUSH_S = 0.1
+FLUSH_TIMEOUT_S = 0.1
 
 Class = TypeVar("Class", bound=type)
 
-LACKING: Mapping[str, str] = {
+UNSIMULATED_MEMBERS: Mapping[str, str] = {
     "arm_ddr4": "the DDR4 buffer",
     "arm_mr": "the multi-rate buffer",
     "avg_bufs": "the buffers' own drivers",
@@ -68,10 +68,10 @@ LACKING: Mapping[str, str] = {
     "valid_sample_rates": "a change of sample rates",
 }
 
-ATTRIBUTES = frozenset(
+UNSIMULATED_ATTRIBUTES = frozenset(
     {"avg_bufs", "gens", "ip_dict", "iqs", "metadata", "readouts", "rf", "time_taggers", "tproc"}
 )
-"""Names of `LACKING` that are attributes. Reading them raises an error, and `hasattr` returns False."""
+"""Names of `UNSIMULATED_MEMBERS` that are attributes. Reading them raises an error, and `hasattr` returns False."""
 
 
 class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
@@ -124,7 +124,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
 
     def pulse_start_pin(self) -> None:
         """Send a pulse to the start pin. The pulse starts the program if the start source is "external"."""
-        if self._board.source == "external":
+        if self._board.start_source == "external":
             self._board.start()
 
     def get_knob(self, name: str) -> Any:
@@ -136,11 +136,15 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         self.knobs[name] = value
 
 
-def add_refusals(owner: Class) -> Class:
-    """Add a member that raises `NotSimulated` to a class for every name of `LACKING`. Return the class."""
-    for name, description in LACKING.items():
+def add_unsimulated_members(owner: Class) -> Class:
+    """Add a member that raises `NotSimulated` to a class for every name of `UNSIMULATED_MEMBERS`. Return the class."""
+    for name, description in UNSIMULATED_MEMBERS.items():
         feature = f"QickSoc.{name} ({description})"
-        setattr(owner, name, _make_attribute(feature) if name in ATTRIBUTES else _make_method(name, feature))
+        setattr(
+            owner,
+            name,
+            _make_attribute(feature) if name in UNSIMULATED_ATTRIBUTES else _make_method(name, feature),
+        )
     return owner
 
 
@@ -160,13 +164,13 @@ def _make_method(name: str, feature: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-@add_refusals
+@add_unsimulated_members
 class SimulatedSoc(TwinDevice):
     """A simulated board with the methods of `QickSoc` that programs and users call."""
 
     def __init__(self, address: str = "sim://kit") -> None:
         super().__init__(address)
-        self._streaming: Streaming | None = None
+        self._streaming: StreamingReader | None = None
 
     def close(self) -> None:
         """Stop the streaming reader and the laboratory instruments. Both start again when they are used."""
@@ -184,12 +188,12 @@ class SimulatedSoc(TwinDevice):
     # -------------------------------------------------------------------------------- clocks
     def clocks_locked(self) -> bool:
         """Return True if all converters are locked to the reference clock."""
-        self._board.touch()
+        self._board.begin_call()
         return self._board.clock_factor == 1.0
 
     def get_sample_rates(self) -> dict[str, dict[int, float]]:
         """Return the sample rates in MS/s, by kind of converter and tile."""
-        self._board.touch()
+        self._board.begin_call()
         factor = self._board.clock_factor
         tiles = self["rf"]["tiles"]
         return {
@@ -199,12 +203,12 @@ class SimulatedSoc(TwinDevice):
     # ---------------------------------------------------------------------------- generators
     def load_envelope(self, ch: int, data: Any, addr: int) -> None:
         """Write envelope samples (n, 2), I and Q of 16 bits, from address `addr`."""
-        self._board.touch(TRANSFER_S)
+        self._board.begin_call(TRANSFER_DURATION_S)
         self._board.load_envelope(ch, np.array(obtain(data), dtype=np.int16).reshape(-1, 2), addr)
 
     def set_nyquist(self, ch: int, nqz: int, force: bool = False) -> None:
         """Raise `RuntimeError` unless the Nyquist zone is 1 or 2. The zone has no effect, as converters are flat."""
-        self._board.touch()
+        self._board.begin_call()
         if nqz not in {1, 2}:
             raise RuntimeError(f"the Nyquist zone must be 1 or 2, not {nqz}")
         self["gens"][ch]
@@ -213,20 +217,20 @@ class SimulatedSoc(TwinDevice):
         self, ch: int, f: float, ro_ch: int | None = None, phase_reset: bool = True, fullscale: bool = False
     ) -> None:
         """Raise `RuntimeError` for a frequency other than 0, because the twin's generators have no mixer."""
-        self._board.touch()
+        self._board.begin_call()
         if f != 0:
             raise RuntimeError(f"generator {ch} has no mixer: its mixer frequency must be 0, not {f}")
 
     def reset_gens(self) -> None:
         """Stop the program and all generators."""
-        self._board.touch()
-        self._board.silence()
+        self._board.begin_call()
+        self._board.stop_generators()
 
     # ------------------------------------------------------------------------------ readouts
     def configure_readout(self, ch: int, ro_regs: Mapping[str, Any]) -> None:
         """Set the downconversion and output of a readout that the host configures."""
-        self._board.touch()
-        self._board.settle(ch)
+        self._board.begin_call()
+        self._board.store_ended_windows(ch)
         self._board.readouts[ch].configure(obtain(ro_regs))
 
     def config_avg(
@@ -239,42 +243,44 @@ class SimulatedSoc(TwinDevice):
         low_threshold: int = 0,
     ) -> None:
         """Set the address and window length of sums. Call `enable_buf` afterwards."""
-        self._board.touch()
+        self._board.begin_call()
         if edge_counting and self["readouts"][ch]["has_edge_counter"]:
             raise NotSimulated("counting of edges in a readout", "sum the samples instead")
-        self._board.settle(ch)
+        self._board.store_ended_windows(ch)
         self._board.readouts[ch].buffer.config_avg(address, length)
 
     def config_buf(self, ch: int, address: int = 0, length: int = 1) -> None:
         """Set the address and window length of samples. Call `enable_buf` afterwards."""
-        self._board.touch()
-        self._board.settle(ch)
+        self._board.begin_call()
+        self._board.store_ended_windows(ch)
         self._board.readouts[ch].buffer.config_buf(address, length)
 
     def enable_buf(self, ch: int, enable_avg: bool = True, enable_buf: bool = True) -> None:
         """Make triggers store sums (`enable_avg`), samples (`enable_buf`) or both."""
-        self._board.touch()
+        self._board.begin_call()
         self._board.enable(ch, avg=enable_avg, buf=enable_buf)
 
     def get_decimated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int16]:
         """Return stored samples (length, 2), I and Q of 16 bits."""
-        return cast("npt.NDArray[np.int16]", self._transfer(ch, "samples", address, length, "buf_maxlen"))
+        return cast(
+            "npt.NDArray[np.int16]", self._transfer(ch, "read_samples", address, length, "buf_maxlen")
+        )
 
     def get_accumulated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int32]:
         """Return stored sums (length, 2), I and Q of 32 bits."""
-        return cast("npt.NDArray[np.int32]", self._transfer(ch, "sums", address, length, "avg_maxlen"))
+        return cast("npt.NDArray[np.int32]", self._transfer(ch, "read_sums", address, length, "avg_maxlen"))
 
     def _transfer(self, ch: int, feature: str, address: int, length: int | None, size_key: str) -> Any:
         with self._board.lock:
-            self._board.touch(TRANSFER_S)
-            self._board.settle(ch)
+            self._board.begin_call(TRANSFER_DURATION_S)
+            self._board.store_ended_windows(ch)
             count = self["readouts"][ch][size_key] if length is None else int(length)
             return getattr(self._board.readouts[ch].buffer, feature)(int(address), count)
 
     # ----------------------------------------------------------------------------- processor
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
         """Load a program, and its waveform and data memory if it has any. Raise `ProgramError`."""
-        self._board.touch(TRANSFER_S)
+        self._board.begin_call(TRANSFER_DURATION_S)
         program = obtain(binprog)
         if self.TPROC_VERSION == 2 and not isinstance(program, Mapping):
             raise ProgramError(
@@ -285,18 +291,18 @@ class SimulatedSoc(TwinDevice):
 
     def reload_mem(self) -> None:
         """Restore waveform and data memory to the contents of the loaded program (version 2)."""
-        self._board.touch()
+        self._board.begin_call()
         self._board.core.reload_mem()
 
     def load_mem(self, data: Any, mem_sel: str = "dmem", addr: int = 0) -> None:
         """Write a block of memory: (n,) for "dmem", (n, 8) for "pmem" and "wmem"."""
-        self._board.touch(TRANSFER_S)
+        self._board.begin_call(TRANSFER_DURATION_S)
         self._check_memory(mem_sel)
         self._board.core.load_mem(mem_sel, np.array(obtain(data), dtype=np.int32), addr)
 
     def read_mem(self, length: int, mem_sel: str = "dmem", addr: int = 0) -> npt.NDArray[np.int32]:
         """Return a block of memory, in the shapes of `load_mem`."""
-        self._board.touch(TRANSFER_S)
+        self._board.begin_call(TRANSFER_DURATION_S)
         self._check_memory(mem_sel)
         return self._board.core.read_mem(mem_sel, length, addr)
 
@@ -310,10 +316,10 @@ class SimulatedSoc(TwinDevice):
         """Select what starts the program: `start_tproc` ("internal") or a pin ("external")."""
         if src not in {"internal", "external"}:
             raise RuntimeError(f"a program starts from 'internal' or 'external', not {src!r}")
-        self._board.touch()
+        self._board.begin_call()
         if self.TPROC_VERSION == 2:
             self._board.stop()
-        self._board.source = src
+        self._board.start_source = src
 
     def start_tproc(self) -> None:
         """Start the program at its beginning, unless the start source is a pin.
@@ -321,20 +327,20 @@ class SimulatedSoc(TwinDevice):
         A processor of version 1 ignores this while its program is running.
         """
         with self._board.lock:
-            self._board.touch()
-            if self._board.source == "internal":
+            self._board.begin_call()
+            if self._board.start_source == "internal":
                 self._board.start()
 
     def stop_tproc(self, lazy: bool = False) -> None:
         """Stop the program. With `lazy`, do nothing on a processor of version 1, like QICK."""
         with self._board.lock:
-            self._board.touch()
+            self._board.begin_call()
             if self.TPROC_VERSION == 2 or not lazy:
                 self._board.stop()
 
     def clear_tproc_counter(self, addr: int) -> None:
         """Set the shot counter at an address to zero."""
-        self._board.touch()
+        self._board.begin_call()
         self._board.clear_counter(addr)
 
     def get_tproc_counter(self, addr: int) -> int:
@@ -343,7 +349,7 @@ class SimulatedSoc(TwinDevice):
         Raise `KeyError` on a processor of version 2 for an address other than 1 and 2.
         """
         with self._board.lock:
-            self._board.touch(0.0)
+            self._board.begin_call(0.0)
             if self.TPROC_VERSION == 2 and addr not in {1, 2}:
                 raise KeyError(addr)  # as in QICK, which has a register for each of the two addresses
             return self._board.read_counter(addr)
@@ -364,7 +370,7 @@ class SimulatedSoc(TwinDevice):
     def streamer(self) -> Any:
         """QICK's streaming reader of sums. The first use creates it."""
         if self._streaming is None:
-            self._streaming = Streaming(self)
+            self._streaming = StreamingReader(self)
         return self._streaming.streamer
 
     def start_readout(
@@ -391,11 +397,11 @@ class SimulatedSoc(TwinDevice):
         return self._streaming.poll(totaltime, timeout)
 
 
-class BoardGone(BaseException):
+class BoardDeleted(BaseException):
     """The board of a reader has been deleted. It is a `BaseException`, because QICK's loop catches any `Exception`."""
 
 
-class Reader:
+class WeakBoard:
     """The board for QICK's streaming reader, through a weak reference.
 
     At its end, the reader always sets the start source. If the board has been deleted, this must not raise another
@@ -413,45 +419,45 @@ class Reader:
 
     def start_src(self, src: str) -> None:
         """Set the start source of the board, if the board still exists and answers."""
-        with contextlib.suppress(ConnectionError, BoardGone):
+        with contextlib.suppress(ConnectionError, BoardDeleted):
             self._board().start_src(src)
 
     def _board(self) -> Any:
         soc = self._soc()
         if soc is None:
-            raise BoardGone
+            raise BoardDeleted
         return soc
 
 
-class LastJob:
-    """A job that ends the reader's thread, because unpacking it raises `BoardGone`."""
+class StopJob:
+    """A job that ends the reader's thread, because unpacking it raises `BoardDeleted`."""
 
     def __iter__(self) -> Iterator[Any]:
-        raise BoardGone
+        raise BoardDeleted
 
 
 class ReaderThread(threading.Thread):
-    """The reader's thread. `BoardGone` ends it without an error message."""
+    """The reader's thread. `BoardDeleted` ends it without an error message."""
 
     def run(self) -> None:
-        """Run the thread until `BoardGone` or its normal end."""
-        with contextlib.suppress(BoardGone):
+        """Run the thread until `BoardDeleted` or its normal end."""
+        with contextlib.suppress(BoardDeleted):
             super().run()
 
 
 def _end_reader_thread(streamer: Any) -> None:
     """End the reader's thread: now if it waits for a job, otherwise at its next access to the board."""
-    streamer.job_queue.put(LastJob())
+    streamer.job_queue.put(StopJob())
 
 
-class Streaming:
-    """Streaming reader of sums, in a separate thread while the program runs.
+class StreamingReader:
+    """StreamingReader reader of sums, in a separate thread while the program runs.
 
     The thread starts with the first readout, and ends when the board is deleted.
     """
 
     def __init__(self, soc: Any) -> None:
-        self._reader = Reader(soc)
+        self._reader = WeakBoard(soc)
         from qick.streamer import DataStreamer
 
         self.streamer = type("DataStreamer", (DataStreamer,), {"WORKERTYPE": ReaderThread})(self._reader)
@@ -479,7 +485,7 @@ class Streaming:
         streamer.stop_flag.clear()
         for old_queue in (streamer.data_queue, streamer.error_queue):
             while not old_queue.empty():
-                old_queue.get(timeout=FLUSH_S)
+                old_queue.get(timeout=FLUSH_TIMEOUT_S)
         streamer.total_count, streamer.count = shots, 0
         streamer.done_flag.clear()
         streamer.job_queue.put((shots, counter, list(channels), list(reads), stride))

@@ -57,7 +57,7 @@ def test_ten_rounds_and_a_thousand_shots_ask_the_plant_once(loopback, programs):
     program = programs.Averager(soc, {"reps": 4, "soft_avgs": 10, "readout_length": 50})
     program.acquire_decimated(soc, progress=False)
     programs.Averager(soc, {"reps": 1000, "readout_length": 50}).acquire(soc, progress=False)
-    assert soc._board.readouts[0].traces.plant_calls == 1
+    assert soc._board.readouts[0].traces.plant_call_count == 1
 
 
 @pytest.mark.long

@@ -37,7 +37,7 @@ def test_within_a_second_the_kit_stands_still_and_is_asked_once(programs):
     program.acquire(soc, progress=False)
     assert len(set(sums(program))) == 1
     assert soc._plant.version == 0
-    assert soc._board.readouts[1].traces.plant_calls <= 2
+    assert soc._board.readouts[1].traces.plant_call_count <= 2
 
 
 @pytest.mark.parametrize(("shots", "seconds"), [(40, 0.4), (15, 1.0), (12, 2.5)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.board import COUNTER_READ_S, FAULTS, DeviceClock
+from sim.twins.rfsoc.board import COUNTER_READ_DURATION_S, FAULTS, DeviceClock
 
 skip_without("qick")
 
@@ -104,11 +104,11 @@ def test_looks_in_vain_take_longer_and_never_pass_the_news_by_more_than_one():
         clock.spend_read(1.0)
         looks += 1
     assert looks < 20
-    assert clock.now_s <= 1.0 + COUNTER_READ_S
+    assert clock.now_s <= 1.0 + COUNTER_READ_DURATION_S
     clock.reset_read_time()
     before = clock.now_s
     clock.spend_read(None)
-    assert clock.now_s - before == pytest.approx(COUNTER_READ_S)
+    assert clock.now_s - before == pytest.approx(COUNTER_READ_DURATION_S)
 
 
 def test_time_that_passed_is_accounted_for_once():

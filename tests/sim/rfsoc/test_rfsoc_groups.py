@@ -7,7 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, make_track
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_integer_ratio, make_track
 from sim.twins.rfsoc.signals.waves import Waves, decode
 
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
@@ -49,9 +49,11 @@ class Sum:
     def receive(self, readout, rate_hz, first, count, outputs):
         level = np.zeros(count)
         for generator in range(2):
-            step, lanes = find_whole_ratio(outputs.rate_hz(generator) / rate_hz)
+            step, lanes = find_integer_ratio(outputs.get_rate_hz(generator) / rate_hz)
             start = first * step // lanes - 40
-            seen = outputs.samples(generator, start - self.further, count * step // lanes + 8 + self.further)
+            seen = outputs.read_samples(
+                generator, start - self.further, count * step // lanes + 8 + self.further
+            )
             level += seen[self.further :][(np.arange(count) * step) // lanes]
         self.further += self.growth
         return ReceivedSignal(level, np.zeros(count), 0.0)
@@ -87,7 +89,7 @@ def test_windows_together_receive_what_they_would_alone(growth):
         seen, which = together.receive_windows(timeline, RATE, firsts, 64)
         for first, number in zip(firsts.tolist(), which.tolist(), strict=True):
             assert seen[number].level.tolist() == Sum().receive(0, RATE, first, 64, timeline).level.tolist()
-        spared += len(firsts) - together.plant_calls
+        spared += len(firsts) - together.plant_call_count
     assert growth or spared >= 400
 
 

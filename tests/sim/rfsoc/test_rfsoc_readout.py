@@ -13,10 +13,15 @@ from sim.models.photonics.pole import compute_standard_error
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.processor import PIN_DTYPE
 from sim.twins.rfsoc.signals.conversion import convert, convert_with_numpy
-from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, count_margin_samples, make_taps
-from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
-from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, find_trigger_rises, windows
-from sim.twins.rfsoc.signals.track import TURN
+from sim.twins.rfsoc.signals.decimation import CUTOFF_FREQUENCY, GAIN, count_margin_samples, make_taps
+from sim.twins.rfsoc.signals.level import Levels, Mixing, make_levels
+from sim.twins.rfsoc.signals.readout import (
+    MIN_WINDOW_GAP,
+    AverageBuffer,
+    find_trigger_rises,
+    find_window_starts,
+)
+from sim.twins.rfsoc.signals.track import PHASE_TURN
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 CFG = {"avg_maxlen": 16, "buf_maxlen": 64}
@@ -42,18 +47,18 @@ def test_a_trigger_of_version_2_is_a_port_of_its_own():
 
 
 def test_windows_begin_at_the_next_tick_of_the_output():
-    assert windows(np.array([0, 1, 3]), 512 / 384, 1).tolist() == [0, 4]
-    assert windows(np.array([1, 100]), 384 / 384, 10).tolist() == [1, 100]
+    assert find_window_starts(np.array([0, 1, 3]), 512 / 384, 1).tolist() == [0, 4]
+    assert find_window_starts(np.array([1, 100]), 384 / 384, 10).tolist() == [1, 100]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 60))
 def test_windows_never_overlap_and_lose_no_trigger_that_comes_after_their_end(gaps, length):
     at = np.cumsum(gaps)
-    opened = windows(at, 1.0, length)
+    opened = find_window_starts(at, 1.0, length)
     assert opened[0] == at[0]
-    assert (np.diff(opened) >= length + REST).all()
+    assert (np.diff(opened) >= length + MIN_WINDOW_GAP).all()
     for trigger in set(at.tolist()) - set(opened.tolist()):
-        assert any(start < trigger < start + length + REST for start in opened)
+        assert any(start < trigger < start + length + MIN_WINDOW_GAP for start in opened)
 
 
 def window_of(count, value=1):
@@ -66,9 +71,9 @@ def test_sums_are_of_32_bits_and_samples_of_16():
     memory.config_buf(0, 4)
     memory.enable(avg=True, buf=True)
     memory.store(np.array([[[1, -1], [2, -2], [3, -3], [32767, -32768]]], np.int16))
-    assert memory.sums(0, 1).tolist() == [[32773, -32774]]
-    assert memory.samples(0, 4).tolist() == [[1, -1], [2, -2], [3, -3], [32767, -32768]]
-    assert (memory.sums(0, 1).dtype, memory.samples(0, 1).dtype) == (np.int32, np.int16)
+    assert memory.read_sums(0, 1).tolist() == [[32773, -32774]]
+    assert memory.read_samples(0, 4).tolist() == [[1, -1], [2, -2], [3, -3], [32767, -32768]]
+    assert (memory.read_sums(0, 1).dtype, memory.read_samples(0, 1).dtype) == (np.int32, np.int16)
 
 
 def test_memories_are_written_around_their_top_and_read_so():
@@ -78,9 +83,9 @@ def test_memories_are_written_around_their_top_and_read_so():
     memory.enable(avg=True, buf=True)
     for value in (1, 2, 3):
         memory.store(window_of(4, value))
-    assert memory.sums(14, 3)[:, 0].tolist() == [4, 8, 12]
-    assert memory.sums(0, 1)[:, 0].tolist() == [12]
-    assert memory.samples(60, 12)[:, 0].tolist() == [1] * 4 + [2] * 4 + [3] * 4
+    assert memory.read_sums(14, 3)[:, 0].tolist() == [4, 8, 12]
+    assert memory.read_sums(0, 1)[:, 0].tolist() == [12]
+    assert memory.read_samples(60, 12)[:, 0].tolist() == [1] * 4 + [2] * 4 + [3] * 4
     assert memory.last_sum.tolist() == [12, 12]
 
 
@@ -89,7 +94,7 @@ def test_more_than_a_memory_holds_leaves_the_latest():
     memory.config_avg(0, 1)
     memory.enable(avg=True, buf=False)
     memory.store(np.arange(40, dtype=np.int16).repeat(2).reshape(40, 1, 2))
-    assert memory.sums(8, 15)[:, 0].tolist() == [*range(24, 39)]
+    assert memory.read_sums(8, 15)[:, 0].tolist() == [*range(24, 39)]
 
 
 def test_configuring_disables_and_enabling_begins_at_the_start_address():
@@ -102,7 +107,7 @@ def test_configuring_disables_and_enabling_begins_at_the_start_address():
     memory.store(window_of(4, 9))
     memory.enable(avg=True, buf=False)
     memory.store(window_of(4, 2))
-    assert memory.sums(2, 1)[0, 0] == 8
+    assert memory.read_sums(2, 1)[0, 0] == 8
 
 
 @pytest.mark.parametrize(
@@ -113,11 +118,11 @@ def test_configuring_disables_and_enabling_begins_at_the_start_address():
             "64 samples at once are too many: the memory has 64 places, one of which",
         ),
         (
-            lambda memory: memory.samples(0, 64),
+            lambda memory: memory.read_samples(0, 64),
             "64 samples at once are too many: the memory has 64 places, one of which",
         ),
         (
-            lambda memory: memory.sums(0, 16),
+            lambda memory: memory.read_sums(0, 16),
             "16 sums at once are too many: the memory has 16 places, one of which",
         ),
     ],
@@ -133,7 +138,7 @@ def level(trace, noise=0.0, correlation=0.0, windows=1, own=None, bits=16):
     received = ReceivedSignal(
         trace, np.full(len(trace), noise), correlation, None if own is None else np.full(len(trace), own)
     )
-    return make_level([received], np.zeros(windows, np.int64), bits)
+    return make_levels([received], np.zeros(windows, np.int64), bits)
 
 
 def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
@@ -181,7 +186,7 @@ def test_the_converter_clips(way):
 
 @BOTH
 def test_the_oscillator_alone_turns_as_it_is_told(way):
-    freq = TURN // 800
+    freq = PHASE_TURN // 800
     out = way(
         np.random.default_rng(0),
         level(np.zeros(1720)),
@@ -196,17 +201,19 @@ def test_the_oscillator_alone_turns_as_it_is_told(way):
 
 @BOTH
 def test_a_phase_turns_a_level(way):
-    out = way(np.random.default_rng(0), level(np.full(800, 0.5)), mixing(turn=TURN // 8), bits=16, taps=FIR)
+    out = way(
+        np.random.default_rng(0), level(np.full(800, 0.5)), mixing(turn=PHASE_TURN // 8), bits=16, taps=FIR
+    )
     assert np.angle(out[0].mean(axis=0) @ [1, 1j], deg=True) == pytest.approx(45.0, abs=0.05)
 
 
 def test_both_ways_give_the_same_for_the_same_seed():
     pytest.importorskip("numba")
     rng = np.random.default_rng(3)
-    traces = Level(rng.uniform(-1, 1, (3, 920)), rng.uniform(0, 0.1, (3, 920)), np.array([0.0, 0.3, 0.9]),
+    traces = Levels(rng.uniform(-1, 1, (3, 920)), rng.uniform(0, 0.1, (3, 920)), np.array([0.0, 0.3, 0.9]),
                    rng.uniform(0, 0.05, (3, 920)), np.array([0, 2, 1, 1, 0]))  # fmt: skip
     mixed = Mixing(
-        np.array([0, 0, 12345678, TURN - 5, 7]),
+        np.array([0, 0, 12345678, PHASE_TURN - 5, 7]),
         np.array([0, 99, 7, 0, 1 << 31]),
         np.array([PRODUCT, INPUT, PRODUCT, OSCILLATOR, PRODUCT]),
     )
@@ -252,7 +259,7 @@ def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_whe
     own = np.array(
         [compute_converter_noise_v2(AnalogueToDigital(bits=16, full_scale_v=2.0, effective_bits=10.1)) ** 0.5]
     )
-    got = make_level(
+    got = make_levels(
         [ReceivedSignal(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits
     ).noises[0, 0]
     if bits < 10.1:
@@ -264,10 +271,10 @@ def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_whe
 
 def test_of_hardly_correlated_noise_the_converters_is_drawn_in_one_go():
     one, two = (level(np.zeros(5), 0.03, correlation, own=0.04) for correlation in (0.0055, 0.02))
-    assert one.owns.shape == (1, 0)
+    assert one.converter_noises.shape == (1, 0)
     assert one.noises == pytest.approx(np.full((1, 5), 0.05), rel=1e-6)
     assert two.noises == pytest.approx(np.full((1, 5), 0.03))
-    assert two.owns == pytest.approx(np.full((1, 5), 0.04), rel=1e-6)
+    assert two.converter_noises == pytest.approx(np.full((1, 5), 0.04), rel=1e-6)
 
 
 @BOTH
@@ -309,7 +316,9 @@ def test_noise_is_drawn_anew_for_each_window():
 def test_the_filter_is_down_by_six_decibels_at_its_edge_and_by_sixty_beyond():
     response = np.abs(np.fft.rfft(FIR, 1 << 15)) / GAIN
     turns = np.arange(len(response)) / (1 << 15)
-    assert 20 * np.log10(response[np.argmin(np.abs(turns - EDGE))]) == pytest.approx(-6.0, abs=0.1)
+    assert 20 * np.log10(response[np.argmin(np.abs(turns - CUTOFF_FREQUENCY))]) == pytest.approx(
+        -6.0, abs=0.1
+    )
     assert response[turns > 0.067].max() < 1e-3
     assert response[turns < 0.03].min() > 0.998
     assert count_margin_samples(len(FIR)) == 56

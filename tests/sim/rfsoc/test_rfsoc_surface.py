@@ -18,7 +18,7 @@ from libraries import skip_without
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
 from sim.twins.rfsoc.address import AddressError, list_profiles, load_configuration, parse_address
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
-from sim.twins.rfsoc.soc import ATTRIBUTES, LACKING
+from sim.twins.rfsoc.soc import UNSIMULATED_ATTRIBUTES, UNSIMULATED_MEMBERS
 
 skip_without("qick")
 
@@ -48,13 +48,15 @@ def simulated_names():
     from sim.twins.rfsoc.soc import SimulatedSoc
 
     classes = [one for one in SimulatedSoc.__mro__ if one.__module__.startswith("sim.")]
-    return {name for one in classes for name in vars(one) if not name.startswith("_")} - set(LACKING)
+    return {name for one in classes for name in vars(one) if not name.startswith("_")} - set(
+        UNSIMULATED_MEMBERS
+    )
 
 
 def test_every_method_of_qicksoc_is_simulated_or_refused():
-    assert set(methods()) - simulated_names() - set(LACKING) == set()
-    assert set(LACKING) <= set(dir(connect("sim://loopback")))
-    assert set(LACKING) - set(methods()) - {"tproc"} <= ATTRIBUTES | {"download"}
+    assert set(methods()) - simulated_names() - set(UNSIMULATED_MEMBERS) == set()
+    assert set(UNSIMULATED_MEMBERS) <= set(dir(connect("sim://loopback")))
+    assert set(UNSIMULATED_MEMBERS) - set(methods()) - {"tproc"} <= UNSIMULATED_ATTRIBUTES | {"download"}
     assert simulated_names() - set(methods()) <= OWN
 
 
@@ -69,10 +71,10 @@ def test_simulated_methods_take_what_qicks_take():
 
 def test_what_is_lacking_is_refused_by_name(loopback):
     soc = loopback()
-    for name in LACKING:
+    for name in UNSIMULATED_MEMBERS:
         with pytest.raises(NotSimulated, match=rf"QickSoc\.{name} .* is not simulated"):
             getattr(soc, name)(0, nothing=1)
-        assert hasattr(soc, name) == (name not in ATTRIBUTES)
+        assert hasattr(soc, name) == (name not in UNSIMULATED_ATTRIBUTES)
     assert getattr(soc, "tproc", None) is None
     with pytest.raises(AttributeError):
         soc.no_such_thing  # noqa: B018
@@ -87,7 +89,7 @@ def test_a_refusal_survives_the_wire(kind):
 
 def test_the_docs_name_what_is_simulated_and_what_is_not():
     text = DOCS.read_text(encoding="utf-8")
-    for name in simulated_names() | set(LACKING):
+    for name in simulated_names() | set(UNSIMULATED_MEMBERS):
         assert f"`{name}`" in text, name
     from sim.twins.rfsoc.board import FAULTS
 

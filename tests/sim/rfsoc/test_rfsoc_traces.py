@@ -7,7 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_whole_ratio, make_track
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_integer_ratio, make_track
 from sim.twins.rfsoc.signals.waves import decode
 
 RATE = 3.072e9
@@ -28,9 +28,9 @@ class Echo:
     def receive(self, readout, rate_hz, first, count, outputs):
         level = np.zeros(count)
         for generator in range(3):
-            step, lanes = find_whole_ratio(outputs.rate_hz(generator) / rate_hz)
+            step, lanes = find_integer_ratio(outputs.get_rate_hz(generator) / rate_hz)
             start = first * step // lanes - self.back
-            seen = outputs.samples(generator, start, count * step // lanes + 8)
+            seen = outputs.read_samples(generator, start, count * step // lanes + 8)
             level += seen[(np.arange(count) * step) // lanes]
         self.back += self.growth
         return ReceivedSignal(level, np.zeros(count), 0.0)
@@ -53,7 +53,7 @@ def line(rng):
 @pytest.mark.parametrize("memory", [64 << 20, 8000])
 def test_what_is_kept_is_what_the_plant_would_answer(monkeypatch, growth, memory):
     """3 fresh questions in 4 would be too many: the kept ones must be used, and be right."""
-    monkeypatch.setattr(traces, "MEMORY_BYTES", memory)
+    monkeypatch.setattr(traces, "MAX_MEMORY_BYTES", memory)
     rng = np.random.default_rng(11)
     plant = Echo(back=40, growth=growth if memory > 8000 else 0)
     kept = traces.Traces(plant, 0)
@@ -69,7 +69,7 @@ def test_what_is_kept_is_what_the_plant_would_answer(monkeypatch, growth, memory
             )
             asked += 1
             plant.growth = 0 if plant.back > 60 else plant.growth
-    assert kept.plant_calls < 0.9 * asked
+    assert kept.plant_call_count < 0.9 * asked
 
 
 def test_a_new_epoch_forgets(monkeypatch):
@@ -79,7 +79,7 @@ def test_a_new_epoch_forgets(monkeypatch):
     for epoch in (0, 0, 1):
         kept.begin(epoch)
         kept.receive(timeline, RATE, 0, 64)
-    assert kept.plant_calls == 2
+    assert kept.plant_call_count == 2
 
 
 def test_a_plant_that_answers_too_little_is_told():

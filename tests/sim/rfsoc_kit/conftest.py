@@ -22,10 +22,10 @@ class Played:
     rest: dict[int, float] = field(default_factory=dict)
     rate: float = DAC_HZ
 
-    def rate_hz(self, generator: int) -> float:
+    def get_rate_hz(self, generator: int) -> float:
         return self.rate
 
-    def samples(self, generator: int, first: int, count: int) -> np.ndarray:
+    def read_samples(self, generator: int, first: int, count: int) -> np.ndarray:
         places = np.arange(first, first + count)
         wave = self.waves.get(generator, np.zeros(0))
         after = np.where(places >= len(wave), self.rest.get(generator, 0.0), 0.0)
@@ -53,7 +53,7 @@ class Setup:
     def noise(self, *words: int) -> float:
         """Return standard deviation long after the generators began to give these gain words."""
         received = self.kit.receive(1, ADC_HZ, 10_000, 1, held(*words))
-        own = 0.0 if received.own is None else received.own[0]
+        own = 0.0 if received.converter_noise is None else received.converter_noise[0]
         return float(np.hypot(received.noise[0], own))
 
     def receive(self, outputs: Played, first: int, count: int):

@@ -144,10 +144,10 @@ class _Held:
     def __init__(self, words):
         self.words = words
 
-    def rate_hz(self, generator):
+    def get_rate_hz(self, generator):
         return 6.144e9
 
-    def samples(self, generator, first, count):
+    def read_samples(self, generator, first, count):
         return np.full(count, self.words[generator] / 32766)
 
 
@@ -192,10 +192,10 @@ class _Played:
     def __init__(self, *waves):
         self.waves = waves
 
-    def rate_hz(self, generator):
+    def get_rate_hz(self, generator):
         return 6.144e9
 
-    def samples(self, generator, first, count):
+    def read_samples(self, generator, first, count):
         if generator >= len(self.waves):
             return np.zeros(count)
         places = np.clip(np.arange(first, first + count), 0, len(self.waves[generator]) - 1)

@@ -74,7 +74,7 @@ def test_jitter_makes_noise_of_edges_only(kit, played):
     edge = played(rest={0: PEAK / 32766, 1: PEAK / 32766})
     quiet = QUIET | {"delay_ns": 30.0}
     calm, jittery = (kit(**quiet | {"jitter_s": t}).receive(edge, 0, 400) for t in (0.0, 1e-12))
-    louder = np.flatnonzero(jittery.own > calm.own * 1.001)
+    louder = np.flatnonzero(jittery.converter_noise > calm.converter_noise * 1.001)
     assert 1 <= len(louder) < 6
     assert louder[0] == pytest.approx(30e-9 * 3.072e9, abs=2)
     assert np.array_equal(jittery.level, calm.level)
@@ -94,7 +94,7 @@ def test_where_light_saturates_the_amplifier_noise_passes_as_a_small_signal_does
     saturated = kit(saturation_v=saturation_v).receive(rest, 10_000, 1)
     assert slope < 0.2
     assert saturated.noise[0] == pytest.approx(linear.noise[0] * slope, rel=2e-3)
-    assert saturated.own[0] == pytest.approx(linear.own[0], rel=1e-9)
+    assert saturated.converter_noise[0] == pytest.approx(linear.converter_noise[0], rel=1e-9)
 
 
 def test_of_an_edge_beyond_saturation_jitter_makes_less_noise(kit, played):
@@ -103,6 +103,6 @@ def test_of_an_edge_beyond_saturation_jitter_makes_less_noise(kit, played):
     linear, saturated = (
         kit(**settings | extra).receive(edge, 0, 400) for extra in ({}, {"saturation_v": 0.2})
     )
-    bright = (linear.level > 0.8) & (linear.own > 1e-5)
+    bright = (linear.level > 0.8) & (linear.converter_noise > 1e-5)
     assert bright.any()
-    assert (saturated.own[bright] < 0.05 * linear.own[bright]).all()
+    assert (saturated.converter_noise[bright] < 0.05 * linear.converter_noise[bright]).all()

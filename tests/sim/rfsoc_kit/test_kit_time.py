@@ -85,10 +85,10 @@ class _Wave:
     def __init__(self, wave):
         self.wave = wave
 
-    def rate_hz(self, generator):
+    def get_rate_hz(self, generator):
         return DAC_HZ / 2 if generator == 3 else DAC_HZ
 
-    def samples(self, generator, first, count):
+    def read_samples(self, generator, first, count):
         places = np.arange(first, first + count)
         inside = (places >= 0) & (places < len(self.wave))
         return np.where(inside, self.wave[np.clip(places, 0, len(self.wave) - 1)], 0.0)
@@ -96,7 +96,7 @@ class _Wave:
 
 def test_a_slower_generator_keeps_its_time(kit, played):
     class Slow(played):
-        def rate_hz(self, generator):
+        def get_rate_hz(self, generator):
             return DAC_HZ / 2 if generator == 0 else DAC_HZ
 
     setup = kit(delay_ns=20.0, skew_ns_1=0.0)
@@ -131,7 +131,7 @@ def test_only_the_detectors_readout_sees_light(kit, played):
     assert np.ptp(detector.level) > 0.5
     assert not other.level.any()
     assert not other.noise.any()
-    assert other.own == pytest.approx(detector.own, rel=0.01)
+    assert other.converter_noise == pytest.approx(detector.converter_noise, rel=0.01)
 
 
 def test_on_a_board_of_two_generators_the_second_pair_rests(played):

@@ -150,11 +150,11 @@ def delay_output(
     The voltage is interpolated linearly between samples. A step therefore takes one sample (163 ps at 6.144 GS/s),
     which is about the rise time of a 2 GHz driver. For a constant signal, the result may be a single sample.
     """
-    generator_hz = outputs.rate_hz(generator)
+    generator_hz = outputs.get_rate_hz(generator)
     if generator_hz != rate_hz:
         return _resample(outputs, generator, generator_hz / rate_hz, first, count, delay_s * generator_hz)
     fractional_delay = FractionalDelay(round(delay_s * rate_hz, 9), "linear")
-    samples = outputs.samples(generator, *fractional_delay.find_input_span(first, count))
+    samples = outputs.read_samples(generator, *fractional_delay.find_input_span(first, count))
     return samples[:1] if (samples == samples[0]).all() else fractional_delay.apply(samples)
 
 
@@ -164,5 +164,5 @@ def _resample(
     """Return the result of `delay_output` for a generator with `ratio` times the rate. `delay` is in its samples."""
     positions = (first + np.arange(count)) * ratio - delay
     start = math.floor(positions[0])
-    samples = outputs.samples(generator, start, math.floor(positions[-1]) + 2 - start)
+    samples = outputs.read_samples(generator, start, math.floor(positions[-1]) + 2 - start)
     return np.asarray(np.interp(positions - start, np.arange(len(samples)), samples))

@@ -152,7 +152,7 @@ def _compute_light(
     The light changes at the sample rate of the generators, so it is computed at that rate.
     """
     kit = snapshot.parameters
-    fine_hz = outputs.rate_hz(0)
+    fine_hz = outputs.get_rate_hz(0)
     ratio = round(fine_hz / rate_hz, 9)
     begin = math.floor(first * ratio)
     warm_up = receiver.count_contributing_samples(kit, fine_hz)

@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from sim.models.photonics.noise import draw_correlated_normals
 from sim.twins.rfsoc.signals.decimation import DECIMATION
-from sim.twins.rfsoc.signals.level import Level, Mixing
-from sim.twins.rfsoc.signals.track import TURN, oscillator
+from sim.twins.rfsoc.signals.level import Levels, Mixing
+from sim.twins.rfsoc.signals.track import PHASE_TURN, compute_oscillator
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 Floats = npt.NDArray[np.float64]
-HALF = 1 << 15
+HALF_SCALE = 1 << 15
 
 
 def convert(
-    rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
+    rng: np.random.Generator, level: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return I and Q (windows, decimated samples, 2). Each call draws new noise."""
     from lightbed import compiled as machine_code  # imported here because importing numba is slow
@@ -35,22 +35,24 @@ def convert(
 
 
 def convert_with_numpy(
-    rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
+    rng: np.random.Generator, level: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Do what `convert` does, but without numba. With the same state of `rng`, both draw the same noise."""
-    received_samples = level.traces[level.which]
-    for window, trace in enumerate(level.which):
+    received_samples = level.traces[level.trace_numbers]
+    for window, trace in enumerate(level.trace_numbers):
         if level.noises[trace].any():
             correlated_noise = draw_correlated_normals(
                 rng, (received_samples.shape[1],), float(level.correlations[trace])
             )
             received_samples[window] += level.noises[trace] * correlated_noise
-        if level.owns[trace].any():
-            received_samples[window] += level.owns[trace] * rng.standard_normal(received_samples.shape[1])
+        if level.converter_noises[trace].any():
+            received_samples[window] += level.converter_noises[trace] * rng.standard_normal(
+                received_samples.shape[1]
+            )
     codes = _quantise(received_samples, bits)
     real_part, imaginary_part = _mix(codes, mixing)
     out = np.stack([_decimate(real_part, taps), _decimate(imaginary_part, taps)], axis=-1)
-    return np.clip(out, -HALF, HALF - 1).astype(np.int16)
+    return np.clip(out, -HALF_SCALE, HALF_SCALE - 1).astype(np.int16)
 
 
 def _quantise(received_samples: Floats, bits: int) -> Floats:
@@ -62,10 +64,10 @@ def _quantise(received_samples: Floats, bits: int) -> Floats:
 
 def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
     count = codes.shape[1]
-    phases = (mixing.turns[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
-    cosine, sine = oscillator(phases)
+    phases = (mixing.phases[:, None] + mixing.freqs[:, None] * np.arange(count)) % PHASE_TURN
+    cosine, sine = compute_oscillator(phases)
     source = mixing.sources[:, None]
-    rounded_parts = [np.floor((codes * part + HALF) / (2 * HALF)) for part in (cosine, sine)]
+    rounded_parts = [np.floor((codes * part + HALF_SCALE) / (2 * HALF_SCALE)) for part in (cosine, sine)]
     real_part = np.select(
         [source == PRODUCT, source == OSCILLATOR, source == INPUT],
         [rounded_parts[0], cosine, codes],

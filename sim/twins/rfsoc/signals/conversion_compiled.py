@@ -13,20 +13,20 @@ import numpy.typing as npt
 
 from lightbed.compiled import compile_function
 from sim.twins.rfsoc.signals.decimation import DECIMATION
-from sim.twins.rfsoc.signals.level import Floats, Level, Mixing
-from sim.twins.rfsoc.signals.track import AMPLITUDE, TURN
+from sim.twins.rfsoc.signals.level import Floats, Levels, Mixing
+from sim.twins.rfsoc.signals.track import OSCILLATOR_AMPLITUDE, PHASE_TURN
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 
 def convert(
-    rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
+    rng: np.random.Generator, level: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return I and Q. See `conversion.convert`."""
     count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
-    out = np.zeros((len(level.which), count, 2), np.int16)
+    out = np.zeros((len(level.trace_numbers), count, 2), np.int16)
     _convert_windows(
-        rng, level.traces, level.noises, level.correlations, level.owns, level.which,
-        mixing.freqs, mixing.turns, mixing.sources, bits, taps, out,
+        rng, level.traces, level.noises, level.correlations, level.converter_noises, level.trace_numbers,
+        mixing.freqs, mixing.phases, mixing.sources, bits, taps, out,
     )  # fmt: skip
     return out
 
@@ -40,7 +40,7 @@ def _convert_windows(
     own_noises: Floats,
     trace_of_window: npt.NDArray[np.int64],
     freqs: npt.NDArray[np.int64],
-    turns: npt.NDArray[np.int64],
+    phases: npt.NDArray[np.int64],
     sources: npt.NDArray[np.int64],
     bits: int,
     taps: Floats,
@@ -51,7 +51,7 @@ def _convert_windows(
     for window in range(len(trace_of_window)):
         trace = trace_of_window[window]
         _digitise(rng, traces[trace], noises[trace], correlations[trace], own_noises[trace], bits, real_part)
-        is_complex = _mix(real_part, imaginary_part, freqs[window], turns[window], sources[window])
+        is_complex = _mix(real_part, imaginary_part, freqs[window], phases[window], sources[window])
         _decimate(real_part, taps, out[window, :, 0])
         if is_complex:
             _decimate(imaginary_part, taps, out[window, :, 1])
@@ -89,13 +89,16 @@ def _digitise(
 
 
 @compile_function
-def _mix(real_part: Floats, imaginary_part: Floats, freq: int, turn: int, source: int) -> bool:
+def _mix(real_part: Floats, imaginary_part: Floats, freq: int, phase: int, source: int) -> bool:
     """Mix in place, and return True if the result has an imaginary part."""
     if source == INPUT:
         return False
     if freq == 0:
-        angle = turn * (2 * math.pi / TURN)
-        cosine, sine = np.rint(AMPLITUDE * math.cos(angle)), np.rint(AMPLITUDE * math.sin(angle))
+        angle = phase * (2 * math.pi / PHASE_TURN)
+        cosine, sine = (
+            np.rint(OSCILLATOR_AMPLITUDE * math.cos(angle)),
+            np.rint(OSCILLATOR_AMPLITUDE * math.sin(angle)),
+        )
         for i in range(len(real_part)):
             if source == PRODUCT:
                 imaginary_part[i] = np.floor((real_part[i] * sine + 32768.0) / 65536.0)
@@ -105,8 +108,11 @@ def _mix(real_part: Floats, imaginary_part: Floats, freq: int, turn: int, source
                 imaginary_part[i] = sine if source == OSCILLATOR else 0.0
         return bool(sine != 0.0)
     for i in range(len(real_part)):
-        angle = ((turn + freq * i) % TURN) * (2 * math.pi / TURN)
-        cosine, sine = np.rint(AMPLITUDE * math.cos(angle)), np.rint(AMPLITUDE * math.sin(angle))
+        angle = ((phase + freq * i) % PHASE_TURN) * (2 * math.pi / PHASE_TURN)
+        cosine, sine = (
+            np.rint(OSCILLATOR_AMPLITUDE * math.cos(angle)),
+            np.rint(OSCILLATOR_AMPLITUDE * math.sin(angle)),
+        )
         if source == PRODUCT:
             imaginary_part[i] = np.floor((real_part[i] * sine + 32768.0) / 65536.0)
             real_part[i] = np.floor((real_part[i] * cosine + 32768.0) / 65536.0)

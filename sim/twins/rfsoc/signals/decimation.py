@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 DECIMATION = 8
-TAPS = 120
+TAP_COUNT = 120
 GAIN = 270382 / 2**19
-EDGE = 0.766 / 16
+CUTOFF_FREQUENCY = 0.766 / 16
 """Frequency at which the filter is 6 dB down, in cycles per input sample."""
-BETA = 5.65
+KAISER_BETA = 5.65
 
 FILTERS = ("fir", "mean")
 
@@ -35,15 +35,15 @@ def make_taps(kind: str) -> npt.NDArray[np.float64]:
     """
     if kind not in FILTERS:
         raise ValueError(f"filter must be one of {', '.join(FILTERS)}, not {kind!r}")
-    shape = np.ones(DECIMATION) if kind == "mean" else _low_pass()
+    shape = np.ones(DECIMATION) if kind == "mean" else _make_low_pass()
     coefficients = np.asarray(GAIN * shape / shape.sum())
     coefficients.flags.writeable = False
     return coefficients
 
 
-def _low_pass() -> npt.NDArray[np.float64]:
-    tap_positions = np.arange(TAPS) - (TAPS - 1) / 2
-    return np.asarray(np.sinc(2 * EDGE * tap_positions) * np.kaiser(TAPS, BETA))
+def _make_low_pass() -> npt.NDArray[np.float64]:
+    tap_positions = np.arange(TAP_COUNT) - (TAP_COUNT - 1) / 2
+    return np.asarray(np.sinc(2 * CUTOFF_FREQUENCY * tap_positions) * np.kaiser(TAP_COUNT, KAISER_BETA))
 
 
 def count_margin_samples(count: int) -> int:

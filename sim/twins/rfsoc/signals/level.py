@@ -18,7 +18,7 @@ sum of the variances. The converter's part then has the same small correlation, 
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Levels:
     """Levels during windows, without noise: several traces, and for each window the number of its trace."""
 
     traces: Floats
@@ -27,9 +27,9 @@ class Level:
     """(traces, samples) standard deviations of the noise before the converter."""
     correlations: Floats
     """(traces,) correlations of `noises` at neighbouring samples."""
-    owns: Floats
+    converter_noises: Floats
     """(traces, samples) standard deviations of a second, uncorrelated noise; (traces, 0) if there is none."""
-    which: npt.NDArray[np.int64]
+    trace_numbers: npt.NDArray[np.int64]
     """(windows,) numbers of traces."""
 
 
@@ -38,25 +38,28 @@ class Mixing:
     """Settings of a readout's oscillator for each window. All arrays are (windows,)."""
 
     freqs: npt.NDArray[np.int64]
-    turns: npt.NDArray[np.int64]
+    phases: npt.NDArray[np.int64]
     """Phase of the oscillator at the first sample of each window, in 2**-32 of a turn."""
     sources: npt.NDArray[np.int64]
 
 
-def make_level(signals: Sequence[ReceivedSignal], which: npt.NDArray[np.int64], bits: int) -> Level:
-    """Return the levels for signals of a plant at a converter of `bits` bits. `which` is the signal of each window."""
+def make_levels(signals: Sequence[ReceivedSignal], trace_numbers: npt.NDArray[np.int64], bits: int) -> Levels:
+    """Return the levels for signals of a plant at a converter of `bits` bits.
+
+    `trace_numbers` is the number of the signal of each window.
+    """
     noises = np.stack([signal.noise for signal in signals])
     correlations = np.array([signal.correlation for signal in signals], np.float64)
-    owns = np.stack([_remove_rounding(signal, bits) for signal in signals])
+    converter_noises = np.stack([_remove_rounding(signal, bits) for signal in signals])
     drawn_together = (correlations < NEGLIGIBLE_CORRELATION)[:, None]
-    noises = np.where(drawn_together, np.hypot(noises, owns), noises)
-    owns = np.where(drawn_together, 0.0, owns)
-    return Level(
+    noises = np.where(drawn_together, np.hypot(noises, converter_noises), noises)
+    converter_noises = np.where(drawn_together, 0.0, converter_noises)
+    return Levels(
         np.stack([signal.level for signal in signals]),
         noises,
         correlations,
-        owns if owns.any() else owns[:, :0],
-        which,
+        converter_noises if converter_noises.any() else converter_noises[:, :0],
+        trace_numbers,
     )
 
 
@@ -66,7 +69,9 @@ def _remove_rounding(received_signal: ReceivedSignal, bits: int) -> Floats:
     This is the square root of `sim.models.photonics.converter.compute_excess_noise_v2`, but 0 if the rounding alone is
     larger than the noise.
     """
-    if received_signal.own is None:
+    if received_signal.converter_noise is None:
         return np.zeros(len(received_signal.level))
     rounding_variance = 2.0 ** (2 - 2 * bits) / 12.0
-    return np.asarray(np.sqrt(np.maximum(np.square(received_signal.own) - rounding_variance, 0.0)))
+    return np.asarray(
+        np.sqrt(np.maximum(np.square(received_signal.converter_noise) - rounding_variance, 0.0))
+    )

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import waves
-from sim.twins.rfsoc.signals.readout import Scene, find_trigger_rises
+from sim.twins.rfsoc.signals.readout import ReadoutRun, find_trigger_rises
 from sim.twins.rfsoc.signals.track import ChannelState, Generator, TimeLine, Track, make_track
 
-GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
+GENERATOR_TYPES = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
 HOST_TUNED_TYPE = "axis_readout_v2"
 PROGRAM_TUNED_TYPE = "axis_dyn_readout_v1"
 
@@ -45,11 +45,11 @@ class Playback:
     """The effects of a run on generators, readouts and counters."""
 
     run: Run
-    scenes: Sequence[Scene]
+    readout_runs: Sequence[ReadoutRun]
     channel_states: ChannelStates
-    last_word: int
+    last_word_tick: int
     """Tick at which the last word takes effect."""
-    counters: Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+    find_counter_changes: Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
     """Returns the ticks of all changes of an address, and the values after them."""
 
 
@@ -69,8 +69,8 @@ def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -
         {number: track for (_, number), track in tracks.items() if track is not None},
         board_state.envelopes,
     )
-    scenes = [
-        Scene(timeline, find_trigger_rises(run.pins, readout), tuned_readouts.get(("ro", number)))
+    readout_runs = [
+        ReadoutRun(timeline, find_trigger_rises(run.pins, readout), tuned_readouts.get(("ro", number)))
         for number, readout in enumerate(board_state.cfg["readouts"])
     ]
     channel_states = {
@@ -80,7 +80,7 @@ def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -
     }
     return Playback(
         run,
-        scenes,
+        readout_runs,
         {key: generator_cfg for key, generator_cfg in channel_states.items() if generator_cfg is not None},
         int(run.writes["time"].max(initial=-1)),
         _make_counter_lookup(run.counts),
@@ -111,8 +111,8 @@ def _make_track(
     channel_state = earlier_states.get(("gen", number))
     if not len(times) and channel_state is None:
         return None
-    if cfg["type"] not in GENERATORS:
-        raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATORS[-1]}")
+    if cfg["type"] not in GENERATOR_TYPES:
+        raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATOR_TYPES[-1]}")
     return make_track(_make_generator(board_state, cfg), times, sent_words, channel_state)
 
 
@@ -127,15 +127,15 @@ def _make_readout_track(
 
 
 def _find_words(
-    board_state: BoardState, run: Run, port: int, lane: int | None
+    board_state: BoardState, run: Run, port: int, mux_channel: int | None
 ) -> tuple[npt.NDArray[np.int64], waves.Waves]:
     writes = run.writes[run.writes["port"] == port]
-    sent_words = waves.decode(writes["words"], board_state.version)
+    sent_words = waves.decode_words(writes["words"], board_state.version)
     times = writes["time"].astype(np.int64)
-    if lane is None:
+    if mux_channel is None:
         return times, sent_words
-    is_selected = sent_words.lane == lane
-    return times[is_selected], sent_words.rows(is_selected)
+    is_selected = sent_words.mux_channel == mux_channel
+    return times[is_selected], sent_words.select_rows(is_selected)
 
 
 def _make_counter_lookup(

@@ -12,17 +12,17 @@ import numpy.typing as npt
 from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.signals import conversion
 from sim.twins.rfsoc.signals.decimation import DECIMATION, count_margin_samples
-from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
+from sim.twins.rfsoc.signals.level import Levels, Mixing, make_levels
 from sim.twins.rfsoc.signals.traces import Traces
-from sim.twins.rfsoc.signals.track import TURN, TimeLine, Track
+from sim.twins.rfsoc.signals.track import PHASE_TURN, TimeLine, Track
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 SOURCES = {"product": PRODUCT, "dds": OSCILLATOR, "input": INPUT}
-LEVELS_BYTES = 64 << 20
+MAX_LEVELS_BYTES = 64 << 20
 """Maximum size of the noiseless traces that are kept for the next round of the same run."""
 BATCH_SAMPLES = 1 << 19
 """Maximum number of samples that are converted at once. It bounds the memory use of a long run."""
-REST = 2
+MIN_WINDOW_GAP = 2
 """Minimum number of output ticks between the end of a window and the start of the next."""
 
 Ticks = npt.NDArray[np.int64]
@@ -90,12 +90,12 @@ class AverageBuffer:
             samples = windows[:, : self._buf[1]].reshape(-1, 2)
             self._next_sample = _write(self._samples, self._next_sample, samples)
 
-    def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
+    def read_sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
         """Return a copy (length, 2) of sums from an address. Raise `RuntimeError` if the length is too large."""
         _check_length(length, len(self._sums), "sums")
         return _read(self._sums, address, length)
 
-    def samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
+    def read_samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
         """Return a copy (length, 2) of samples from an address. Raise `RuntimeError` if the length is too large."""
         _check_length(length, len(self._samples), "samples")
         return _read(self._samples, address, length)
@@ -128,7 +128,7 @@ def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[An
 
 
 def find_trigger_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
-    """Return the ticks of the processor at which the trigger of a readout rises."""
+    """Return the ticks of the processor at which the trigger of a readout trigger_ticks."""
     kind = 1 if readout["trigger_type"] == "tport" else 0
     trigger_pins = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
     bit = 0 if kind else readout["trigger_bit"]
@@ -137,20 +137,20 @@ def find_trigger_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ti
     return np.asarray(trigger_pins["time"][is_high & ~was_high], dtype=np.int64)
 
 
-def windows(rises: Ticks, ticks_per_time: float, length: int) -> Ticks:
+def find_window_starts(trigger_ticks: Ticks, ticks_per_processor_tick: float, length: int) -> Ticks:
     """Return the first output tick of each window of `length` that a rise opens (`avg.sv`, `buffer.sv`).
 
-    Ignore rises during a window, and up to `REST` ticks after its end.
+    Ignore trigger_ticks during a window, and up to `MIN_WINDOW_GAP` ticks after its end.
 
-    >>> windows(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
+    >>> find_window_starts(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
     [0, 205]
     """
-    starts = np.ceil(rises * ticks_per_time - 1e-9).astype(np.int64)
-    if len(starts) < 2 or (np.diff(starts) >= length + REST).all():
+    starts = np.ceil(trigger_ticks * ticks_per_processor_tick - 1e-9).astype(np.int64)
+    if len(starts) < 2 or (np.diff(starts) >= length + MIN_WINDOW_GAP).all():
         return np.asarray(starts)
     window_starts: list[int] = []
     for start in starts.tolist():
-        if not window_starts or start >= window_starts[-1] + length + REST:
+        if not window_starts or start >= window_starts[-1] + length + MIN_WINDOW_GAP:
             window_starts.append(start)
     return np.array(window_starts, np.int64)
 
@@ -175,13 +175,13 @@ class Converter:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ReadoutRun:
     """The part of a run that concerns one readout: signals, triggers and settings."""
 
     timeline: TimeLine
-    rises: npt.NDArray[np.int64]
-    """Ticks of the processor at which the trigger of the readout rises."""
-    words: Track | None
+    trigger_ticks: npt.NDArray[np.int64]
+    """Ticks of the processor at which the trigger of the readout trigger_ticks."""
+    settings_track: Track | None
     """Settings of a readout that the processor controls, or None for a readout that the host configures."""
 
 
@@ -195,83 +195,93 @@ class Readout:
         self.buffer = AverageBuffer(cfg)
         self.tuning = Tuning()
         self.traces = Traces(plant, number)
-        self._ticks_per_time = cfg["f_output"] / f_time
+        self._ticks_per_processor_tick = cfg["f_output"] / f_time
         self._rng = rng
-        self._scene: Scene | None = None
-        self._starts = np.zeros(0, np.int64)
-        self._stored = 0
-        self._levels: dict[bytes, Level] = {}
+        self._readout_run: ReadoutRun | None = None
+        self._window_starts = np.zeros(0, np.int64)
+        self._stored_count = 0
+        self._levels: dict[bytes, Levels] = {}
         self._levels_key: tuple[TimeLine, Any] | None = None
-        self._window_starts: (
+        self._window_starts_cache: (
             tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None
         ) = None
 
     def configure(self, regs: Mapping[str, Any]) -> None:
         """Set frequency, phase and output from the values of `QickConfig.calc_ro_regs`."""
         self.tuning = Tuning(
-            int(regs["f_int"]) % TURN,
-            int(regs.get("phase_int", 0)) % TURN,
+            int(regs["f_int"]) % PHASE_TURN,
+            int(regs.get("phase_int", 0)) % PHASE_TURN,
             SOURCES[regs.get("sel", "product")],
         )
 
-    def begin(self, scene: Scene) -> None:
+    def begin(self, readout_run: ReadoutRun) -> None:
         """Start a run. The enabled memories store its windows."""
-        self._scene = scene
+        self._readout_run = readout_run
         self.listen(since=0.0)
 
     def listen(self, *, since: float) -> None:
         """Open windows for the enabled memories at triggers from tick `since` of the processor."""
-        self._stored = 0
-        self._starts = np.zeros(0, np.int64)
-        if self.buffer.length and self._scene is not None:
-            self._starts = self._find_windows(
-                self._scene.rises, int(np.searchsorted(self._scene.rises, since))
+        self._stored_count = 0
+        self._window_starts = np.zeros(0, np.int64)
+        if self.buffer.length and self._readout_run is not None:
+            self._window_starts = self._find_windows(
+                self._readout_run.trigger_ticks, int(np.searchsorted(self._readout_run.trigger_ticks, since))
             )
 
-    def _find_windows(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Return the starts of windows for rises from number `first`. Results are cached for the same run."""
-        if self._window_starts is None or self._window_starts[0] is not rises:
-            self._window_starts = (rises, {})
-        cached_starts, key = self._window_starts[1], (first, self.buffer.length)
+    def _find_windows(self, trigger_ticks: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
+        """Return the starts of windows for trigger_ticks from number `first`. Results are cached for the same run."""
+        if self._window_starts_cache is None or self._window_starts_cache[0] is not trigger_ticks:
+            self._window_starts_cache = (trigger_ticks, {})
+        cached_starts, key = self._window_starts_cache[1], (first, self.buffer.length)
         if key not in cached_starts:
-            cached_starts[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
+            cached_starts[key] = find_window_starts(
+                trigger_ticks[first:], self._ticks_per_processor_tick, self.buffer.length
+            )
         return cached_starts[key]
 
-    def extend(self, scene: Scene) -> None:
-        """Replace the scene by a longer part of the same run. Earlier windows stay unchanged."""
-        self._scene = scene
-        self._starts = windows(scene.rises, self._ticks_per_time, self.buffer.length)
+    def extend(self, readout_run: ReadoutRun) -> None:
+        """Replace the readout_run by a longer part of the same run. Earlier windows stay unchanged."""
+        self._readout_run = readout_run
+        self._window_starts = find_window_starts(
+            readout_run.trigger_ticks, self._ticks_per_processor_tick, self.buffer.length
+        )
 
     def stop(self, tick: float) -> None:
         """Open no window after a tick of the processor."""
-        opened_count = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
-        self._starts = self._starts[: max(opened_count, self._stored)]
+        opened_count = int(
+            np.searchsorted(self._window_starts, tick * self._ticks_per_processor_tick, "right")
+        )
+        self._window_starts = self._window_starts[: max(opened_count, self._stored_count)]
 
-    def next_end(self) -> float | None:
+    def find_next_end_tick(self) -> float | None:
         """Return the tick of the processor at which the next window to store ends, or None if there is none."""
-        if self._stored == len(self._starts) or not self.buffer.length:
+        if self._stored_count == len(self._window_starts) or not self.buffer.length:
             return None
-        return (int(self._starts[self._stored]) + self.buffer.length) / float(self._ticks_per_time)
+        return (int(self._window_starts[self._stored_count]) + self.buffer.length) / float(
+            self._ticks_per_processor_tick
+        )
 
-    def settle(self, until: float, converter: Converter, epoch: Any) -> None:
+    def store_ended_windows(self, until: float, converter: Converter, epoch: Any) -> None:
         """Store all new windows that have ended by tick `until` of the processor."""
-        if self._stored == len(self._starts) or not self.buffer.length:
+        if self._stored_count == len(self._window_starts) or not self.buffer.length:
             return
         ended_count = int(
-            np.searchsorted(self._starts, until * self._ticks_per_time - self.buffer.length, side="right")
+            np.searchsorted(
+                self._window_starts, until * self._ticks_per_processor_tick - self.buffer.length, side="right"
+            )
         )
         count = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
         batch = max(BATCH_SAMPLES // count, 1)
         self.traces.begin((epoch, count, self.buffer.length))
-        while self._stored < ended_count:
-            end = min(self._stored + batch, ended_count)
-            self._store(self._starts[self._stored : end], count, converter)
-            self._stored = end
+        while self._stored_count < ended_count:
+            end = min(self._stored_count + batch, ended_count)
+            self._store(self._window_starts[self._stored_count : end], count, converter)
+            self._stored_count = end
 
     def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
-        assert self._scene is not None
+        assert self._readout_run is not None
         first_samples = starts * DECIMATION - count_margin_samples(len(converter.taps))
-        level = self._find_level(self._scene.timeline, first_samples, count, converter)
+        level = self._find_level(self._readout_run.timeline, first_samples, count, converter)
         self.buffer.store(
             conversion.convert(
                 self._rng, level, self._make_mixing(first_samples), bits=converter.bits, taps=converter.taps
@@ -280,7 +290,7 @@ class Readout:
 
     def _find_level(
         self, timeline: TimeLine, first_samples: npt.NDArray[np.int64], count: int, converter: Converter
-    ) -> Level:
+    ) -> Levels:
         """Return the levels of windows. If run and epoch are the same as before, reuse the levels."""
         if (
             self._levels_key is None
@@ -290,21 +300,21 @@ class Readout:
             self._levels_key, self._levels = (timeline, self.traces.epoch), {}
         key = first_samples.tobytes()
         if key not in self._levels:
-            if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
+            if sum(level.traces.nbytes for level in self._levels.values()) > MAX_LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
             signals, trace_numbers = self.traces.receive_windows(timeline, rate_hz, first_samples, count)
-            self._levels[key] = make_level(signals, trace_numbers, converter.bits)
+            self._levels[key] = make_levels(signals, trace_numbers, converter.bits)
         return self._levels[key]
 
     def _make_mixing(self, first_samples: npt.NDArray[np.int64]) -> Mixing:
-        assert self._scene is not None
-        words = self._scene.words
+        assert self._readout_run is not None
+        words = self._readout_run.settings_track
         if words is None:
             freqs = np.full(len(first_samples), self.tuning.freq)
             return Mixing(
                 freqs,
-                (self.tuning.phase + freqs * first_samples) % TURN,
+                (self.tuning.phase + freqs * first_samples) % PHASE_TURN,
                 np.full(len(first_samples), self.tuning.source),
             )
         if not len(words.starts):
@@ -313,6 +323,6 @@ class Readout:
         freqs = words.waves.freq[last_words]
         return Mixing(
             freqs,
-            (words.turns[last_words] + freqs * (first_samples - words.starts[last_words])) % TURN,
+            (words.phases[last_words] + freqs * (first_samples - words.starts[last_words])) % PHASE_TURN,
             words.waves.source[last_words],
         )

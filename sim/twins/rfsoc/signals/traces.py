@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.plant import Plant, ReceivedSignal
-from sim.twins.rfsoc.signals.track import Recorder, TimeLine, find_whole_ratio
+from sim.twins.rfsoc.signals.track import RecordingOutputs, TimeLine, find_integer_ratio
 
-MEMORY_BYTES = 64 << 20
+MAX_MEMORY_BYTES = 64 << 20
 MAX_GROUPINGS = 4
 """Maximum number of groupings. If the plant still reads more than before, each window is requested separately."""
-REACH_SLACK = 2
+REACH_MARGIN = 2
 """Number of samples by which the range that a plant reads may vary if the ratio of rates is not an integer."""
 
-Place: TypeAlias = tuple[int, int]
+Position: TypeAlias = tuple[int, int]
 """Position on a generator's time line: whole samples, and the numerator of the remaining fraction of a sample."""
 
 
@@ -35,7 +35,7 @@ class Traces:
         self.epoch: Any = None
         self._reach: dict[int, tuple[int, int]] | None = None
         self._traces: dict[Any, ReceivedSignal] = {}
-        self.plant_calls = 0
+        self.plant_call_count = 0
         """Number of calls of the plant."""
 
     def begin(self, epoch: Any) -> None:
@@ -48,19 +48,19 @@ class Traces:
     def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> ReceivedSignal:
         """Return the trace of `count` samples from number `first`. For the same trace, return the same object."""
         positions = [_split_position(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
-        key = None if self._reach is None else self._key(timeline, positions, self._reach)
+        key = None if self._reach is None else self._make_key(timeline, positions, self._reach)
         if key is not None and key in self._traces:
             return self._traces[key]
-        recorder = Recorder(timeline)
+        recorder = RecordingOutputs(timeline)
         received_signal = _check_shapes(
             self._plant.receive(self._readout, rate_hz, first, count, recorder), count
         )
-        self.plant_calls += 1
-        reach = _reach(self._reach or {}, recorder.requests, positions)
+        self.plant_call_count += 1
+        reach = _extend_reach(self._reach or {}, recorder.requests, positions)
         if reach != self._reach:
             self._reach, self._traces = reach, {}  # keys of a shorter reach are ambiguous
-            key = self._key(timeline, positions, reach)
-        elif len(self._traces) * received_signal.level.nbytes * 2 > MEMORY_BYTES:
+            key = self._make_key(timeline, positions, reach)
+        elif len(self._traces) * received_signal.level.nbytes * 2 > MAX_MEMORY_BYTES:
             self._traces = {}
         self._traces[key] = received_signal
         return received_signal
@@ -88,7 +88,7 @@ class Traces:
         return received_signals, np.arange(len(received_signals))
 
     @staticmethod
-    def _key(timeline: TimeLine, positions: list[Place], reach: dict[int, tuple[int, int]]) -> Any:
+    def _make_key(timeline: TimeLine, positions: list[Position], reach: dict[int, tuple[int, int]]) -> Any:
         return tuple(
             (positions[g][1], timeline.make_signature(g, positions[g][0] + low, high - low))
             for g, (low, high) in reach.items()
@@ -104,8 +104,8 @@ def _group_windows(
     """Return one window of each group, (groups,), and the group of each window, (windows,)."""
     columns = [np.zeros((len(first_samples), 1), np.int64)]
     for generator, (low, high) in reach.items():
-        step, lanes = find_whole_ratio(timeline.generators[generator].rate_hz / rate_hz)
-        positions, remainders = np.divmod(first_samples * step, lanes)
+        numerator, denominator = find_integer_ratio(timeline.generators[generator].rate_hz / rate_hz)
+        positions, remainders = np.divmod(first_samples * numerator, denominator)
         columns += [remainders[:, None], timeline.make_signatures(generator, positions + low, high - low)]
     key_rows = np.ascontiguousarray(np.column_stack(columns))
     rows = key_rows.view(np.dtype((np.void, key_rows.itemsize * key_rows.shape[1]))).ravel()
@@ -113,13 +113,13 @@ def _group_windows(
     return representatives, group.reshape(-1)
 
 
-def _split_position(sample: int, ratio: float) -> Place:
-    step, lanes = find_whole_ratio(ratio)
-    return divmod(sample * step, lanes)
+def _split_position(sample: int, ratio: float) -> Position:
+    numerator, denominator = find_integer_ratio(ratio)
+    return divmod(sample * numerator, denominator)
 
 
-def _reach(
-    before: dict[int, tuple[int, int]], requests: Iterable[tuple[int, int, int]], positions: list[Place]
+def _extend_reach(
+    before: dict[int, tuple[int, int]], requests: Iterable[tuple[int, int, int]], positions: list[Position]
 ) -> dict[int, tuple[int, int]]:
     """Return the range that a plant reads on each generator's time line, relative to the window."""
     reach = dict(before)
@@ -129,7 +129,7 @@ def _reach(
         low, high = begin - positions[generator][0], begin - positions[generator][0] + length
         known_range = reach.get(generator)
         if known_range is None or low < known_range[0] or high > known_range[1]:
-            low, high = low - REACH_SLACK, high + REACH_SLACK
+            low, high = low - REACH_MARGIN, high + REACH_MARGIN
             reach[generator] = (
                 (low, high) if known_range is None else (min(low, known_range[0]), max(high, known_range[1]))
             )
@@ -140,7 +140,9 @@ def _check_shapes(received_signal: ReceivedSignal, count: int) -> ReceivedSignal
     level = np.ascontiguousarray(received_signal.level, dtype=np.float64)
     noise = np.ascontiguousarray(received_signal.noise, dtype=np.float64)
     own_noise = (
-        None if received_signal.own is None else np.ascontiguousarray(received_signal.own, dtype=np.float64)
+        None
+        if received_signal.converter_noise is None
+        else np.ascontiguousarray(received_signal.converter_noise, dtype=np.float64)
     )
     shapes = [array.shape for array in (level, noise, own_noise) if array is not None]
     if any(shape != (count,) for shape in shapes):

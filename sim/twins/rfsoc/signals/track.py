@@ -20,10 +20,10 @@ import numpy.typing as npt
 from sim.twins.rfsoc.plant import Outputs
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, Waves
 
-FOREVER = 1 << 62
-TURN = 1 << 32
+INFINITE_TICK = 1 << 62
+PHASE_TURN = 1 << 32
 FULL_SCALE = 32768
-AMPLITUDE = 32767
+OSCILLATOR_AMPLITUDE = 32767
 """Amplitude of the oscillator."""
 DAC_STEP = 4
 """Step of the converter, which uses 14 of 16 bits."""
@@ -36,7 +36,7 @@ class Generator:
     """Properties of a generator that its samples depend on."""
 
     rate_hz: float
-    ticks_per_time: float
+    ticks_per_processor_tick: float
     """Ticks of the generator's fabric clock for each tick of the processor."""
     samples_per_tick: int
 
@@ -46,7 +46,7 @@ class ChannelState:
     """State of a generator or readout after a run: its last pulse or word, and the phase of the oscillator."""
 
     wave: Waves
-    turn: int
+    phase: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Track:
     starts: npt.NDArray[np.int64]
     periods: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    turns: npt.NDArray[np.int64]
+    phases: npt.NDArray[np.int64]
     """Phase of the oscillator at the start of each pulse, in 2**-32 of a turn."""
     contents: list[bytes]
     is_last_kept: bool = False
@@ -75,7 +75,7 @@ class Track:
             return None
         if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):
             return None
-        return ChannelState(self.waves.rows(np.array([-1])), int(self.turns[-1]))
+        return ChannelState(self.waves.select_rows(np.array([-1])), int(self.phases[-1]))
 
     def find_overlapping_pulses(self, first: int, count: int) -> range:
         """Return the indices of the pulses that affect `count` samples from `first`, with an earlier held pulse."""
@@ -110,25 +110,30 @@ class Track:
         first_samples: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
-        """Return the description of one pulse for each section, (sections, 4); -FOREVER for a pulse without effect."""
+        """Return the description of one pulse for each section, (sections, 4).
+
+        All values are -INFINITE_TICK for a pulse without effect.
+        """
         i = np.minimum(pulse_indices, len(self.starts) - 1)
         start, end = self.starts[i] - first_samples, self.ends[i] - first_samples
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
         has_ended = end <= 0
-        start = np.where(has_ended, -FOREVER, np.where(is_flat, np.maximum(start, -1), start))
+        start = np.where(has_ended, -INFINITE_TICK, np.where(is_flat, np.maximum(start, -1), start))
         end = np.where(has_ended, 0, np.minimum(end, count))
-        rows = np.column_stack([start, end, self.codes[i], self.turns[i]])
-        rows[(pulse_indices >= end_pulses) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
+        rows = np.column_stack([start, end, self.codes[i], self.phases[i]])
+        rows[(pulse_indices >= end_pulses) | (has_ended & ~self.waves.is_held[i])] = -INFINITE_TICK
         return rows
 
     def _describe_pulse(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
         if end <= 0:  # after its end, only the last sample of a held pulse matters
-            return (None, self.contents[i], int(self.turns[i])) if self.waves.is_held[i] else None
+            return (None, self.contents[i], int(self.phases[i])) if self.waves.is_held[i] else None
         start = max(start, -1) if self._is_flat(i) else start
-        return start, min(end, count), self.contents[i], int(self.turns[i])
+        return start, min(end, count), self.contents[i], int(self.phases[i])
 
-    def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
+    def compute_samples(
+        self, envelope: npt.NDArray[np.int16], first: int, count: int
+    ) -> npt.NDArray[np.float64]:
         """Return `count` samples from `first`, as fractions of full scale. `envelope` is (length, 2)."""
         out = np.zeros(count, np.int64)
         for i in self.find_overlapping_pulses(first, count):
@@ -136,7 +141,7 @@ class Track:
             if begin < end:
                 out[begin - first : end - first] = self._synthesise(i, envelope, begin, end - begin)
             if self.waves.is_held[i]:
-                next_start = self.starts[i + 1] if i + 1 < len(self.starts) else FOREVER
+                next_start = self.starts[i + 1] if i + 1 < len(self.starts) else INFINITE_TICK
                 begin, end = max(int(self.ends[i]), first), min(int(next_start), first + count)
                 if begin < end:
                     out[begin - first : end - first] = self._synthesise(i, envelope, int(self.ends[i]) - 1, 1)
@@ -149,11 +154,11 @@ class Track:
         """Return samples of pulse `i` before the converter."""
         source, gain = int(self.waves.source[i]), int(self.waves.gain[i])
         if self._is_flat(i):
-            level = round(AMPLITUDE * np.cos(2 * np.pi * self.turns[i] / TURN))
+            level = round(OSCILLATOR_AMPLITUDE * np.cos(2 * np.pi * self.phases[i] / PHASE_TURN))
             return np.full(count, level * gain >> 15)
         sample_numbers = np.arange(first, first + count) - self.starts[i]
         if source == OSCILLATOR:
-            real_part, _ = self._oscillator(i, sample_numbers)
+            real_part, _ = self._compute_oscillator(i, sample_numbers)
             return real_part * gain >> 15
         if source not in {PRODUCT, INPUT}:
             return np.zeros(count, np.int64)
@@ -164,26 +169,28 @@ class Track:
 
     def _mix(self, i: int, sample_numbers: Samples, envelope_samples: Samples) -> Samples:
         """Return the real part of envelope samples (n, 2) multiplied by the oscillator."""
-        real_part, imaginary_part = self._oscillator(i, sample_numbers)
+        real_part, imaginary_part = self._compute_oscillator(i, sample_numbers)
         return (real_part * envelope_samples[:, 0] - imaginary_part * envelope_samples[:, 1]) >> 16
 
     def _samples_per_tick(self, i: int) -> int:
         return int(self.periods[i] // max(self.waves.length[i], 1))
 
-    def _oscillator(self, i: int, sample_numbers: Samples) -> tuple[Samples, Samples]:
-        return oscillator((int(self.turns[i]) + int(self.waves.freq[i]) * sample_numbers) % TURN)
+    def _compute_oscillator(self, i: int, sample_numbers: Samples) -> tuple[Samples, Samples]:
+        return compute_oscillator(
+            (int(self.phases[i]) + int(self.waves.freq[i]) * sample_numbers) % PHASE_TURN
+        )
 
 
-def oscillator(turns: Samples) -> tuple[Samples, Samples]:
+def compute_oscillator(phases: Samples) -> tuple[Samples, Samples]:
     """Return cosine and sine, 16 bits each, of phases in 2**-32 of a turn.
 
-    >>> [part.tolist() for part in oscillator(np.array([0, 1 << 30, 1 << 31]))]
+    >>> [part.tolist() for part in compute_oscillator(np.array([0, 1 << 30, 1 << 31]))]
     [[32767, 0, -32767], [0, 32767, 0]]
     """
-    angle = turns * (2 * np.pi / TURN)
-    return np.rint(AMPLITUDE * np.cos(angle)).astype(np.int64), np.rint(AMPLITUDE * np.sin(angle)).astype(
-        np.int64
-    )
+    angle = phases * (2 * np.pi / PHASE_TURN)
+    return np.rint(OSCILLATOR_AMPLITUDE * np.cos(angle)).astype(np.int64), np.rint(
+        OSCILLATOR_AMPLITUDE * np.sin(angle)
+    ).astype(np.int64)
 
 
 def make_track(
@@ -199,21 +206,24 @@ def make_track(
     `channel_state` is the state after the previous run. With `is_last_kept`, the last word still applies after the run,
     as in a readout.
     """
-    ready_ticks = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
+    ready_ticks = np.ceil(times * generator.ticks_per_processor_tick - 1e-9).astype(np.int64)
     if channel_state is not None:
-        waves = _join(channel_state.wave, waves)
+        waves = _join_waves(channel_state.wave, waves)
         ready_ticks = np.concatenate([[_find_earlier_start(channel_state)], ready_ticks])
     lengths = np.maximum(waves.length, 1)
     starts = _compute_starts(ready_ticks, lengths, waves.is_periodic)
     ends = starts + lengths
-    next_starts = np.append(starts[1:], FOREVER)
+    next_starts = np.append(starts[1:], INFINITE_TICK)
     ends = np.where(waves.is_periodic, next_starts, ends)
-    per_tick = generator.samples_per_tick
-    starts, ends = starts * per_tick, np.where(ends >= FOREVER, FOREVER, ends * per_tick)
-    turns = _compute_phases(waves, starts)
+    samples_per_tick = generator.samples_per_tick
+    starts, ends = (
+        starts * samples_per_tick,
+        np.where(ends >= INFINITE_TICK, INFINITE_TICK, ends * samples_per_tick),
+    )
+    phases = _compute_phases(waves, starts)
     if channel_state is not None:
-        turns[0] = channel_state.turn
-    return Track(waves, starts, lengths * per_tick, ends, turns, waves.contents(), is_last_kept)
+        phases[0] = channel_state.phase
+    return Track(waves, starts, lengths * samples_per_tick, ends, phases, waves.encode_rows(), is_last_kept)
 
 
 def _find_earlier_start(channel_state: ChannelState) -> int:
@@ -222,7 +232,7 @@ def _find_earlier_start(channel_state: ChannelState) -> int:
     return -length * (1 << 20) if channel_state.wave.is_periodic[0] else -length
 
 
-def _join(earlier_waves: Waves, later_waves: Waves) -> Waves:
+def _join_waves(earlier_waves: Waves, later_waves: Waves) -> Waves:
     return Waves(
         *(
             np.concatenate([getattr(earlier_waves, name), getattr(later_waves, name)])
@@ -252,7 +262,7 @@ def _compute_starts_in_order(
     ready_ticks: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     starts = np.zeros(len(ready_ticks), np.int64)
-    free_tick = -FOREVER
+    free_tick = -INFINITE_TICK
     for i, (ready_tick, length) in enumerate(zip(ready_ticks.tolist(), lengths.tolist(), strict=True)):
         if i and is_periodic[i - 1]:
             period = int(lengths[i - 1])
@@ -268,18 +278,18 @@ def _compute_phases(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[
 
     It is the phase of the word, plus its frequency times the number of samples since the run's start or the last reset.
     """
-    reset_starts = np.where(waves.is_reset, starts, -FOREVER)
+    reset_starts = np.where(waves.is_reset, starts, -INFINITE_TICK)
     origins = np.maximum.accumulate(reset_starts) if len(reset_starts) else reset_starts
-    sample_numbers = starts - np.where(origins == -FOREVER, 0, origins)
+    sample_numbers = starts - np.where(origins == -INFINITE_TICK, 0, origins)
     product = waves.freq.astype(np.uint64) * sample_numbers.astype(np.uint64)
-    return ((product + waves.phase.astype(np.uint64)) % np.uint64(TURN)).astype(np.int64)
+    return ((product + waves.phase.astype(np.uint64)) % np.uint64(PHASE_TURN)).astype(np.int64)
 
 
 @cache
-def find_whole_ratio(ratio: float) -> tuple[int, int]:
+def find_integer_ratio(ratio: float) -> tuple[int, int]:
     """Return the ratio of two sample rates as a fraction of integers with a denominator of at most 1000.
 
-    >>> find_whole_ratio(9584.64 / 2457.6)
+    >>> find_integer_ratio(9584.64 / 2457.6)
     (39, 10)
     """
     exact_ratio = Fraction(ratio).limit_denominator(1000)
@@ -297,16 +307,16 @@ class TimeLine:
     tracks: Mapping[int, Track]
     envelopes: Sequence[npt.NDArray[np.int16]]
 
-    def rate_hz(self, generator: int) -> float:
+    def get_rate_hz(self, generator: int) -> float:
         """Return the sample rate of a generator's converter in Hz."""
         return self.generators[generator if generator < len(self.generators) else 0].rate_hz
 
-    def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return samples of a generator, as `Outputs.samples` specifies."""
+    def read_samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
+        """Return samples of a generator, as `Outputs.read_samples` specifies."""
         track = self.tracks.get(generator)
         if track is None:
             return np.zeros(count)
-        return track.samples(self.envelopes[generator], first, count)
+        return track.compute_samples(self.envelopes[generator], first, count)
 
     def make_signature(self, generator: int, first: int, count: int) -> tuple[Any, ...]:
         """Return the signature of a section. See `Track.make_signature`."""
@@ -326,18 +336,18 @@ class TimeLine:
 
 
 @dataclass(slots=True)
-class Recorder:
+class RecordingOutputs:
     """Outputs that record the requested sections."""
 
     outputs: Outputs
     requests: list[tuple[int, int, int]] = field(default_factory=list)
     """Requests as (generator, first sample, count)."""
 
-    def rate_hz(self, generator: int) -> float:
+    def get_rate_hz(self, generator: int) -> float:
         """Return the sample rate of a generator's converter in Hz."""
-        return self.outputs.rate_hz(generator)
+        return self.outputs.get_rate_hz(generator)
 
-    def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
+    def read_samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
         """Return samples of the outputs, and record the request."""
         self.requests.append((generator, first, count))
-        return self.outputs.samples(generator, first, count)
+        return self.outputs.read_samples(generator, first, count)

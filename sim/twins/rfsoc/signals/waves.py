@@ -36,34 +36,36 @@ class Waves:
     """True if the last sample is held after the end."""
     is_reset: npt.NDArray[np.bool_]
     """True if the word resets the phase of the oscillator."""
-    lane: npt.NDArray[np.int64]
+    mux_channel: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.freq)
 
-    def rows(self, selection: npt.NDArray[Any]) -> Waves:
+    def select_rows(self, selection: npt.NDArray[Any]) -> Waves:
         """Return the rows that `selection` selects by numbers or as a mask."""
         return Waves(*(getattr(self, name)[selection] for name in self.__slots__))
 
-    def contents(self) -> list[bytes]:
+    def encode_rows(self) -> list[bytes]:
         """Return the content of each row as bytes, for comparisons."""
         table = np.column_stack([getattr(self, name).astype(np.int64) for name in self.__slots__])
         return [row.tobytes() for row in table]
 
 
-def decode(words: npt.NDArray[np.uint32], version: int) -> Waves:
+def decode_words(words: npt.NDArray[np.uint32], version: int) -> Waves:
     """Decode words (n, 6) of a processor of version 1 or 2."""
     return _decode_1(words.astype(np.int64)) if version == 1 else _decode_2(words.astype(np.int64))
 
 
 def _decode_1(words: npt.NDArray[np.int64]) -> Waves:
     conf = words[:, 4] >> 16
-    return _make_waves(words, length=words[:, 4] & 0xFFFF, conf=conf, lane=np.zeros(len(words), np.int64))
+    return _make_waves(
+        words, length=words[:, 4] & 0xFFFF, conf=conf, mux_channel=np.zeros(len(words), np.int64)
+    )
 
 
 def _decode_2(words: npt.NDArray[np.int64]) -> Waves:
     conf = words[:, 5] & 0xFFFF
-    return _make_waves(words, length=words[:, 4] & 0xFFFF, conf=conf, lane=conf >> 8)
+    return _make_waves(words, length=words[:, 4] & 0xFFFF, conf=conf, mux_channel=conf >> 8)
 
 
 def _make_waves(
@@ -71,7 +73,7 @@ def _make_waves(
     *,
     length: npt.NDArray[np.int64],
     conf: npt.NDArray[np.int64],
-    lane: npt.NDArray[np.int64],
+    mux_channel: npt.NDArray[np.int64],
 ) -> Waves:
     return Waves(
         freq=words[:, 0],
@@ -83,7 +85,7 @@ def _make_waves(
         is_periodic=(conf >> 2 & 1).astype(np.bool_),
         is_held=(conf >> 3 & 1) == 0,
         is_reset=(conf >> 4 & 1).astype(np.bool_),
-        lane=lane,
+        mux_channel=mux_channel,
     )
 
 
