@@ -196,7 +196,13 @@ class World:
         self.device = f"{family}://memory"
         self.clock = WorldClock(self)
         plant = Plant({"switches": [{"name": "ocs1"}], "hosts": []})
-        given = {"name": "ocs1", "inputs": size[0], "outputs": size[1], "plant": plant, "clock": self.virtual}
+        given = {
+            "name": "ocs1",
+            "input_count": size[0],
+            "output_count": size[1],
+            "plant": plant,
+            "clock": self.virtual,
+        }
         self.twin = self.run(
             self._made(lambda: make_twin(family, TwinSettings(**(given | settings), options=options)))
         )
@@ -234,10 +240,10 @@ class World:
 
     def do(self, verb: str, **fields: Any) -> dict[str, Any]:
         """Send a request to the control side, and return the reply."""
-        from sim.twins.wire.control import answer
+        from sim.twins.wire.control import answer_request
 
         line = json.dumps({"do": verb, **fields}).encode()
-        reply = self.run(answer(self.twin.make_verbs(), line))
+        reply = self.run(answer_request(self.twin.make_verbs(), line))
         assert reply["ok"], reply
         self.settle()
         return reply

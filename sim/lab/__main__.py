@@ -73,7 +73,7 @@ def _print_json(value: object) -> int:
 def _take_down(lab_ids: Sequence[str], *, all_labs: bool) -> list[str]:
     """End the named labs and, with `all_labs`, all labs of this user; if no lab is named, remove debris. Return ids."""
     if all_labs:
-        own_labs = [lab.id for lab in find_labs() if not lab.is_of_others]
+        own_labs = [lab.id for lab in find_labs() if not lab.belongs_to_other_user]
         return list(end_labs(sorted({*own_labs, *lab_ids})))
     return list(end_labs(lab_ids) if lab_ids else remove_debris())
 
@@ -88,12 +88,12 @@ def _supervise(wiring_path: Path | None, *, is_detached: bool) -> int:
 def _parse(text: str) -> Document:
     """Parse the document; imported late, because --status and --down work with the standard library alone."""
     try:
-        from sim.lab.document import parse
+        from sim.lab.document import parse_document
     except ModuleNotFoundError as error:
         raise LabError(
             f"{error.name} is not installed", hint=describe_extra("sim"), code="no_library"
         ) from error
-    return parse(text)
+    return parse_document(text)
 
 
 def _read_document(wiring_path: Path | None) -> str:

@@ -21,9 +21,9 @@ from sim.lab.model import (
     BoardDocument,
     BoardPortDocument,
     Document,
+    DocumentPath,
     HostDocument,
     LabError,
-    Place,
     SwitchDocument,
 )
 from sim.twins.families import FAMILIES
@@ -39,7 +39,7 @@ _MAX_PREFIX_LENGTH = 29
 _POLATIS_SWITCH_TIME_S = 0.02
 
 
-def parse(text: str) -> Document:
+def parse_document(text: str) -> Document:
     """Parse and check a JSON document. Raise `LabError` with code `document` if it is not valid."""
     try:
         raw_document = json.loads(text)
@@ -48,7 +48,7 @@ def parse(text: str) -> Document:
             (), f"not JSON: {error}", "Send one JSON object that follows the schema"
         ) from error
     _check_schema(raw_document)
-    document = _parse_document(raw_document)
+    document = _build_document(raw_document)
     _check_names(document)
     _check_fibres(raw_document)
     _check_addresses(document)
@@ -63,14 +63,14 @@ def parse(text: str) -> Document:
     return document
 
 
-def _make_document_error(location: Place, problem: str, hint: str) -> LabError:
-    return LabError(f"wiring document: {_path(location)}: {problem}", hint=hint, code="document")
+def _make_document_error(location: DocumentPath, problem: str, hint: str) -> LabError:
+    return LabError(f"wiring document: {_format_path(location)}: {problem}", hint=hint, code="document")
 
 
-def _path(location: Place) -> str:
+def _format_path(location: DocumentPath) -> str:
     """Format a path.
 
-    >>> _path(("hosts", 3, "nics", 0, "name"))
+    >>> _format_path(("hosts", 3, "nics", 0, "name"))
     'hosts[3].nics[0].name'
     """
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
@@ -116,7 +116,7 @@ def _parse_subnet(text: str) -> IPv4Network:
     return subnet
 
 
-def _parse_document(raw_document: Mapping[str, Any]) -> Document:
+def _build_document(raw_document: Mapping[str, Any]) -> Document:
     subnet = _parse_subnet(raw_document["management"])
     default_control = f"{subnet[1]}:{_CONTROL_PORT}"
     link = raw_document["link"]
@@ -164,7 +164,7 @@ def _parse_switch(index: int, entry: Mapping[str, Any]) -> SwitchDocument:
     )
 
 
-def _find_frontends(entry: Mapping[str, Any], index: Place) -> Iterator[tuple[str, str, Place]]:
+def _find_frontends(entry: Mapping[str, Any], index: DocumentPath) -> Iterator[tuple[str, str, DocumentPath]]:
     """Yield the scheme, address and path of every frontend; a Polatis has the keys `scpi` and `tl1`."""
     for key in ("scpi", "tl1"):
         if key in entry:
@@ -195,14 +195,14 @@ def _find_fabric_names(index: int, entry: Mapping[str, Any]) -> Iterator[tuple[s
             yield str(_parse_ip(nic["address"], *location)), f"{nic['name']}.{name}"
 
 
-def _check_unique(entries: Iterable[tuple[Place, object]], noun: str) -> None:
+def _check_unique(entries: Iterable[tuple[DocumentPath, object]], noun: str) -> None:
     """Raise `LabError` for a second use of a thing; the error names both paths."""
-    location_by_entry: dict[object, Place] = {}
+    location_by_entry: dict[object, DocumentPath] = {}
     for location, entry in entries:
         if entry in location_by_entry:
             raise _make_document_error(
                 location,
-                f"{noun} {entry} is already used at {_path(location_by_entry[entry])}",
+                f"{noun} {entry} is already used at {_format_path(location_by_entry[entry])}",
                 "Use it once",
             )
         location_by_entry[entry] = location
@@ -237,12 +237,12 @@ def _check_names(document: Document) -> None:
         _check_not_reserved(("switches", index, "name"), switch.name, ("plant",))
 
 
-def _check_not_reserved(location: Place, name: str, reserved_names: Iterable[str]) -> None:
+def _check_not_reserved(location: DocumentPath, name: str, reserved_names: Iterable[str]) -> None:
     if name in reserved_names:
         raise _make_document_error(location, f"the lab itself uses the name {name}", "Use another name")
 
 
-def _find_fibres(raw_document: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+def _find_fibres(raw_document: Mapping[str, Any]) -> Iterator[tuple[DocumentPath, str, Mapping[str, Any]]]:
     for host_index, host in enumerate(raw_document["hosts"]):
         for nic_index, nic in enumerate(host["nics"]):
             for direction in ("transmit", "receive"):
@@ -290,7 +290,7 @@ def _check_addresses(document: Document) -> None:
 
     Frontends may share an IP address if their ports differ, but not with a host.
     """
-    listener_addresses: list[tuple[Place, Address]] = [(("control",), document.control)]
+    listener_addresses: list[tuple[DocumentPath, Address]] = [(("control",), document.control)]
     for index, switch in enumerate(document.switches):
         entry = document.raw["switches"][index]
         listener_addresses += [
@@ -301,15 +301,15 @@ def _check_addresses(document: Document) -> None:
     hosts = [
         (("hosts", index, "management"), host.management.host) for index, host in enumerate(document.hosts)
     ]
-    for place, ip in [*((location, address.host) for location, address in listener_addresses), *hosts]:
+    for location, ip in [*((location, address.host) for location, address in listener_addresses), *hosts]:
         if ip not in document.subnet:
             raise _make_document_error(
-                place, f"{ip} is outside {document.subnet}", "Use an address of `management`"
+                location, f"{ip} is outside {document.subnet}", "Use an address of `management`"
             )
         if ip in (document.subnet.network_address, document.subnet.broadcast_address):
             hint = f"Use {document.subnet[1]} to {document.subnet[-2]}"
             raise _make_document_error(
-                place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
+                location, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
             )
     _check_unique(listener_addresses, "address")
     location_by_ip = {address.host: location for location, address in listener_addresses} | {

@@ -23,7 +23,7 @@ from sim.twins.hosts import netns
 
 _LAB_ID_PATTERN = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
 _END_TIMEOUT_S = 10.0
-_POLL_S = 0.02
+_POLL_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class LabNames:
     lab_id: str
 
     @property
-    def management(self) -> str:
+    def management_namespace(self) -> str:
         """Namespace of the management bridge and of the twins' sockets."""
         return f"{self.lab_id}-mgmt"
 
     @property
-    def fabric(self) -> str:
+    def fabric_namespace(self) -> str:
         """Namespace of the optical fabric."""
         return f"{self.lab_id}-fab"
 
@@ -47,7 +47,7 @@ class LabNames:
         """Interface of this machine in the management network."""
         return f"{self.lab_id}-0"
 
-    def host(self, name: str) -> str:
+    def get_host_namespace(self, name: str) -> str:
         """Return the network namespace of a host."""
         return f"{self.lab_id}-{name}"
 
@@ -71,7 +71,7 @@ class LabEntry:
     user: str = ""
 
     @property
-    def is_of_others(self) -> bool:
+    def belongs_to_other_user(self) -> bool:
         """True if this is a live lab of another user."""
         return self.state == "live" and self.user not in ("", find_user())
 
@@ -192,5 +192,5 @@ def _wait_until_free(lab_id: str, timeout_s: float) -> bool:
     while find_holder(lab_id) is not None:
         if time.monotonic() > deadline:
             return False
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_INTERVAL_S)
     return True

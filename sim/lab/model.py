@@ -11,7 +11,7 @@ from lightbed.errors import LightbedError
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.switch.device import BootMode
 
-Place = tuple[str | int, ...]
+DocumentPath = tuple[str | int, ...]
 """Path to a value in the document: keys and indices."""
 
 

@@ -62,7 +62,7 @@ class RunningLab:
 
     document: Document
     lab_id: str
-    seconds: float
+    start_duration_s: float
     shared_root_reason: str = ""
     boards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ class RunningLab:
             "subnet": str(document.subnet),
             "control": {**control_address_by_switch, "plant": str(document.control)},
             "boards": self.boards,
-            "seconds": round(self.seconds, 3),
+            "seconds": round(self.start_duration_s, 3),
         }
 
 
@@ -108,7 +108,9 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
         # The boards get ready while the hosts boot.
         twin_by_label = await _start_boards(document, names, tools, stack)
         shared_root_reason = await _start_hosts(specs, document, tools, stack)
-    plant = await _start_devices(document, names.management if has_kernel_hosts else None, renderers, stack)
+    plant = await _start_devices(
+        document, names.management_namespace if has_kernel_hosts else None, renderers, stack
+    )
     for spec in specs:
         interface_watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.update_interfaces)
         stack.callback(interface_watch.close)
@@ -147,7 +149,7 @@ def _claim_lab(document: Document, stack: AsyncExitStack) -> str:
         stack.callback(claim.release)
         claim.write(holder)
     if document.hosts_mode == "kernel":
-        check_free(document.subnet)
+        check_subnet_free(document.subnet)
     if overlapping_subnet := find_overlapping_claim(document.subnet):
         raise make_subnet_taken_error(document.subnet, f"another lab uses {overlapping_subnet}")
     return lab_id
@@ -158,7 +160,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
     specs = [
         HostSpec(
             name=host.name,
-            namespace=names.host(host.name),
+            namespace=names.get_host_namespace(host.name),
             address=IPv4Interface(f"{host.management.host}/{document.subnet.prefixlen}"),
             ssh_port=host.management.port,
             nics=host.nics,
@@ -167,17 +169,18 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
         for host in document.hosts
     ]
     board_ports = {
-        board.name: (names.host(board.name), [port.name for port in board.ports]) for board in document.boards
+        board.name: (names.get_host_namespace(board.name), [port.name for port in board.ports])
+        for board in document.boards
     }
     namespaces = [*(spec.namespace for spec in specs), *(namespace for namespace, _ in board_ports.values())]
-    netns.add_namespaces([names.management, names.fabric, *namespaces])
+    netns.add_namespaces([names.management_namespace, names.fabric_namespace, *namespaces])
     build_management_network(document, names)
     for namespace, _ in board_ports.values():  # before their ports exist, as in the fabric
         netns.set_sysctls(namespace, _IPV6_OFF)
     nics = {spec.name: (spec.namespace, spec.nics) for spec in specs} | board_ports
-    fabric = Fabric(names.fabric, make_far_ends(nics))
+    fabric = Fabric(names.fabric_namespace, make_far_ends(nics))
     fabric.build(document.link)
-    build_boards(document.boards, names.host)
+    build_boards(document.boards, names.get_host_namespace)
     for spec in specs:
         build_network(spec, document.link)
     return specs, fabric
@@ -198,7 +201,7 @@ async def _start_boards(
             if port.command:
                 label = f"{board.name}/{port.name}"
                 twin_by_label[label] = await BoardTwin.start(
-                    label, port.command, names.host(board.name), tools
+                    label, port.command, names.get_host_namespace(board.name), tools
                 )
     return twin_by_label
 
@@ -319,7 +322,7 @@ def make_switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
 
 def list_addresses(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
     """Return the addresses by name of the frontend. Raise `LabError` for a scheme that the twin does not serve."""
-    name_by_scheme = {twin.frontends[name].scheme: name for name in twin.needs_socket}
+    name_by_scheme = {twin.frontends[name].scheme: name for name in twin.socket_frontends}
     for scheme in switch.frontends:
         if scheme not in name_by_scheme:
             raise _make_twin_error(switch, f"it does not support {scheme}, only {', '.join(name_by_scheme)}")
@@ -334,30 +337,32 @@ def _make_twin_error(switch: SwitchDocument, problem: str) -> LabError:
 
 def build_management_network(document: Document, names: LabNames) -> None:
     """Create the bridge with the addresses of the twins, a port for each host, and the link to this machine."""
-    netns.set_sysctls(names.management, _IPV6_OFF)
-    netns.batch("ip", _write_bridge_commands(document, names), names.management)
+    netns.set_sysctls(names.management_namespace, _IPV6_OFF)
+    netns.batch("ip", _make_bridge_commands(document, names), names.management_namespace)
     root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
     lines = [
-        f"link add {root} type veth peer name uplink netns {names.management}",
+        f"link add {root} type veth peer name uplink netns {names.management_namespace}",
         f"addr add {address} dev {root}",
     ]
     netns.batch("ip", lines)
     netns.write_sysctl(f"ipv6/conf/{root}/disable_ipv6", 1)
     netns.batch("ip", [f"link set {root} up"])
-    netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
+    netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management_namespace)
 
 
-def _write_bridge_commands(document: Document, names: LabNames) -> list[str]:
+def _make_bridge_commands(document: Document, names: LabNames) -> list[str]:
     lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
     prefix_length = document.subnet.prefixlen
     lines += [f"addr add {address}/{prefix_length} dev {_BRIDGE}" for address in document.twin_addresses]
     for index, host in enumerate(document.hosts):
-        lines.append(f"link add m{index} type veth peer name {MANAGEMENT_LINK} netns {names.host(host.name)}")
+        lines.append(
+            f"link add m{index} type veth peer name {MANAGEMENT_LINK} netns {names.get_host_namespace(host.name)}"
+        )
         lines.append(f"link set m{index} master {_BRIDGE} up")
     return [*lines, f"link set {_BRIDGE} up"]
 
 
-def check_free(subnet: IPv4Network) -> None:
+def check_subnet_free(subnet: IPv4Network) -> None:
     """Raise `LabError` with code `subnet_taken` if an address or route of this machine overlaps the subnet."""
     for interface, prefix in _find_addresses_in_use():
         if prefix.overlaps(subnet):

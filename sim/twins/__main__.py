@@ -158,7 +158,7 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def _bind_sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, socket.socket]:
-    names = (*twin.needs_socket, "control")
+    names = (*twin.socket_frontends, "control")
     for name, port in ports.items():
         if name not in names or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT:
             raise SettingError(

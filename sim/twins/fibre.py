@@ -13,7 +13,7 @@ from typing import Any, Literal
 DEFAULT_FIBRE_LOSS_DB = 0.3
 
 Direction = Literal["transmit", "receive"]
-End = tuple[str, int]
+SwitchPort = tuple[str, int]
 """A port of a switch: (switch name, port number)."""
 
 
@@ -27,7 +27,7 @@ class Fibre:
 
     nic: str
     direction: Direction
-    end: End
+    switch_port: SwitchPort
     loss_db: float
 
     @property
@@ -46,11 +46,13 @@ def list_fibres(wiring_document: Mapping[str, Any]) -> tuple[Fibre, ...]:
         for nic in nics
         for direction in ("transmit", "receive")
     )
-    fibre_at_end: dict[End, str] = {}
+    fibre_by_port: dict[SwitchPort, str] = {}
     for fibre in fibres:
-        if fibre_at_end.setdefault(fibre.end, fibre.name) != fibre.name:
-            switch, port = fibre.end
-            raise FibreError(f"{switch}:{port} has two fibres, {fibre_at_end[fibre.end]} and {fibre.name}")
+        if fibre_by_port.setdefault(fibre.switch_port, fibre.name) != fibre.name:
+            switch, port = fibre.switch_port
+            raise FibreError(
+                f"{switch}:{port} has two fibres, {fibre_by_port[fibre.switch_port]} and {fibre.name}"
+            )
     return fibres
 
 
@@ -63,32 +65,32 @@ def _make_fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:
 class FibrePlant:
     """All fibres of a lab and their faults.
 
-    `swapped` maps each of two fibres to the other if their switch ends are exchanged. A NIC sends no light if it is in
-    `dark_lasers` (a fault) or in `down_interfaces` (down on its host).
+    `partner_by_fibre` maps each of two fibres to the other if their switch ends are exchanged. A NIC sends no light if
+    it is in `dark_lasers` (a fault) or in `down_interfaces` (down on its host).
     """
 
     fibres: Mapping[str, Fibre]
-    cut: set[str] = field(default_factory=set)
+    cut_fibres: set[str] = field(default_factory=set)
     extra_loss_db: dict[str, float] = field(default_factory=dict)
-    swapped: dict[str, str] = field(default_factory=dict)
+    partner_by_fibre: dict[str, str] = field(default_factory=dict)
     dark_lasers: set[str] = field(default_factory=set)
     down_interfaces: set[str] = field(default_factory=set)
-    _by_end: dict[End, Fibre] = field(default_factory=dict)
+    _fibre_by_port: dict[SwitchPort, Fibre] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rewire()
 
     def find_fibre_at_port(self, switch: str, port: int) -> Fibre | None:
         """Return the fibre that now ends in a switch port, or None."""
-        return self._by_end.get((switch, port))
+        return self._fibre_by_port.get((switch, port))
 
-    def find_end(self, fibre: Fibre) -> End:
+    def find_switch_port(self, fibre: Fibre) -> SwitchPort:
         """Return the switch port in which a fibre now ends."""
-        return self.fibres[self.swapped.get(fibre.name, fibre.name)].end
+        return self.fibres[self.partner_by_fibre.get(fibre.name, fibre.name)].switch_port
 
-    def loss_db(self, fibre: Fibre) -> float:
+    def compute_loss_db(self, fibre: Fibre) -> float:
         """Return the loss of a fibre in dB, or infinity if it is cut."""
-        if fibre.name in self.cut:
+        if fibre.name in self.cut_fibres:
             return float("inf")
         return fibre.loss_db + self.extra_loss_db.get(fibre.name, 0.0)
 
@@ -119,18 +121,18 @@ class FibrePlant:
             raise FibreError(
                 f"{first} and {second} cannot be exchanged: name two different fibres of one direction"
             )
-        if first in self.swapped or second in self.swapped:
+        if first in self.partner_by_fibre or second in self.partner_by_fibre:
             raise FibreError(f"{first} or {second} is exchanged already; unswap it first")
-        self.swapped |= {first: second, second: first}
+        self.partner_by_fibre |= {first: second, second: first}
         self._rewire()
 
     def unswap(self, name: str | None = None) -> None:
         """Undo the exchange of one fibre and its partner, or of all fibres for None."""
         if name is None:
-            self.swapped.clear()
-        elif name in self.swapped:
-            del self.swapped[self.swapped.pop(name)]
+            self.partner_by_fibre.clear()
+        elif name in self.partner_by_fibre:
+            del self.partner_by_fibre[self.partner_by_fibre.pop(name)]
         self._rewire()
 
     def _rewire(self) -> None:
-        self._by_end = {self.find_end(fibre): fibre for fibre in self.fibres.values()}
+        self._fibre_by_port = {self.find_switch_port(fibre): fibre for fibre in self.fibres.values()}

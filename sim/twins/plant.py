@@ -115,7 +115,7 @@ class Plant:
         path = self._find_path_to(self._fibres.find_fibre(f"{nic}:receive"))
         return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
 
-    def paths(self) -> tuple[LightPath, ...]:
+    def list_light_paths(self) -> tuple[LightPath, ...]:
         """Return the light path of every receiver that is connected to a transmitter, in the order of the document."""
         paths = (
             self._find_path_to(fibre)
@@ -124,14 +124,14 @@ class Plant:
         )
         return tuple(path for path in paths if path)
 
-    def cut(self, fibre: str) -> None:
+    def cut_fibre(self, fibre: str) -> None:
         """Cut a fibre. This and the methods below raise `FibreError` for an unknown fibre or NIC."""
-        self._fibres.cut.add(self._fibres.find_fibre(fibre).name)
+        self._fibres.cut_fibres.add(self._fibres.find_fibre(fibre).name)
         self._render()
 
-    def uncut(self, fibre: str) -> None:
+    def splice_fibre(self, fibre: str) -> None:
         """Splice a cut fibre."""
-        self._fibres.cut.discard(self._fibres.find_fibre(fibre).name)
+        self._fibres.cut_fibres.discard(self._fibres.find_fibre(fibre).name)
         self._render()
 
     def set_extra_loss(self, fibre: str, loss_db: float) -> None:
@@ -162,20 +162,22 @@ class Plant:
             (self._fibres.down_interfaces.discard if is_carrier_up else self._fibres.down_interfaces.add)(nic)
         self._render()
 
-    def fibres(self) -> dict[str, dict[str, Any]]:
+    def describe_fibres(self) -> dict[str, dict[str, Any]]:
         """Return the switch port in which each fibre ends, and whether the fibre is cut, as JSON values."""
-        ends_by_fibre = {name: self._fibres.find_end(fibre) for name, fibre in self._fibres.fibres.items()}
+        port_by_fibre = {
+            name: self._fibres.find_switch_port(fibre) for name, fibre in self._fibres.fibres.items()
+        }
         return {
-            name: {"switch": switch, "port": port, "cut": name in self._fibres.cut}
-            for name, (switch, port) in ends_by_fibre.items()
+            name: {"switch": switch, "port": port, "cut": name in self._fibres.cut_fibres}
+            for name, (switch, port) in port_by_fibre.items()
         }
 
     def list_faults(self) -> dict[str, Any]:
         """Return all current faults as JSON values."""
         return {
-            "cut": sorted(self._fibres.cut),
+            "cut": sorted(self._fibres.cut_fibres),
             "extra_loss_db": {name: db for name, db in self._fibres.extra_loss_db.items() if db},
-            "swapped": sorted([a, b] for a, b in self._fibres.swapped.items() if a < b),
+            "swapped": sorted([a, b] for a, b in self._fibres.partner_by_fibre.items() if a < b),
             "lasers_off": sorted(self._fibres.dark_lasers),
         }
 
@@ -185,7 +187,7 @@ class Plant:
         fibre = self._fibres.find_fibre_at_port(switch, port)
         if fibre is None or fibre.direction != "transmit" or not self._fibres.sends_light(fibre.nic):
             return -math.inf
-        return attenuate_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
+        return attenuate_dbm(self.transmit_power_dbm, [self._fibres.compute_loss_db(fibre)], -math.inf)
 
     def _compute_output_dbm(self, switch: str, output: int) -> float:
         circuits = self._lit_circuits.get(switch, _NO_CIRCUITS)
@@ -197,13 +199,13 @@ class Plant:
         return attenuator.power_after_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
 
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
-        switch, output = self._fibres.find_end(receive)
+        switch, output = self._fibres.find_switch_port(receive)
         source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
         transmit = self._fibres.find_fibre_at_port(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(
-            self._compute_output_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
+            self._compute_output_dbm(switch, output), [self._fibres.compute_loss_db(receive)], -math.inf
         )
         power_dbm = max(received_dbm, DARK_FLOOR_DBM)
         return LightPath(
@@ -219,7 +221,7 @@ class Plant:
 
     def _render(self) -> None:
         before = self._rendered_light
-        after = {path.receiver: path.transmitter for path in self.paths() if path.arrives}
+        after = {path.receiver: path.transmitter for path in self.list_light_paths() if path.arrives}
         if after == before:
             return
         for renderer in self._renderers:
@@ -230,20 +232,20 @@ class Plant:
 def make_plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth, fibres."""
     return {
-        "cut": lambda request: _apply(lambda: plant.cut(request.text("fibre"))),
-        "uncut": lambda request: _apply(lambda: plant.uncut(request.text("fibre"))),
+        "cut": lambda request: _apply(lambda: plant.cut_fibre(request.get_text("fibre"))),
+        "uncut": lambda request: _apply(lambda: plant.splice_fibre(request.get_text("fibre"))),
         "loss": lambda request: _apply(
-            lambda: plant.set_extra_loss(request.text("fibre"), request.number("loss_db"))
+            lambda: plant.set_extra_loss(request.get_text("fibre"), request.get_number("loss_db"))
         ),
         "swap": lambda request: _apply(lambda: plant.swap(*_parse_two_fibres(request))),
         "unswap": lambda request: _apply(
-            lambda: plant.unswap(request.text("fibre") if "fibre" in request else None)
+            lambda: plant.unswap(request.get_text("fibre") if "fibre" in request else None)
         ),
         "laser": lambda request: _apply(
-            lambda: plant.set_laser(request.text("nic"), is_on=request.flag("on", default=True))
+            lambda: plant.set_laser(request.get_text("nic"), is_on=request.get_flag("on", default=True))
         ),
         "truth": lambda _: _read_truth(plant),
-        "fibres": lambda _: {"simulated": True, "fibres": plant.fibres()},
+        "fibres": lambda _: {"simulated": True, "fibres": plant.describe_fibres()},
     }
 
 
@@ -274,6 +276,6 @@ def _read_truth(plant: Plant) -> Reply:
             "loss_db": round(path.loss_db, 3),
             "arrives": path.arrives,
         }
-        for path in plant.paths()
+        for path in plant.list_light_paths()
     ]
     return {"simulated": True, "paths": paths, "faults": plant.list_faults()}

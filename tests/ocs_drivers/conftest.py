@@ -244,7 +244,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
         if scheme == "manual":
             matrix = world.twin.device.matrix
             where = f"//{tempfile.mkdtemp(dir=quick_disk)}/panel.json"
-            options |= {"operator": "memory:1", "size": f"{matrix.inputs}x{matrix.outputs}"}
+            options |= {"operator": "memory:1", "size": f"{matrix.input_count}x{matrix.output_count}"}
         query = "&".join(f"{key}={value}" for key, value in options.items())
         parsed = address.parse_address(f"{scheme}:{where}" + (f"?{query}" if query else ""))
         switch = families.find_driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)

@@ -122,7 +122,7 @@ class LiveTwin:
         self.plant = plant
         self._loop = loop
         self._stack = stack
-        names = (*twin.needs_socket, "control")
+        names = (*twin.socket_frontends, "control")
         self.run(twin.serve({name: bind_socket("127.0.0.1", 0) for name in names}))
         self.scpi_address, self.tl1_address, self.control_address = (
             twin.list_addresses()[name].rpartition("/")[2] for name in ("scpi", "tl1", "control")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sim.models.light import Attenuator
 from sim.twins.fibre import FibreError
 from sim.twins.plant import Plant, make_plant_verbs
-from sim.twins.wire.control import answer
+from sim.twins.wire.control import answer_request
 
 
 def wiring(hosts="ab", nics=2, loss_db=0.3, **link):
@@ -80,7 +80,7 @@ def test_power_by_hand(plant):
     plant.update_switch("ocs1", {1: 103})
     assert plant.read_input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
     assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-1.5)
-    (path,) = plant.paths()
+    (path,) = plant.list_light_paths()
     assert (path.transmitter, path.receiver, path.input, path.output) == ("a/nic1", "b/nic1", 1, 103)
     assert (path.power_dbm, path.loss_db, path.arrives) == (pytest.approx(-1.8), pytest.approx(1.8), True)
 
@@ -104,18 +104,22 @@ def test_too_little_light_is_no_carrier(recorder):
     plant.update_switch("ocs1", {1: 103})
     plant.set_extra_loss("a/nic1:transmit", 8.3)  # -1.8 - 8.3 = -10.1
     assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
-    assert not plant.paths()[0].arrives
+    assert not plant.list_light_paths()[0].arrives
     plant.set_extra_loss("a/nic1:transmit", 8.1)
     assert recorder.calls[-1] == ({}, {"b/nic1": "a/nic1"})
 
 
 FAULTS = {
     "cut at the transmitter": (
-        lambda p: p.cut("a/nic1:transmit"),
-        lambda p: p.uncut("a/nic1:transmit"),
+        lambda p: p.cut_fibre("a/nic1:transmit"),
+        lambda p: p.splice_fibre("a/nic1:transmit"),
         -60.0,
     ),
-    "cut at the receiver": (lambda p: p.cut("b/nic1:receive"), lambda p: p.uncut("b/nic1:receive"), -60.0),
+    "cut at the receiver": (
+        lambda p: p.cut_fibre("b/nic1:receive"),
+        lambda p: p.splice_fibre("b/nic1:receive"),
+        -60.0,
+    ),
     "laser off": (
         lambda p: p.set_laser("a/nic1", is_on=False),
         lambda p: p.set_laser("a/nic1", is_on=True),
@@ -136,17 +140,17 @@ def test_faults_come_and_go(plant, name):
     plant.update_switch("ocs1", {1: 103})
     fault(plant)
     assert plant.list_faults() != clean
-    assert plant.paths()[0].power_dbm == pytest.approx(power_dbm)
+    assert plant.list_light_paths()[0].power_dbm == pytest.approx(power_dbm)
     clear(plant)
     assert plant.list_faults() == clean
-    assert plant.paths()[0].power_dbm == pytest.approx(-1.8)
+    assert plant.list_light_paths()[0].power_dbm == pytest.approx(-1.8)
 
 
 def test_where_a_fault_shows_on_the_monitors(plant):
     plant.update_switch("ocs1", {1: 103})
-    plant.cut("b/nic1:receive")
+    plant.cut_fibre("b/nic1:receive")
     assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-1.5)  # behind the monitor
-    plant.cut("a/nic1:transmit")
+    plant.cut_fibre("a/nic1:transmit")
     assert plant.read_output_power_dbm("ocs1", 103) == -60.0
     assert plant.read_input_power_dbm("ocs1", 1) == -60.0
 
@@ -167,8 +171,8 @@ def test_swapped_fibres_of_one_host_lead_to_the_other_nic(plant, recorder):
 
 def test_what_cannot_be(plant):
     for fault in (
-        lambda: plant.cut("a/nic9:transmit"),
-        lambda: plant.uncut("nonsense"),
+        lambda: plant.cut_fibre("a/nic9:transmit"),
+        lambda: plant.splice_fibre("nonsense"),
         lambda: plant.set_laser("z/nic1", is_on=False),
         lambda: plant.swap("a/nic1:transmit", "a/nic1:receive"),
         lambda: plant.swap("a/nic1:transmit", "a/nic1:transmit"),
@@ -193,7 +197,7 @@ def test_a_lone_switch_has_light_on_every_input():
     assert plant.read_input_power_dbm("ocs1", 7) == pytest.approx(-0.3)
     assert plant.read_output_power_dbm("ocs1", 42) == pytest.approx(-2.3)
     assert plant.read_output_power_dbm("ocs1", 43) == -60.0
-    assert plant.paths() == ()
+    assert plant.list_light_paths() == ()
 
 
 def test_two_switches_are_apart():
@@ -201,9 +205,9 @@ def test_two_switches_are_apart():
     document["hosts"][1]["nics"][0]["receive"] = {"switch": "ocs2", "port": 3}
     plant = Plant(document)
     plant.update_switch("ocs1", {1: 103})
-    assert plant.paths() == ()
+    assert plant.list_light_paths() == ()
     plant.update_switch("ocs2", {1: 3})
-    assert plant.paths() == ()  # no fibre of a transmitter ends in input 1 of ocs2
+    assert plant.list_light_paths() == ()  # no fibre of a transmitter ends in input 1 of ocs2
 
 
 NICS = [f"{host}/nic{number}" for host in "abc" for number in (1, 2)]
@@ -226,7 +230,7 @@ def test_what_is_rendered_is_what_the_fibres_say():
         plant = Plant(wiring("abc"), [recorder])
         plant.swap(*(f"{NICS[index]}:transmit" for index in swapped))
         for nic in cut:
-            plant.cut(f"{nic}:receive")
+            plant.cut_fibre(f"{nic}:receive")
         for nic in dark:
             plant.set_laser(nic, is_on=False)
         plant.update_switch("ocs1", {source + 1: 101 + order[source] for source in range(connected)})
@@ -248,7 +252,7 @@ def test_what_is_rendered_is_what_the_fibres_say():
 
 
 def ask(plant, **request):
-    return asyncio.run(answer(make_plant_verbs(plant), json.dumps(request).encode()))
+    return asyncio.run(answer_request(make_plant_verbs(plant), json.dumps(request).encode()))
 
 
 def test_the_plant_is_told_by_its_verbs(plant):
@@ -318,8 +322,8 @@ def test_a_nic_that_is_set_down_sends_no_light_until_it_is_up_again(plant, recor
 def test_the_control_socket_tells_where_every_fibre_ends():
     plant = Plant(wiring("ab", nics=1))
     plant.swap("a/nic1:transmit", "b/nic1:transmit")
-    plant.cut("a/nic1:receive")
-    fibres = plant.fibres()
+    plant.cut_fibre("a/nic1:receive")
+    fibres = plant.describe_fibres()
     assert fibres["a/nic1:transmit"] == {"switch": "ocs1", "port": 2, "cut": False}
     assert fibres["a/nic1:receive"] == {"switch": "ocs1", "port": 101, "cut": True}
     assert make_plant_verbs(plant)["fibres"]({})["fibres"] == fibres

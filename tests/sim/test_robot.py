@@ -265,7 +265,7 @@ def test_a_jam_outlasts_a_power_loss():
 
 def test_a_stuck_pair_is_called_done_and_is_not_made():
     async def tell(bench):
-        bench.device.faults.stuck.add((1, 5))
+        bench.device.faults.stuck_pairs.add((1, 5))
         bench.ask("connect", 1, 5)
         await bench.clock.advance(MOVE_S)
         assert (bench.states(), bench.connections, bench.device.fire_counts["stuck"]) == (["done"], {}, 1)

@@ -9,17 +9,17 @@ from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import SwitchTwin
 
 FAMILIES: Mapping[str, str] = {
-    "polatis": "sim.twins.families.polatis:twin",
-    "calient": "sim.twins.families.calient:twin",
-    "sonic": "sim.twins.families.sonic:twin",
-    "telescent": "sim.twins.families.telescent:twin",
-    "rome": "sim.twins.families.rome:rome",
-    "afm": "sim.twins.families.rome:afm",
-    "dicon": "sim.twins.families.dicon:twin",
-    "glimmerglass": "sim.twins.families.glimmerglass:twin",
-    "mosw": "sim.twins.families.mosw:twin",
-    "scpi-1xn": "sim.twins.families.scpi_1xn:twin",
-    "manual": "sim.twins.families.manual:twin",
+    "polatis": "sim.twins.families.polatis:make_twin",
+    "calient": "sim.twins.families.calient:make_twin",
+    "sonic": "sim.twins.families.sonic:make_twin",
+    "telescent": "sim.twins.families.telescent:make_twin",
+    "rome": "sim.twins.families.rome:make_rome_twin",
+    "afm": "sim.twins.families.rome:make_afm_twin",
+    "dicon": "sim.twins.families.dicon:make_twin",
+    "glimmerglass": "sim.twins.families.glimmerglass:make_twin",
+    "mosw": "sim.twins.families.mosw:make_twin",
+    "scpi-1xn": "sim.twins.families.scpi_1xn:make_twin",
+    "manual": "sim.twins.families.manual:make_twin",
 }
 """Family name -> `module:function`. The function returns a twin for given `TwinSettings`."""
 

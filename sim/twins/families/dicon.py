@@ -21,7 +21,7 @@ DEFAULT_SWITCH_TIME_S = 0.015
 DEFAULT_BAUD = 9600
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated DiCon. Size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
     settings.check_options("separate_lines", "forgets_path", "identity", "baud")
     style = Style(
@@ -58,17 +58,17 @@ class _Commands:
         """Return the command handlers by header."""
         return {
             "ROUTe#:SCAN": self._select,
-            "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong_reply.channel(numbers[0])),
+            "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong_reply.get_channel(numbers[0])),
             "ROUTe#:SCAN:NEXT": self._select_next,
-            "ROUTe#:OPEN:STATE?": lambda numbers, _: str(int(self._device.channel(numbers[0]) == 0)),
+            "ROUTe#:OPEN:STATE?": lambda numbers, _: str(int(self._device.get_channel(numbers[0]) == 0)),
         }
 
     def _select(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = parse_whole_numbers(texts, 1)
-        self._device.select(numbers[0], channel)
+        self._device.select_channel(numbers[0], channel)
 
     def _select_next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         """Move a bank to its next channel, or from its last channel to the first."""
         del texts
         bank = numbers[0]
-        self._device.select(bank, self._device.channel(bank) % self._device.channel_count + 1)
+        self._device.select_channel(bank, self._device.get_channel(bank) % self._device.channel_count + 1)

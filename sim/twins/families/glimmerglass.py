@@ -48,7 +48,7 @@ _PORT_LIST = re.compile(rf"{_PORT_RANGE}(?:&{_PORT_RANGE})*")
 _MAX_LIST = 4096
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Glimmerglass switch. Raise `SettingError` for an invalid option."""
     settings.check_options("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
     occupied_policy = cast("WhenOccupied", settings.read_choice("when_occupied", "reject", "replace"))
@@ -61,7 +61,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "SystemType": "System100",
             "ChassisType": "GG100",
             "SoftwareActiveVersion": "4.2.1",
-            "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
+            "LicensedPortMatrix": f"{settings.input_count}x{settings.output_count}",
         },
         behaviour=Behaviour(
             waits=settings.read_choice("opmode", "sync", "async") == "sync",
@@ -78,10 +78,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "tl1": Frontend(
             "glimmerglass+tl1",
             lambda line: tl1.serve(line, greeting=greeting.encode(), echo=has_echo),
-            max_sessions_here=False,
+            enforces_max_sessions=False,
         )
     }
-    return SwitchTwin(device, frontends, expire=tl1.expire, faults=tl1.list_faults())
+    return SwitchTwin(device, frontends, expire_logins=tl1.expire, faults=tl1.list_faults())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,16 @@ class GlimmerglassTl1(Tl1Frontend):
         behaviour: Behaviour,
     ) -> None:
         super().__init__(device, account=account, own_reports=behaviour.reports == "yes")
-        self.numbering = Numbering(device.matrix.inputs, device.matrix.outputs)
+        self.numbering = Numbering(device.matrix.input_count, device.matrix.output_count)
         self._system = system
         self._behaviour = behaviour
         self._remaining_wrong_tags = 0
         self._monitoring_period = "10"
         self._user_of_input: dict[int, str] = {}
         if behaviour.reports != "no":
-            device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
+            device.add_listener(
+                lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER"))
+            )
 
     def make_handlers(self, session: Tl1Session) -> Mapping[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
@@ -173,7 +175,7 @@ class GlimmerglassTl1(Tl1Frontend):
         }
 
     def _set_wrong_tags(self, request: Request | None) -> None:
-        self._remaining_wrong_tags = request.whole("count", 1) if request else 0
+        self._remaining_wrong_tags = request.get_integer("count", 1) if request else 0
 
     def choose_tag(self, command: Command) -> str:
         """Return the tag of an answer: the ctag of the command, or a wrong tag if the fault `wrong_tag` is set."""
@@ -196,13 +198,13 @@ class GlimmerglassTl1(Tl1Frontend):
 
     def _read_power(self, port: int) -> float:
         """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
-        return max(self.device.power_dbm(port), compute_noise_dbm(self.numbering.number(port)))
+        return max(self.device.read_power_dbm(port), compute_noise_dbm(self.numbering.number(port)))
 
     def _is_lit(self, port: int) -> bool:
         return self._read_power(port) > compute_noise_dbm(self.numbering.number(port))
 
     def _format_port_row(self, port: int) -> str:
-        health = "good" if self.device.matrix.state(port) == "E" else "bad"
+        health = "good" if self.device.matrix.get_state(port) == "E" else "bad"
         return format_port_row(
             self._behaviour.release, self.numbering.number(port), self._find_name(port), health
         )
@@ -210,7 +212,9 @@ class GlimmerglassTl1(Tl1Frontend):
     def _format_circuit_row(self, port: int) -> str:
         """Return the row of the circuit on a port, or a row of the port alone if it has no circuit."""
         matrix = self.device.matrix
-        ports_by_side = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
+        ports_by_side = {
+            matrix.is_input(end): end for end in (port, matrix.find_peer(port)) if end is not None
+        }
         return format_circuit_row(
             self._behaviour.release,
             self._make_end(ports_by_side.get(True)),

@@ -26,7 +26,7 @@ _QUESTION_PATTERN = re.compile(rf"Where does the cord in input {_PORT_PATTERN} g
 _NO_ANSWER = b""
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated panel. `switch_time_s` is the duration of a move. Raise `SettingError` for any option."""
     settings.check_options()
     cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
@@ -37,7 +37,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "manual",
         person.serve,
         file="panel.json",
-        options={"size": f"{settings.inputs}x{settings.outputs}", "name": f"SIM{settings.name}"},
+        options={"size": f"{settings.input_count}x{settings.output_count}", "name": f"SIM{settings.name}"},
     )
     return SwitchTwin(device, {"operator": frontend}, faults=person.list_faults())
 
@@ -60,10 +60,10 @@ class Person:
         }
 
     def _set_mistakes(self, request: Request | None) -> None:
-        self._remaining_mistakes = request.whole("count", 1) if request else 0
+        self._remaining_mistakes = request.get_integer("count", 1) if request else 0
 
     def _set_refusals(self, request: Request | None) -> None:
-        self._remaining_refusals = request.whole("count", 1) if request else 0
+        self._remaining_refusals = request.get_integer("count", 1) if request else 0
 
     async def serve(self, line: Line) -> None:
         """Serve one client until it disconnects."""
@@ -108,7 +108,9 @@ class Person:
             return output
         used_outputs = set(self._matrix.connections.values()) | {output}
         free_inputs = [
-            port for port in self._matrix.ports if port > self._matrix.inputs and port not in used_outputs
+            port
+            for port in self._matrix.ports
+            if port > self._matrix.input_count and port not in used_outputs
         ]
         if not free_inputs:
             return output

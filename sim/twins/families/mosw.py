@@ -29,7 +29,7 @@ LOWEST_READING_DBM = -100.0
 """Power reading without light (assumption): the lower end of the monitor's range (manual, page 91)."""
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated mOSW. Size 2x16 means two 1x8 switches. Raise `SettingError` for an invalid option or size."""
     reply = settings.check_options("close_reply").read_choice("close_reply", "channel", "pair", "triple")
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
@@ -69,17 +69,17 @@ class _Commands:
         bank, common_port, channel = parse_whole_numbers(texts, 3)
         if common_port != 1:
             raise ScpiError(-222, "common port 1 is the only one")
-        self._device.select(bank, channel)
+        self._device.select_channel(bank, channel)
 
     def _query_channel(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
         (bank,) = parse_whole_numbers(texts, 1)
-        channel = self._wrong_reply.channel(bank)
+        channel = self._wrong_reply.get_channel(bank)
         return {"pair": f"{bank}, {channel}", "triple": f"{bank},1,{channel}"}.get(self._reply, str(channel))
 
     def _query_power(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
         (bank,) = parse_whole_numbers(texts, 1)
-        self._device.output(bank, 1)
-        dbm = self._device.power_dbm(bank)
+        self._device.get_output(bank, 1)
+        dbm = self._device.read_power_dbm(bank)
         return f"0, {LOWEST_READING_DBM if dbm <= DARK_FLOOR_DBM else dbm:.3f}"

@@ -52,7 +52,7 @@ class _Make:
     answer_end: str = ""  # if empty, answers end like commands
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated unit. Size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
     unit_options = _parse_options(settings)
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
@@ -78,7 +78,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 def _parse_options(settings: TwinSettings) -> _Options:
     settings.check_options("make", "header", "end", "errors", "identity", "baud")
     make = settings.read_choice("make", *_MAKES)
-    default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
+    default = "ROUTe#:CHANnel" if settings.input_count > 1 else "ROUTe:CHANnel"
     return _Options(
         make,
         settings.options.get("header", default).removeprefix(":"),
@@ -109,12 +109,14 @@ def _make_scpi_table(
 ) -> Mapping[str, Handler]:
     def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = parse_whole_numbers(texts, 1)
-        device.select(numbers[0] if numbers else 1, channel)
+        device.select_channel(numbers[0] if numbers else 1, channel)
 
     serial = settings.serial_number
     table: dict[str, Handler] = {
         unit_options.header: select,
-        f"{unit_options.header}?": lambda numbers, _: str(wrong_reply.channel(numbers[0] if numbers else 1)),
+        f"{unit_options.header}?": lambda numbers, _: str(
+            wrong_reply.get_channel(numbers[0] if numbers else 1)
+        ),
     }
     if unit_options.has_errors:
         table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
@@ -129,8 +131,8 @@ def make_leoni_table(
     """Return the commands of a Leoni EOL: `ch3` selects, `ch?` -> `2`, `firmware?` -> `ver3.27` (manual, page 8)."""
     del settings
     return {
-        "ch#": lambda numbers, _: device.select(1, numbers[0]),
-        "ch?": lambda *_: str(wrong_reply.channel(1)),
+        "ch#": lambda numbers, _: device.select_channel(1, numbers[0]),
+        "ch?": lambda *_: str(wrong_reply.get_channel(1)),
         "firmware?": lambda *_: "ver3.27",
         "type?": lambda *_: f"eol 1x{device.channel_count}",
     }
@@ -141,7 +143,7 @@ def make_thorlabs_table(
 ) -> Mapping[str, Handler]:
     """Return the commands of a Thorlabs OSW: `S 2` selects, `S?` -> `2`."""
     del settings
-    return {"S": _make_select(device), "S?": lambda *_: str(wrong_reply.channel(1))}
+    return {"S": _make_select(device), "S?": lambda *_: str(wrong_reply.get_channel(1))}
 
 
 def make_dicon_table(
@@ -155,10 +157,10 @@ def make_dicon_table(
     serial = settings.serial_number
     return {
         "I#": _make_select(device, park=0),
-        "I#?": lambda *_: f"\n{wrong_reply.channel(1)}",
+        "I#?": lambda *_: f"\n{wrong_reply.get_channel(1)}",
         "CF?": lambda *_: f"\n1,{device.channel_count}",
         "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channel_count} {serial}",
-        "PK": lambda *_: device.park(1),
+        "PK": lambda *_: device.park_bank(1),
     }
 
 
@@ -169,10 +171,10 @@ def make_jds_table(
     serial = settings.serial_number
     return {
         "CLOSE": _make_select(device, park=0),
-        "CLOSE?": lambda *_: str(wrong_reply.channel(1)),
+        "CLOSE?": lambda *_: str(wrong_reply.get_channel(1)),
         "OPC?": lambda *_: "0" if device.is_moving(1) else "1",
         "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channel_count} {serial}",
-        "RESET": lambda *_: device.park(1),
+        "RESET": lambda *_: device.park_bank(1),
     }
 
 
@@ -183,22 +185,22 @@ def make_santec_table(
     serial = settings.serial_number
 
     def close(_: Sequence[int], texts: Sequence[str]) -> None:
-        next_channel = device.channel(1) % device.channel_count + 1
-        device.select(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
+        next_channel = device.get_channel(1) % device.channel_count + 1
+        device.select_channel(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
 
     def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
         parse_whole_numbers(texts, 1)  # there is only one module, so every number selects it
 
     return {
         "CLOSe": close,
-        "CLOSe?": lambda *_: str(wrong_reply.channel(1)),
+        "CLOSe?": lambda *_: str(wrong_reply.get_channel(1)),
         "CFG:SWT:END?": lambda *_: str(device.channel_count),
         "STATus:OPERation:CONDition?": lambda *_: "1" if device.is_moving(1) else "0",
         "MODule:NUMber?": lambda *_: "1",
         "MODule:CATalog?": lambda *_: f'"SX 1Ax{device.channel_count}"',
         "MODule:SELect": select_module,
-        "ROUTe#:HOMe": lambda *_: device.select(1, 1),
-        "*RST": lambda *_: device.select(1, 1),
+        "ROUTe#:HOMe": lambda *_: device.select_channel(1, 1),
+        "*RST": lambda *_: device.select_channel(1, 1),
         "*TST?": lambda *_: "0",
         "*ESR?": lambda *_: "0",
         "*IDN?": lambda *_: f"Santec,SX1,{serial},1.0",
@@ -211,9 +213,9 @@ def _make_select(device: BankDevice, park: int | None = None) -> Handler:
     def select(_: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = parse_whole_numbers(texts, 1)
         if channel == park:
-            device.park(1)
+            device.park_bank(1)
         else:
-            device.select(1, channel)
+            device.select_channel(1, channel)
 
     return select
 

@@ -51,18 +51,19 @@ _GREEN, _YELLOW, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[0m"
 _CELL_WIDTH = 8
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Telescent. Raise `SettingError` for an invalid option, or unequal inputs and outputs."""
     settings.check_options(*_OPTIONS)
-    if settings.inputs != settings.outputs:
+    if settings.input_count != settings.output_count:
         raise SettingError(
-            f"every port of this frame has an input and an output; size it {settings.inputs}x{settings.inputs}"
+            "every port of this frame has an input and an output; "
+            f"size it {settings.input_count}x{settings.input_count}"
         )
     device = settings.make_patch_panel()
     if settings.read_choice("when_occupied", "reject", "replace") == "replace":
         device.matrix.when_occupied = "replace"
     robot = Robot(
-        device, move_s=settings.get_move_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
+        device, move_s=settings.get_switch_time_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
     )
     frame = Frame(
         device,
@@ -77,13 +78,13 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         cli.serve,
         cli.execute,
         wire="ssh",
-        one_session=settings.one_session,
+        is_single_session=settings.is_single_session,
         account=(cli.style.user, settings.password or "admin"),
     )
     return SwitchTwin(
         device,
         {"cli": frontend},
-        expire=cli.expire,
+        expire_logins=cli.expire,
         verbs={**robot.make_verbs(), **_make_verbs(robot)},
         faults={**robot.list_faults(), **faults.list_faults()},
         on_boot=frame.unlocked_ports.clear,
@@ -151,13 +152,13 @@ class Frame:
         self.unlocked_ports: set[int] = set()
         self._simplex_unlock = simplex_unlock
         self._unallocates_queued = unallocates_queued
-        device.listen(self._lock_again)
+        device.add_listener(self._lock_again)
         robot.listen(self._lock_skipped)
 
     @property
     def size(self) -> int:
         """Number of ports."""
-        return self.device.matrix.inputs
+        return self.device.matrix.input_count
 
     def source(self, number: int) -> int:
         """Return the input of port `number`. Raise `CommandError` if the port does not exist."""
@@ -179,7 +180,7 @@ class Frame:
 
     def is_locked(self, port: int) -> bool:
         """Return True if an input or output is locked now."""
-        if self.device.matrix.peer(port) is None:
+        if self.device.matrix.find_peer(port) is None:
             return port in self.device.matrix.locked
         return port not in self.unlocked_ports
 
@@ -228,7 +229,7 @@ class Frame:
         """
         jobs = [job for job in self.robot.queue if port in job.pair]
         if not jobs:
-            peer = self.device.matrix.peer(port)
+            peer = self.device.matrix.find_peer(port)
             return None if peer is None else (min(port, peer), max(port, peer))
         if jobs[-1].kind == "disconnect":
             return None
@@ -288,7 +289,7 @@ class Printer:
     def format_input_state(self, frame: Frame, number: int) -> str:
         """Return the state of an input. Raise `CommandError` if the port does not exist."""
         port = frame.source(number)
-        peer = frame.device.matrix.peer(port)
+        peer = frame.device.matrix.find_peer(port)
         allocation_text = "UNALLOCATED" if peer is None else "ALLOCATED"
         lock_text = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
         lines = [f"INPUT {number}", f"STATE = {allocation_text}_AND_{lock_text}"]
@@ -313,7 +314,7 @@ class Printer:
         job = frame.find_job(output) if self.shows_motion else None
         if job is not None:
             return ("C" if job.kind == "connect" else "D"), frame.number(job.pair[0])
-        peer = frame.device.matrix.peer(output)
+        peer = frame.device.matrix.find_peer(output)
         if peer is not None:
             return "A", frame.number(peer)
         return ("F" if output in frame.device.matrix.failed else "U"), frame.number(output)

@@ -129,7 +129,7 @@ class CliFaults:
 
     def _make_counter(self, name: str) -> Fault:
         return Fault(
-            lambda request: setattr(self, name, request.whole("count", 1)),
+            lambda request: setattr(self, name, request.get_integer("count", 1)),
             lambda _: setattr(self, name, 0),
             "count",
         )

@@ -357,7 +357,7 @@ class Tl1Frontend(ABC):
         return Fault(self._set_noise, lambda _: self._set_noise(None))
 
     def _set_noise(self, request: Request | None) -> None:
-        self._noisy_commands = request.whole("count", 1) if request else 0
+        self._noisy_commands = request.get_integer("count", 1) if request else 0
 
     def make_noise(self, send: Send) -> None:
         """Send one unrelated report if the fault `report_noise` is set."""

@@ -22,14 +22,14 @@ class BankDevice(SwitchDevice):
     @property
     def bank_count(self) -> int:
         """Number of banks."""
-        return self.matrix.inputs
+        return self.matrix.input_count
 
     @property
     def channel_count(self) -> int:
         """Number of outputs of each bank."""
-        return self.matrix.outputs // self.matrix.inputs
+        return self.matrix.output_count // self.matrix.input_count
 
-    def output(self, bank: int, channel: int) -> int:
+    def get_output(self, bank: int, channel: int) -> int:
         """Return the output port of a channel of a bank. Raise `MatrixRefusal` if one of them does not exist."""
         if not 1 <= bank <= self.bank_count:
             raise MatrixRefusal(Reason.NO_SUCH_PORT, bank)
@@ -37,21 +37,21 @@ class BankDevice(SwitchDevice):
             raise MatrixRefusal(Reason.NO_SUCH_PORT, channel)
         return self.bank_count + (bank - 1) * self.channel_count + channel
 
-    def channel(self, bank: int) -> int:
+    def get_channel(self, bank: int) -> int:
         """Return the channel of a bank, or 0 if the bank is open. Raise `MatrixRefusal` if the bank does not exist."""
-        first = self.output(bank, 1)
+        first = self.get_output(bank, 1)
         return self.matrix.connections.get(bank, first - 1) - first + 1
 
-    def select(self, bank: int, channel: int) -> None:
+    def select_channel(self, bank: int, channel: int) -> None:
         """Set a bank to a channel, unless the fault `drop_command` discards the command.
 
         Raise `MatrixRefusal` if the bank or channel does not exist, or the matrix refuses the connection.
         """
-        connections = self.matrix.with_connections([bank], [self.output(bank, channel)], "replace")
+        connections = self.matrix.with_connections([bank], [self.get_output(bank, channel)], "replace")
         if not self.faults.must_drop_command():
             self.change(connections)
 
-    def park(self, bank: int) -> None:
+    def park_bank(self, bank: int) -> None:
         """Open a bank (channel 0), unless the fault `drop_command` discards the command."""
         connections = {source: output for source, output in self.matrix.connections.items() if source != bank}
         if not self.faults.must_drop_command():
@@ -60,7 +60,7 @@ class BankDevice(SwitchDevice):
     def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
         """Call `SwitchDevice.change`. Raise `MatrixRefusal` if a bank would get an output of another bank."""
         for source, output in connections.items():
-            if not self.output(source, 1) <= output <= self.output(source, self.channel_count):
+            if not self.get_output(source, 1) <= output <= self.get_output(source, self.channel_count):
                 raise MatrixRefusal(Reason.WRONG_SIDE, output)
         return super().change(connections, is_whole=is_whole)
 
@@ -71,7 +71,7 @@ class BankDevice(SwitchDevice):
 
     def close_open_banks(self) -> None:
         """Move every open bank to channel 1."""
-        rest_connections = {bank: self.output(bank, 1) for bank in range(1, self.bank_count + 1)}
+        rest_connections = {bank: self.get_output(bank, 1) for bank in range(1, self.bank_count + 1)}
         self.change(rest_connections | self.matrix.connections)
 
 
@@ -82,9 +82,9 @@ class WrongReply:
         self._device = device
         self._remaining_replies = 0
 
-    def channel(self, bank: int) -> int:
+    def get_channel(self, bank: int) -> int:
         """Return the channel that the device reports for a bank. Raise `MatrixRefusal` if the bank does not exist."""
-        channel = self._device.channel(bank)
+        channel = self._device.get_channel(bank)
         if not self._remaining_replies:
             return channel
         self._remaining_replies -= 1
@@ -96,7 +96,7 @@ class WrongReply:
         return {"wrong_reply": Fault(self._set, self._clear, "count")}
 
     def _set(self, request: Request) -> None:
-        self._remaining_replies = request.whole("count", 1)
+        self._remaining_replies = request.get_integer("count", 1)
 
     def _clear(self, request: Request) -> None:
         del request
@@ -108,17 +108,17 @@ def make_bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDev
 
     Call this in a running event loop. Raise `SettingError` unless the outputs divide evenly among the inputs.
     """
-    if settings.outputs % settings.inputs:
+    if settings.output_count % settings.input_count:
         raise SettingError(
-            f"{settings.outputs} outputs cannot be divided among {settings.inputs} banks; size 2x16 is "
+            f"{settings.output_count} outputs cannot be divided among {settings.input_count} banks; size 2x16 is "
             "two 1x8 switches"
         )
     device = BankDevice(
         settings.name,
-        Matrix(settings.inputs, settings.outputs),
+        Matrix(settings.input_count, settings.output_count),
         plant=settings.plant,
         clock=settings.clock,
-        switch_time_s=settings.get_move_s(switch_time_s),
+        switch_time_s=settings.get_switch_time_s(switch_time_s),
         hitless=False,
         boot_mode=settings.boot_mode,
         faults=SwitchFaults(),

@@ -33,17 +33,17 @@ class SwitchFaults(LineFaults):
     """Faults that a test or a demonstration may set on a switch.
 
     - `dropped_commands`: number of changes that the switch will ignore without an error.
-    - `stuck`: pairs that the switch cannot connect.
+    - `stuck_pairs`: pairs that the switch cannot connect.
     - `lossy_db`: additional loss in dB, by pair.
     - `dark_inputs`: inputs that receive no light.
-    - `swapped`: for each swapped input, the input whose fibre is plugged there. A swap has two entries.
+    - `swapped_inputs`: for each swapped input, the input whose fibre is plugged there. A swap has two entries.
     """
 
     dropped_commands: int = 0
-    stuck: set[Pair] = field(default_factory=set)
+    stuck_pairs: set[Pair] = field(default_factory=set)
     lossy_db: dict[Pair, float] = field(default_factory=dict)
     dark_inputs: set[int] = field(default_factory=set)
-    swapped: dict[int, int] = field(default_factory=dict)
+    swapped_inputs: dict[int, int] = field(default_factory=dict)
 
     def must_drop_command(self) -> bool:
         """Return True if the current change must be ignored, and count it in `fire_counts`."""
@@ -94,18 +94,18 @@ class SwitchDevice:
         self.latching = latching
         self.attenuators: dict[int, Attenuator] = {}
         self.labels: dict[int, str] = {}
-        self.changes = 0
+        self.change_count = 0
         """Number of changes that moved mirrors."""
         self.busy_s = 0.0
         """Total time in which mirrors moved, without the current motion."""
         self.last_busy_s = 0.0
         self._boot_mode = boot_mode
         self._saved_connections: Connections = {}
-        self._settled: Connections = {}  # pairs whose mirrors are in position
-        self._moving: dict[int, int] = {}  # input -> number of the change that moves it
-        self._busy_since = 0.0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._settled_connections: Connections = {}  # pairs whose mirrors are in position
+        self._change_by_moving_input: dict[int, int] = {}  # input -> number of the change that moves it
+        self._busy_start_s = 0.0
+        self._idle_event = asyncio.Event()
+        self._idle_event.set()
         self._motions: set[asyncio.Task[None]] = set()
         self.moves_by_port: Counter[int] = Counter()
         """Number of circuits removed and added, by port."""
@@ -125,17 +125,17 @@ class SwitchDevice:
     def lit_connections(self) -> Connections:
         """Connections that pass light now, input to output."""
         dark = self._unplugged_inputs | {
-            s for s in self._settled if self.find_plugged_input(s) in self.faults.dark_inputs
+            s for s in self._settled_connections if self.find_plugged_input(s) in self.faults.dark_inputs
         }
         return {
             source: output
-            for source, output in self._settled.items()
+            for source, output in self._settled_connections.items()
             if source not in dark and self.matrix.passes_light((source, output))
         }
 
     def find_plugged_input(self, source: int) -> int:
         """Return the input whose fibre is plugged at `source`: another input after the fault `swap_fibres`."""
-        return self.faults.swapped.get(source, source)
+        return self.faults.swapped_inputs.get(source, source)
 
     @property
     def light_paths(self) -> Connections:
@@ -144,9 +144,9 @@ class SwitchDevice:
 
     def is_moving(self, source: int) -> bool:
         """Return True if the mirrors of an input are still moving."""
-        return source in self._moving
+        return source in self._change_by_moving_input
 
-    def power_dbm(self, port: int) -> float:
+    def read_power_dbm(self, port: int) -> float:
         """Return the power at the monitor of a port in dBm. Raise `MatrixRefusal` if the port does not exist."""
         if self.matrix.is_input(port):
             if self.find_plugged_input(port) in self.faults.dark_inputs:
@@ -157,7 +157,7 @@ class SwitchDevice:
             self.faults.fire_counts["dark_input"] += 1
         return self.plant.read_output_power_dbm(self.name, port)
 
-    def listen(self, listener: Callable[[Change], None]) -> None:
+    def add_listener(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` after every change of the configuration."""
         self._listeners.append(listener)
 
@@ -173,11 +173,11 @@ class SwitchDevice:
 
     async def wait_idle(self) -> None:
         """Wait until nothing moves."""
-        await self._idle.wait()
+        await self._idle_event.wait()
 
     def call_when_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once: now if nothing moves, otherwise at the end of the current motion."""
-        if self._idle.is_set():
+        if self._idle_event.is_set():
             callback()
         else:
             self._idle_callbacks.append(callback)
@@ -191,12 +191,12 @@ class SwitchDevice:
         unchanged circuits. The device skips a stuck pair that is not connected yet.
         """
         before = self.matrix.connections
-        if any(pair in self.faults.stuck for pair in connections.items() - before.items()):
+        if any(pair in self.faults.stuck_pairs for pair in connections.items() - before.items()):
             self.faults.fire_counts["stuck"] += 1
         result = {
             pair[0]: pair[1]
             for pair in connections.items()
-            if pair not in self.faults.stuck or pair in before.items()
+            if pair not in self.faults.stuck_pairs or pair in before.items()
         }
         if result == before:
             return None
@@ -219,7 +219,7 @@ class SwitchDevice:
         self._unplugged_inputs.discard(source)
         self.report_light()
 
-    def start(self, motion: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start_motion(self, motion: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a motion, and return its task. `power_off` and `stop` cancel the task."""
         task = asyncio.get_running_loop().create_task(motion)
         self._motions.add(task)
@@ -247,9 +247,9 @@ class SwitchDevice:
         """Cut the power: cancel all motions and, unless the device is latching, darken all circuits."""
         for motion in self._motions:
             motion.cancel()
-        self._moving.clear()
+        self._change_by_moving_input.clear()
         if not self.latching:
-            self._settled.clear()
+            self._settled_connections.clear()
         for callback in self._power_loss_callbacks:
             callback()
         self._end_busy()
@@ -261,7 +261,7 @@ class SwitchDevice:
         A latching device restores all connections, and they pass light at once.
         """
         if self.latching:
-            self._settled = dict(self.matrix.connections)
+            self._settled_connections = dict(self.matrix.connections)
             self.report_light()
             return
         self.matrix.connections = dict(self._saved_connections) if self._boot_mode != "DARK" else {}
@@ -291,36 +291,36 @@ class SwitchDevice:
         return attenuator.with_extra_loss(self.faults.lossy_db.get(pair, 0.0))
 
     def _move(self, inputs: set[int]) -> asyncio.Task[None]:
-        self.changes += 1
-        if self._idle.is_set():
-            self._busy_since = self.clock.now()
-            self._idle.clear()
+        self.change_count += 1
+        if self._idle_event.is_set():
+            self._busy_start_s = self.clock.now()
+            self._idle_event.clear()
         arrival_s = self.clock.now() + self.switch_time_s
         for source in inputs:
-            self._moving[source] = self.changes
-            self._settled.pop(source, None)
-        motion = self.start(self._finish_motion(self.changes, arrival_s))
+            self._change_by_moving_input[source] = self.change_count
+            self._settled_connections.pop(source, None)
+        motion = self.start_motion(self._finish_motion(self.change_count, arrival_s))
         self.report_light()
         return motion
 
     async def _finish_motion(self, change: int, arrival_s: float) -> None:
         """Wait until `arrival_s`, then light the circuits of one change, except those that a later change moves."""
         await self.clock.sleep(arrival_s - self.clock.now())
-        for source in [source for source, mover in self._moving.items() if mover == change]:
-            del self._moving[source]
+        for source in [source for source, mover in self._change_by_moving_input.items() if mover == change]:
+            del self._change_by_moving_input[source]
             if source in self.matrix.connections:
-                self._settled[source] = self.matrix.connections[source]
+                self._settled_connections[source] = self.matrix.connections[source]
         try:
             self.report_light()
         finally:
-            if not self._moving:
+            if not self._change_by_moving_input:
                 self._end_busy()
 
     def _end_busy(self) -> None:
-        if not self._idle.is_set():
-            self.last_busy_s = self.clock.now() - self._busy_since
+        if not self._idle_event.is_set():
+            self.last_busy_s = self.clock.now() - self._busy_start_s
             self.busy_s += self.last_busy_s
-            self._idle.set()
+            self._idle_event.set()
             waiting, self._idle_callbacks = self._idle_callbacks, []
             for callback in waiting:
                 callback()

@@ -41,27 +41,29 @@ class Fault:
     main_field: str = "count"
 
 
-class FaultBoard:
+class FaultRegistry:
     """All faults of one switch by name."""
 
     def __init__(
         self,
         device: SwitchDevice,
         *,
-        line: ClientLines,
-        expire: Callable[[], int],
+        client_lines: ClientLines,
+        expire_logins: Callable[[], int],
         family_faults: Mapping[str, Fault] | None = None,
     ) -> None:
         self._faults = device.faults
         self._device = device
-        self._line = line
-        self._expire_logins = expire
-        self._known = self._make_line_faults() | self._make_device_faults() | dict(family_faults or {})
+        self._client_lines = client_lines
+        self._expire_logins = expire_logins
+        self._fault_by_name = (
+            self._make_line_faults() | self._make_device_faults() | dict(family_faults or {})
+        )
 
     @property
-    def known(self) -> Mapping[str, Fault]:
+    def faults(self) -> Mapping[str, Fault]:
         """All faults of this device, by name."""
-        return self._known
+        return self._fault_by_name
 
     async def set_fault(self, request: Request) -> Reply:
         """Set the fault that `request` names. Raise `VerbError` for an unknown fault or an invalid field."""
@@ -73,16 +75,18 @@ class FaultBoard:
 
         Raise `VerbError` for an unknown fault or an invalid field.
         """
-        clears_all = request.text("fault") == "all"
-        for fault in self._known.values() if clears_all else [self._find_fault(request)]:
+        clears_all = request.get_text("fault") == "all"
+        for fault in self._fault_by_name.values() if clears_all else [self._find_fault(request)]:
             await self._run_action(fault.clear, Request({}) if clears_all else request)
         return {}
 
     def _find_fault(self, request: Request) -> Fault:
-        name = request.text("fault")
-        if name not in self._known:
-            raise VerbError(f"unknown fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
-        return self._known[name]
+        name = request.get_text("fault")
+        if name not in self._fault_by_name:
+            raise VerbError(
+                f"unknown fault {name!r}; this device knows: {', '.join(sorted(self._fault_by_name))}"
+            )
+        return self._fault_by_name[name]
 
     async def _run_action(self, action: Action, request: Request) -> None:
         try:
@@ -98,16 +102,16 @@ class FaultBoard:
         return {
             "garbage": self._make_counter("garbage_replies"),
             "delay_reply": Fault(
-                lambda request: self._set_delay(request.number("seconds")),
+                lambda request: self._set_delay(request.get_number("seconds")),
                 lambda _: self._set_delay(0.0),
                 main_field="seconds",
             ),
             "close_connection": Fault(
                 self._set_close, lambda _: self._clear_close(), main_field="after_commands"
             ),
-            "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
+            "refuse": Fault(lambda _: self._client_lines.refuse(), lambda _: self._client_lines.accept()),
             "max_sessions": Fault(
-                lambda request: self._limit_sessions(request.whole("count")),
+                lambda request: self._limit_sessions(request.get_integer("count")),
                 lambda _: self._limit_sessions(None),
             ),
             "half_open": Fault(
@@ -119,7 +123,7 @@ class FaultBoard:
 
     def _make_counter(self, name: str) -> Fault:
         return Fault(
-            lambda request: setattr(self._faults, name, request.whole("count", 1)),
+            lambda request: setattr(self._faults, name, request.get_integer("count", 1)),
             lambda _: setattr(self._faults, name, 0),
         )
 
@@ -128,12 +132,12 @@ class FaultBoard:
 
     def _set_close(self, request: Request) -> None:
         if "after_commands" in request:
-            self._faults.close_after_commands = request.whole("after_commands")
-            self._faults.close_executes = request.flag("executed", default=True)
+            self._faults.close_after_commands = request.get_integer("after_commands")
+            self._faults.close_executes = request.get_flag("executed", default=True)
         elif "after_bytes" in request:
-            self._faults.close_after_bytes = request.whole("after_bytes")
+            self._faults.close_after_bytes = request.get_integer("after_bytes")
         else:
-            self._faults.fire_counts["close_connection"] += self._line.drop_clients()
+            self._faults.fire_counts["close_connection"] += self._client_lines.drop_clients()
 
     def _clear_close(self) -> None:
         self._faults.close_after_commands = None
@@ -157,25 +161,25 @@ class FaultBoard:
             "disable_port": self._make_port_fault(matrix.disabled),
             # A pair that is already connected stays connected.
             "stuck": Fault(
-                lambda request: self._faults.stuck.add(request.pair("pair")),
-                lambda request: _remove_pair(self._faults.stuck, request),
+                lambda request: self._faults.stuck_pairs.add(request.get_pair("pair")),
+                lambda request: _remove_pair(self._faults.stuck_pairs, request),
                 main_field="pair",
             ),
-            "lossy": Fault(self._make_lossy, self._make_clear, main_field="pair"),
+            "lossy": Fault(self._set_loss, self._clear_loss, main_field="pair"),
             "dark_input": self._make_port_fault(self._faults.dark_inputs),
             "swap_fibres": Fault(self._swap_fibres, lambda _: self._unswap_fibres(), main_field="pair"),
         }
 
     def _make_port_fault(self, ports: set[int]) -> Fault:
         def add(request: Request) -> None:
-            port = request.whole("port")
+            port = request.get_integer("port")
             self._device.matrix.check_port(port)
             ports.add(port)
             self._device.report_light()
 
         def remove(request: Request) -> None:
             if "port" in request:
-                ports.discard(request.whole("port"))
+                ports.discard(request.get_integer("port"))
             else:
                 ports.clear()
             self._device.report_light()
@@ -183,28 +187,28 @@ class FaultBoard:
         return Fault(add, remove, main_field="port")
 
     def _swap_fibres(self, request: Request) -> None:
-        first, second = request.pair("pair")
+        first, second = request.get_pair("pair")
         for port in (first, second):
             self._device.matrix.check_input(port)
         if first == second:
             raise VerbError("swapping needs two different inputs")
         for port in (first, second):  # first undo earlier swaps with a third input
-            self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
-        self._faults.swapped.update({first: second, second: first})
+            self._faults.swapped_inputs.pop(self._faults.swapped_inputs.pop(port, port), None)
+        self._faults.swapped_inputs.update({first: second, second: first})
         self._faults.fire_counts["swap_fibres"] += 1
         self._device.report_light()
 
     def _unswap_fibres(self) -> None:
-        self._faults.swapped.clear()
+        self._faults.swapped_inputs.clear()
         self._device.report_light()
 
-    def _make_lossy(self, request: Request) -> None:
-        self._faults.lossy_db[request.pair("pair")] = request.number("loss_db")
+    def _set_loss(self, request: Request) -> None:
+        self._faults.lossy_db[request.get_pair("pair")] = request.get_number("loss_db")
         self._device.report_light()
 
-    def _make_clear(self, request: Request) -> None:
+    def _clear_loss(self, request: Request) -> None:
         if "pair" in request:
-            self._faults.lossy_db.pop(request.pair("pair"), None)
+            self._faults.lossy_db.pop(request.get_pair("pair"), None)
         else:
             self._faults.lossy_db.clear()
         self._device.report_light()
@@ -212,6 +216,6 @@ class FaultBoard:
 
 def _remove_pair(pairs: set[Pair], request: Request) -> None:
     if "pair" in request:
-        pairs.discard(request.pair("pair"))
+        pairs.discard(request.get_pair("pair"))
     else:
         pairs.clear()

@@ -50,8 +50,8 @@ class Matrix:
     are failed, disabled or locked.
     """
 
-    inputs: int
-    outputs: int
+    input_count: int
+    output_count: int
     when_occupied: WhenOccupied = "reject"
     connections: Connections = field(default_factory=dict)
     disabled: set[int] = field(default_factory=set)
@@ -62,12 +62,12 @@ class Matrix:
     @property
     def ports(self) -> range:
         """Numbers of all ports, inputs first."""
-        return range(1, self.inputs + self.outputs + 1)
+        return range(1, self.input_count + self.output_count + 1)
 
     def is_input(self, port: int) -> bool:
         """Return True if a port is on the input side. Raise `MatrixRefusal` if it does not exist."""
         self.check_port(port)
-        return port <= self.inputs
+        return port <= self.input_count
 
     def check_input(self, port: int) -> None:
         """Raise `MatrixRefusal` unless the port is an input."""
@@ -78,14 +78,14 @@ class Matrix:
         if port not in self.ports:
             raise MatrixRefusal(Reason.NO_SUCH_PORT, port)
 
-    def state(self, port: int) -> Literal["D", "E", "F"]:
+    def get_state(self, port: int) -> Literal["D", "E", "F"]:
         """Return the state of a port: disabled (D), enabled (E), failed (F). Raise `MatrixRefusal` if it is unknown."""
         self.check_port(port)
         if port in self.failed:
             return "F"
         return "D" if port in self.disabled else "E"
 
-    def peer(self, port: int) -> int | None:
+    def find_peer(self, port: int) -> int | None:
         """Return the other end of the connection on a port, or None. Raise `MatrixRefusal` if there is no such port."""
         if self.is_input(port):
             return self.connections.get(port)

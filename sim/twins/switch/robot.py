@@ -125,7 +125,7 @@ class Robot:
         """
         self.enabled = False
         if self._homing_run is None:
-            self._homing_run = self.device.start(self._run_homing())
+            self._homing_run = self.device.start_motion(self._run_homing())
         return self._homing_run
 
     def enable(self) -> None:
@@ -156,7 +156,7 @@ class Robot:
         """Return the fault `jam` by its name. It jams the arm after `count` further moves."""
         return {
             "jam": Fault(
-                lambda request: self.jam_after(request.whole("count", 0)),
+                lambda request: self.jam_after(request.get_integer("count", 0)),
                 lambda _: self._clear_jam(),
                 "count",
             )
@@ -166,9 +166,9 @@ class Robot:
         kind: Kind = "disconnect" if request["kind"] == "disconnect" else "connect"
         if kind != request["kind"]:
             raise VerbError(f"field 'kind' must be connect or disconnect, not {request['kind']!r}")
-        user = request.text("user") if "user" in request else "operator"
-        source = request.text("source") if "source" in request else "GUI"
-        return {"job": asdict(self.submit(kind, request.pair("pair"), user=user, source=source))}
+        user = request.get_text("user") if "user" in request else "operator"
+        source = request.get_text("source") if "source" in request else "GUI"
+        return {"job": asdict(self.submit(kind, request.get_pair("pair"), user=user, source=source))}
 
     def _clear_jam(self) -> None:
         """Cancel a planned jam. Free a jammed arm, as a technician does by hand, and fail the stuck job."""
@@ -180,7 +180,7 @@ class Robot:
 
     def _start_worker(self) -> None:
         if self._may_move() and (self._worker is None or self._worker.done()):
-            self._worker = self.device.start(self._execute_jobs())
+            self._worker = self.device.start_motion(self._execute_jobs())
 
     def _may_move(self) -> bool:
         is_ready = self.enabled and not self.jammed and self._homing_run is None

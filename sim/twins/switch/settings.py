@@ -12,10 +12,10 @@ from sim.twins.switch.device import BootMode, SwitchDevice, SwitchFaults
 from sim.twins.switch.matrix import Matrix, WhenOccupied
 
 
-def serial_number(name: str) -> str:
+def make_serial_number(name: str) -> str:
     """Return the serial number of the twin `name`: `SIM` and six digits.
 
-    >>> serial_number("ocs1")
+    >>> make_serial_number("ocs1")
     'SIM336831'
     """
     return f"SIM{zlib.crc32(name.encode()) % 1_000_000:06d}"
@@ -34,8 +34,8 @@ class TwinSettings:
     """
 
     name: str
-    inputs: int
-    outputs: int
+    input_count: int
+    output_count: int
     plant: Plant
     clock: Clock
     switch_time_s: float | None = None
@@ -47,7 +47,7 @@ class TwinSettings:
     @property
     def serial_number(self) -> str:
         """Serial number derived from the name: `SIM` and six digits."""
-        return serial_number(self.name)
+        return make_serial_number(self.name)
 
     def get_account(self, user: str, password: str) -> tuple[str, str]:
         """Return the user name and password of the login. The arguments are the factory defaults."""
@@ -73,7 +73,7 @@ class TwinSettings:
         return self.read_choice(name, "no", "yes") == "yes"
 
     @property
-    def one_session(self) -> bool:
+    def is_single_session(self) -> bool:
         """True if an SSH connection ends after its first shell or command.
 
         This is the option `sessions`: `one`, or the default `many`. Raise `SettingError` for any other value.
@@ -88,7 +88,7 @@ class TwinSettings:
         except ValueError:
             raise SettingError(f"option {name} must be a number, not {text!r}") from None
 
-    def get_move_s(self, default_s: float) -> float:
+    def get_switch_time_s(self, default_s: float) -> float:
         """Return the duration of a move in seconds: `switch_time_s` if it is set, otherwise `default_s`."""
         return default_s if self.switch_time_s is None else self.switch_time_s
 
@@ -99,7 +99,7 @@ class TwinSettings:
         """
         return SwitchDevice(
             self.name,
-            Matrix(self.inputs, self.outputs),
+            Matrix(self.input_count, self.output_count),
             plant=self.plant,
             clock=self.clock,
             switch_time_s=0.0,
@@ -115,10 +115,10 @@ class TwinSettings:
         """Return the switch that the settings describe. `switch_time_s` is the default of the family."""
         return SwitchDevice(
             self.name,
-            Matrix(self.inputs, self.outputs, when_occupied),
+            Matrix(self.input_count, self.output_count, when_occupied),
             plant=self.plant,
             clock=self.clock,
-            switch_time_s=self.get_move_s(switch_time_s),
+            switch_time_s=self.get_switch_time_s(switch_time_s),
             hitless=hitless,
             boot_mode=self.boot_mode,
             faults=SwitchFaults(),

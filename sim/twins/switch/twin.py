@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from sim.models.clock import Clock, VirtualClock
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.fault_list import Fault, FaultBoard
+from sim.twins.switch.fault_list import Fault, FaultRegistry
 from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.wire.control import ControlServer, Reply, Request, Verb, VerbError
 from sim.twins.wire.line import Line, Reader, Transcript, Writer
@@ -38,10 +38,11 @@ class Frontend:
     - `options`: query parameters of the printed address.
     - `serve`: serves one client until it disconnects.
     - `execute`: runs a command that an SSH client sends without a shell, and returns the exit status.
-    - `one_session`: if True, an SSH connection ends after its first shell or command.
+    - `is_single_session`: if True, an SSH connection ends after its first shell or command.
     - `account`: user name and password of a wire with its own login (SSH).
     - `baud`: rate of a serial line in bit/s.
-    - `max_sessions_here`: if True, the fault `max_sessions` limits connections; if False, the frontend limits logins.
+    - `enforces_max_sessions`: if True, the fault `max_sessions` limits connections. If False, the frontend limits
+      logins.
     - `file`: name of a file that the client keeps. The printed address is then the path of this file in a temporary
       directory, with the listener's address as the option `operator`. `SwitchTwin.close` removes the directory.
     """
@@ -50,10 +51,10 @@ class Frontend:
     serve: Callable[[Line], Awaitable[None]]
     execute: Callable[[Line, str], Awaitable[int]] | None = None
     wire: Wire = "tcp"
-    one_session: bool = False
+    is_single_session: bool = False
     account: tuple[str, str] = ("admin", "root")
     baud: int = 38400
-    max_sessions_here: bool = True
+    enforces_max_sessions: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
 
@@ -71,15 +72,17 @@ def _make_listener(
         from sim.twins.wire.ssh_server import SshServer
 
         handler = execution if frontend.execute else None
-        return SshServer(sock, frontend.account, client, handler, one_session=frontend.one_session)
+        return SshServer(
+            sock, frontend.account, client, handler, is_single_session=frontend.is_single_session
+        )
     return Listener(sock, client)
 
 
 class SwitchTwin:
     """One simulated switch: one state that all frontends share, for several clients at once.
 
-    `expire` ends all logins and returns their number. `verbs` and `faults` are added to the verbs and faults that
-    every family has. `on_boot` clears state that a device loses without power, such as error queues.
+    `expire_logins` ends all logins and returns their number. `verbs` and `faults` are added to the verbs and faults
+    that every family has. `on_boot` clears state that a device loses without power, such as error queues.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class SwitchTwin:
         device: SwitchDevice,
         frontends: Mapping[str, Frontend],
         *,
-        expire: Callable[[], int] = lambda: 0,
+        expire_logins: Callable[[], int] = lambda: 0,
         verbs: Mapping[str, Verb] | None = None,
         faults: Mapping[str, Fault] | None = None,
         on_boot: Callable[[], None] = lambda: None,
@@ -95,13 +98,15 @@ class SwitchTwin:
         self.device = device
         self.frontends = frontends
         self.transcript = Transcript(device.clock)
-        self._sessions = itertools.count(1)
+        self._session_numbers = itertools.count(1)
         self._client_counts: Counter[str] = Counter()  # current clients of each frontend
         self._on_boot = on_boot
         self._listeners: dict[str, AnyListener] = {}
-        self._memory: dict[str, MemoryListener] = {}
-        self._board = FaultBoard(device, line=self, expire=expire, family_faults=faults)
-        self._control_verbs = ControlVerbs(self, device, self.transcript, self._board, verbs or {})
+        self._memory_listeners: dict[str, MemoryListener] = {}
+        self._fault_registry = FaultRegistry(
+            device, client_lines=self, expire_logins=expire_logins, family_faults=faults
+        )
+        self._control_verbs = ControlVerbs(self, device, self.transcript, self._fault_registry, verbs or {})
         self._control = ControlServer(self.make_verbs())
         self._control_address = ""
         self._directory: TemporaryDirectory[str] | None = None
@@ -113,14 +118,14 @@ class SwitchTwin:
     @property
     def faults(self) -> Mapping[str, Fault]:
         """All faults of this twin, by name."""
-        return self._board.known
+        return self._fault_registry.faults
 
     async def set_fault(self, request: Request) -> None:
         """Set the fault that `request` names. Raise `VerbError` for an unknown fault or an invalid field."""
-        await self._board.set_fault(request)
+        await self._fault_registry.set_fault(request)
 
     @property
-    def needs_socket(self) -> tuple[str, ...]:
+    def socket_frontends(self) -> tuple[str, ...]:
         """Names of the frontends that need a bound socket: all except those on serial lines."""
         return tuple(name for name, frontend in self.frontends.items() if frontend.wire != "serial")
 
@@ -128,7 +133,7 @@ class SwitchTwin:
         """Start to serve clients in the event loop, and return without waiting for them.
 
         `sockets` maps names to bound sockets (`sim.twins.wire.listener.bind_socket`). It holds `control`, and any
-        frontends of `needs_socket`; frontends without a socket are not served. With `serial`, also serve the
+        frontends of `socket_frontends`; frontends without a socket are not served. With `serial`, also serve the
         frontends on serial lines.
         """
         for name, frontend in self.frontends.items():
@@ -183,10 +188,10 @@ class SwitchTwin:
 
     def attach(self, frontend: str) -> MemoryClient:
         """Open an in-memory session with a frontend. Raise `ConnectionRefusedError` while the twin refuses clients."""
-        if frontend not in self._memory:
-            self._memory[frontend] = MemoryListener(self._make_client_handler(frontend))
+        if frontend not in self._memory_listeners:
+            self._memory_listeners[frontend] = MemoryListener(self._make_client_handler(frontend))
         try:
-            return self._memory[frontend].attach()
+            return self._memory_listeners[frontend].attach()
         except ConnectionRefusedError:
             self.device.faults.fire_counts["refuse"] += 1
             raise
@@ -199,7 +204,7 @@ class SwitchTwin:
     async def refuse(self) -> None:
         """Refuse new clients on all frontends. The control socket stays available."""
         for name in self.frontends:  # create missing listeners, so that they refuse a later `attach`
-            self._memory.setdefault(name, MemoryListener(self._make_client_handler(name)))
+            self._memory_listeners.setdefault(name, MemoryListener(self._make_client_handler(name)))
         for listener in self._list_listeners():
             await listener.refuse()
 
@@ -218,7 +223,7 @@ class SwitchTwin:
         self.accept()
 
     def _list_listeners(self) -> list[AnyListener]:
-        return [*self._listeners.values(), *self._memory.values()]
+        return [*self._listeners.values(), *self._memory_listeners.values()]
 
     def _make_client_handler(self, name: str) -> Client:
         """Return a function that serves one client of a frontend. Raise `KeyError` for an unknown frontend."""
@@ -247,13 +252,13 @@ class SwitchTwin:
         faults = self.device.faults
         limit = faults.max_sessions
         if (
-            self.frontends[name].max_sessions_here
+            self.frontends[name].enforces_max_sessions
             and limit is not None
             and self._client_counts[name] >= limit
         ):
             faults.fire_counts["max_sessions"] += 1
             return None
-        session = next(self._sessions)
+        session = next(self._session_numbers)
         line = Line(
             name, session, streams, faults=faults, transcript=self.transcript, clock=self.device.clock
         )
@@ -278,19 +283,19 @@ class ControlVerbs:
     power: PowerSwitch
     device: SwitchDevice
     transcript: Transcript
-    fault_board: FaultBoard
+    fault_registry: FaultRegistry
     family_verbs: Mapping[str, Verb] = field(default_factory=dict)
 
     def make_verbs(self) -> Mapping[str, Verb]:
         """Return the verbs that every switch has, and the verbs of the family."""
         return {
             "truth": lambda _: self._read_truth(),
-            "advance": self._advance,
-            "transcript": self._transcript,
+            "advance": self._advance_clock,
+            "transcript": self._read_transcript,
             "operator": self._change_as_operator,
             "power_cycle": self._power_cycle,
-            "set_fault": self.fault_board.set_fault,
-            "clear_fault": self.fault_board.clear_fault,
+            "set_fault": self.fault_registry.set_fault,
+            "clear_fault": self.fault_registry.clear_fault,
             **self.family_verbs,
         }
 
@@ -301,10 +306,10 @@ class ControlVerbs:
             "connections": _convert_to_lists(device.matrix.connections),
             "lit": _convert_to_lists(device.lit_connections),
             "really": _convert_to_lists(device.light_paths),
-            "ports": {str(port): device.matrix.state(port) for port in device.matrix.ports},
+            "ports": {str(port): device.matrix.get_state(port) for port in device.matrix.ports},
             "locked": sorted(device.matrix.locked),
             "boot_mode": device.boot_mode,
-            "changes": device.changes,
+            "changes": device.change_count,
             "busy_s": device.busy_s,
             "last_busy_s": device.last_busy_s,
             "wear": {str(port): moves for port, moves in sorted(device.moves_by_port.items())},
@@ -312,27 +317,27 @@ class ControlVerbs:
             "now_s": device.clock.now(),
         }
 
-    async def _advance(self, request: Request) -> Reply:
+    async def _advance_clock(self, request: Request) -> Reply:
         clock = self.device.clock
         if not isinstance(clock, VirtualClock):
             raise VerbError("this device runs in real time; start it with a virtual clock to advance it")
-        seconds = request.number("seconds")
+        seconds = request.get_number("seconds")
         if seconds < 0:
             raise VerbError("time only moves forward")
         await clock.advance(seconds)
         return {"now_s": clock.now()}
 
-    def _transcript(self, request: Request) -> Reply:
-        entries = [entry.as_json() for entry in self.transcript.entries()]
-        if request.flag("clear", default=False):
+    def _read_transcript(self, request: Request) -> Reply:
+        entries = [entry.as_json() for entry in self.transcript.list_entries()]
+        if request.get_flag("clear", default=False):
             self.transcript.clear()
         return {"entries": entries}
 
     def _change_as_operator(self, request: Request) -> Reply:
         """Change connections as another operator does. A new connection replaces others that use its ports."""
-        pairs = request.pairs("connect")
+        pairs = request.get_pairs("connect")
         try:
-            self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))
+            self.device.change(self.device.matrix.without_ports(request.get_integers("disconnect")))
             inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
             self.device.change(self.device.matrix.with_connections(inputs, outputs, "replace"))
         except MatrixRefusal as refusal:
@@ -340,7 +345,7 @@ class ControlVerbs:
         return {"connections": _convert_to_lists(self.device.matrix.connections)}
 
     async def _power_cycle(self, request: Request) -> Reply:
-        await self.power.power_cycle(request.number("off_s", 0.0))
+        await self.power.power_cycle(request.get_number("off_s", 0.0))
         return {"connections": _convert_to_lists(self.device.matrix.connections)}
 
 

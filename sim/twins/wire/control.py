@@ -42,49 +42,49 @@ class Request:
             raise VerbError(f"field {name!r} is missing")
         return self._fields[name]
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         """Return a field that must be a string."""
         value = self[name]
         if not isinstance(value, str):
             raise VerbError(f"field {name!r} must be a string, not {value!r}")
         return value
 
-    def number(self, name: str, default: float | None = None) -> float:
+    def get_number(self, name: str, default: float | None = None) -> float:
         """Return a field that must be a number. If it is absent, return `default`, unless that is None."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise VerbError(f"field {name!r} must be a number, not {value!r}")
         return float(value)
 
-    def whole(self, name: str, default: int | None = None) -> int:
+    def get_integer(self, name: str, default: int | None = None) -> int:
         """Return a field that must be an integer. If it is absent, return `default`, unless that is None."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int):
             raise VerbError(f"field {name!r} must be an integer, not {value!r}")
         return value
 
-    def flag(self, name: str, *, default: bool) -> bool:
+    def get_flag(self, name: str, *, default: bool) -> bool:
         """Return a field that must be true or false. If it is absent, return `default`."""
         value = self._fields.get(name, default)
         if not isinstance(value, bool):
             raise VerbError(f"field {name!r} must be true or false, not {value!r}")
         return value
 
-    def numbers(self, name: str) -> tuple[int, ...]:
+    def get_integers(self, name: str) -> tuple[int, ...]:
         """Return a list of integers, which is empty if the field is absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise VerbError(f"field {name!r} must be a list of integers, not {value!r}")
         return tuple(value)
 
-    def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
+    def get_pairs(self, name: str) -> tuple[tuple[int, int], ...]:
         """Return a list of pairs of integers, such as `[[1, 49], [2, 50]]`. It is empty if the field is absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(_is_pair(item) for item in value):
             raise VerbError(f"field {name!r} must be a list of pairs [input, output], not {value!r}")
         return tuple((item[0], item[1]) for item in value)
 
-    def pair(self, name: str) -> tuple[int, int]:
+    def get_pair(self, name: str) -> tuple[int, int]:
         """Return a pair of integers, such as `[1, 49]`."""
         value = self[name]
         if not _is_pair(value):
@@ -96,7 +96,7 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value)
 
 
-async def answer(verbs: Mapping[str, Verb], line: bytes) -> dict[str, Any]:
+async def answer_request(verbs: Mapping[str, Verb], line: bytes) -> dict[str, Any]:
     """Execute the request of one line. Return the reply of the verb with `ok` true, or the error with `ok` false."""
     try:
         reply = _call_verb(verbs, line)
@@ -113,7 +113,7 @@ def _call_verb(verbs: Mapping[str, Verb], line: bytes) -> Reply | Awaitable[Repl
     if not isinstance(fields, dict):
         raise VerbError('a request must be an object such as {"do": "truth"}')
     request = Request(fields)
-    name = request.text("do")
+    name = request.get_text("do")
     if name not in verbs:
         raise VerbError(f"unknown verb {name!r}; this socket knows: {', '.join(sorted(verbs))}")
     return verbs[name](request)
@@ -138,6 +138,6 @@ class ControlServer:
 
     async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
-            reply = await answer(self._verbs, line)
+            reply = await answer_request(self._verbs, line)
             writer.write(json.dumps(reply).encode() + b"\n")
             await writer.drain()

@@ -16,7 +16,7 @@ _READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TranscriptEntry:
     """Bytes that one session read or wrote at once. `seconds` is the time on the device's clock."""
 
     seconds: float
@@ -41,13 +41,13 @@ class Transcript:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: deque[Entry] = deque(maxlen=_MAX_ENTRIES)
+        self._entries: deque[TranscriptEntry] = deque(maxlen=_MAX_ENTRIES)
 
     def record(self, frontend: str, session: int, direction: Literal["in", "out"], data: bytes) -> None:
         """Append an entry with the current time."""
-        self._entries.append(Entry(self._clock.now(), frontend, session, direction, data))
+        self._entries.append(TranscriptEntry(self._clock.now(), frontend, session, direction, data))
 
-    def entries(self) -> tuple[Entry, ...]:
+    def list_entries(self) -> tuple[TranscriptEntry, ...]:
         """Return the stored entries, oldest first."""
         return tuple(self._entries)
 

@@ -140,12 +140,17 @@ class _Account(asyncssh.SSHServer):
     """Authentication of a connection: one user, by password."""
 
     def __init__(
-        self, account: tuple[str, str], client: Client, execution: Execution | None, *, one_session: bool
+        self,
+        account: tuple[str, str],
+        client: Client,
+        execution: Execution | None,
+        *,
+        is_single_session: bool,
     ) -> None:
         self._account = account
         self._client = client
         self._execution = execution
-        self._one_session = one_session
+        self._is_single_session = is_single_session
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -157,13 +162,13 @@ class _Account(asyncssh.SSHServer):
         return (username, password) == self._account
 
     def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
-        return _Session(self._client, self._execution, ends_connection=self._one_session)
+        return _Session(self._client, self._execution, ends_connection=self._is_single_session)
 
 
 class SshServer(SocketListener):
     """Listener that runs `client` for every shell on `sock`, and `execution` for every single command.
 
-    Without `execution`, the server refuses single commands. With `one_session`, a connection ends with its first
+    Without `execution`, the server refuses single commands. With `is_single_session`, a connection ends with its first
     session.
     """
 
@@ -174,13 +179,13 @@ class SshServer(SocketListener):
         client: Client,
         execution: Execution | None = None,
         *,
-        one_session: bool = False,
+        is_single_session: bool = False,
     ) -> None:
         super().__init__(sock)
         self._account = account
         self._client = client
         self._execution = execution
-        self._one_session = one_session
+        self._is_single_session = is_single_session
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._connections: set[asyncssh.SSHServerConnection] = set()
 
@@ -204,7 +209,7 @@ class SshServer(SocketListener):
             session = await asyncssh.run_server(
                 connection,
                 server_factory=lambda: _Account(
-                    self._account, self._client, self._execution, one_session=self._one_session
+                    self._account, self._client, self._execution, is_single_session=self._is_single_session
                 ),
                 server_host_keys=[self._key],
                 login_timeout=LOGIN_TIMEOUT_S,

@@ -239,11 +239,11 @@ def test_a_circuit_that_became_two_way_is_not_half_removed(bench, scheme):
 
 def cut_after(made: Any, seconds: float) -> None:
     """Break every connection once so much virtual time has passed."""
-    from sim.twins.wire.control import answer
+    from sim.twins.wire.control import answer_request
 
     async def cut() -> None:
         await made.virtual.sleep(seconds)
-        await answer(
+        await answer_request(
             made.twin.make_verbs(), json.dumps({"do": "set_fault", "fault": "close_connection"}).encode()
         )
 

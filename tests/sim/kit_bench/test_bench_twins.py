@@ -342,6 +342,6 @@ def test_an_unplugged_instrument_refuses_and_comes_back_at_the_same_address(tabl
 def test_what_was_said_is_on_record(table):
     one = table()
     one.client("laser").ask(":WAV?")
-    entries = [(entry.direction, entry.data) for entry in one.bench.transcripts["laser"].entries()]
+    entries = [(entry.direction, entry.data) for entry in one.bench.transcripts["laser"].list_entries()]
     assert ("in", b":WAV?\n") in entries
     assert ("out", b"+1550.0000\r\n") in entries

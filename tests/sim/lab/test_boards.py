@@ -13,7 +13,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.lab.document import parse
+from sim.lab.document import parse_document
 from sim.lab.model import LabError
 from sim.twins.hosts import netns
 from sim.twins.plant import Plant
@@ -96,14 +96,14 @@ def test_a_wrong_board_is_refused_with_its_path(labs, change, complaint):
     raw = add_board(labs.document(), ports=2)
     change(raw["boards"][0])
     with pytest.raises(LabError) as caught:
-        parse(json.dumps(raw))
+        parse_document(json.dumps(raw))
     assert caught.value.what.removeprefix("wiring document: ").startswith(complaint)
 
 
 def test_fibres_of_boards_carry_light(labs):
     plant = Plant(add_board(labs.document(hosts=2, nics=1)))
     plant.update_switch("ocs1", {1: 6, 3: 4})
-    assert {path.receiver: path.transmitter for path in plant.paths()} == {
+    assert {path.receiver: path.transmitter for path in plant.list_light_paths()} == {
         "a/nic1": "board1/port1",
         "board1/port1": "a/nic1",
     }

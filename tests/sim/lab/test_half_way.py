@@ -12,7 +12,7 @@ from libraries import skip_without
 skip_without("jsonschema")
 
 from sim.lab import __main__, supervisor
-from sim.lab.document import parse
+from sim.lab.document import parse_document
 from sim.lab.model import LabError
 from sim.twins.hosts import netns
 from sim.twins.hosts import redirects as fabric
@@ -23,7 +23,7 @@ from sim.twins.hosts.twin import HostTwin
 
 async def started(raw):
     async with AsyncExitStack() as stack:
-        await supervisor.start_lab(parse(json.dumps(raw)), stack)
+        await supervisor.start_lab(parse_document(json.dumps(raw)), stack)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.lab.document import parse
+from sim.lab.document import parse_document
 from sim.lab.model import LabError
 from sim.lab.supervisor import start_lab
 
@@ -66,5 +66,5 @@ def test_a_loopback_address_that_a_stranger_has_means_the_subnet_is_taken(labs, 
 def test_without_root_kernel_hosts_are_refused_with_the_way_out(labs, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(LabError, match=r"need root.*--hosts model") as caught:
-        asyncio.run(start_lab(parse(json.dumps(labs.document(2))), AsyncExitStack()))
+        asyncio.run(start_lab(parse_document(json.dumps(labs.document(2))), AsyncExitStack()))
     assert caught.value.code == "not_root"

@@ -18,7 +18,7 @@ from libraries import skip_without
 skip_without("jsonschema")
 
 from sim.lab import supervisor
-from sim.lab.document import parse
+from sim.lab.document import parse_document
 from sim.twins.hosts import netns
 from sim.twins.hosts.netns import KernelFault
 from sim.twins.hosts.own_root import MachineMount, check_device_nodes, parse_mounts
@@ -227,7 +227,7 @@ def test_a_host_costs_at_most_15_mb(kernel_labs):
 
 async def _megabytes(raw):
     async with AsyncExitStack() as stack:
-        up = await supervisor.start_lab(parse(json.dumps(raw)), stack)
+        up = await supervisor.start_lab(parse_document(json.dumps(raw)), stack)
         pids = netns.list_processes([f"{up.lab_id}-a"])
         rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
         mapped_kb = sum(int(text.split("\nPss:")[1].split()[0]) for text in rollups)
@@ -251,7 +251,7 @@ def test_without_overlays_hosts_share_the_machines_root_and_the_reason_is_told(k
 
     async def look():
         async with AsyncExitStack() as stack:
-            up = await supervisor.start_lab(parse(json.dumps(kernel_labs.wiring(hosts=1))), stack)
+            up = await supervisor.start_lab(parse_document(json.dumps(kernel_labs.wiring(hosts=1))), stack)
             (host,) = [pid for pid in netns.list_processes([f"{up.lab_id}-a"]) if "sshd" in _name(pid)]
             return up.make_ready_line(), Path(f"/proc/{host}/root/etc").stat().st_dev
 

@@ -9,14 +9,14 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.lab.document import parse
+from sim.lab.document import parse_document
 from sim.lab.model import LabError
 
 
 def refused(wrong, change):
     change(wrong)
     with pytest.raises(LabError) as caught:
-        parse(json.dumps(wrong))
+        parse_document(json.dumps(wrong))
     assert caught.value.code == "document"
     return caught.value.what.removeprefix("wiring document: ")
 
@@ -24,7 +24,7 @@ def refused(wrong, change):
 def test_a_good_document_has_its_defaults(labs):
     raw = labs.document()
     del raw["control"]
-    parsed = parse(json.dumps(raw))
+    parsed = parse_document(json.dumps(raw))
     assert (str(parsed.control), str(parsed.root_address)) == ("10.97.0.1:7000", "10.97.0.1")
     assert (parsed.link.burst_kb, parsed.link.latency_ms, parsed.switches[0].user) == (128, 50.0, None)
     assert [str(address) for address in parsed.twin_addresses] == ["10.97.0.2"]
@@ -113,4 +113,4 @@ def test_a_wrong_document_is_refused_with_the_path_of_what_is_wrong(labs, change
 
 def test_what_is_not_json_is_refused():
     with pytest.raises(LabError, match="not JSON"):
-        parse("hosts: []\n")
+        parse_document("hosts: []\n")

@@ -47,7 +47,7 @@ def test_what_was_received_by_then_is_stored_before_the_kit_moves(programs, monk
     elapse = plant.elapse
 
     def watched(passed_s):
-        stored.append((passed_s, readout._stored))
+        stored.append((passed_s, readout._stored_count))
         elapse(passed_s)
 
     monkeypatch.setattr(plant, "elapse", watched)
@@ -57,8 +57,8 @@ def test_what_was_received_by_then_is_stored_before_the_kit_moves(programs, monk
     begun_s = soc._board.clock.accounted_s
     stored.clear()
     soc.elapse(shots * seconds + 5.0)
-    assert readout._stored == shots
-    ends_s = begun_s + (readout._starts + 50) / (readout.cfg["f_output"] * 1e6)
+    assert readout._stored_count == shots
+    ends_s = begun_s + (readout._window_starts + 50) / (readout.cfg["f_output"] * 1e6)
     moment_s = begun_s
     for passed_s, done in stored[:-1]:
         moment_s += passed_s

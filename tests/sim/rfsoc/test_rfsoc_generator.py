@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.twins.rfsoc.signals.track import INFINITE_TICK, PHASE_TURN, Generator, make_track
-from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode
+from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode_words
 
-GENERATOR = Generator(rate_hz=6.144e9, ticks_per_time=1.0, samples_per_tick=16)
+GENERATOR = Generator(rate_hz=6.144e9, ticks_per_processor_tick=1.0, samples_per_tick=16)
 ENVELOPE = np.stack([np.arange(4096) - 2048, 1000 - np.arange(4096)], axis=1).astype(np.int16)
 FLAT = np.zeros((16, 2), np.int16)
 
@@ -25,7 +25,7 @@ def track(*sent, standing=None, generator=GENERATOR):
     """Return (time, word) pairs, played."""
     words = np.array([word for _, word in sent], np.uint32).reshape(-1, 6)
     times = np.array([time for time, _ in sent], np.int64)
-    return make_track(generator, times, decode(words, 2), standing)
+    return make_track(generator, times, decode_words(words, 2), standing)
 
 
 def counts(fractions):
@@ -35,15 +35,15 @@ def counts(fractions):
 
 def test_both_processors_words_say_the_same():
     conf = INPUT | 1 << 2 | 1 << 4
-    one = decode(np.array([[7, 9, 3, 0xFFFE, 0xFFFF & 77 | conf << 16, 0]], np.uint32), 1)
-    two = decode(np.array([[7, 9, 3, 0xFFFFFFFE, 77, conf]], np.uint32), 2)
+    one = decode_words(np.array([[7, 9, 3, 0xFFFE, 0xFFFF & 77 | conf << 16, 0]], np.uint32), 1)
+    two = decode_words(np.array([[7, 9, 3, 0xFFFFFFFE, 77, conf]], np.uint32), 2)
     assert one.encode_rows() == two.encode_rows()
     assert (one.gain[0], one.length[0], one.source[0]) == (-2, 77, INPUT)
     assert (bool(one.is_periodic[0]), bool(one.is_held[0]), bool(one.is_reset[0])) == (True, True, True)
 
 
 def test_the_upper_byte_of_version_2_is_the_lane_of_a_multiplexer():
-    assert decode(np.array([[0, 0, 0, 0, 3, 0x0208]], np.uint32), 2).mux_channel[0] == 2
+    assert decode_words(np.array([[0, 0, 0, 0, 3, 0x0208]], np.uint32), 2).mux_channel[0] == 2
 
 
 def test_a_pulse_waits_for_the_one_before():

@@ -8,7 +8,7 @@ import pytest
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
 from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_integer_ratio, make_track
-from sim.twins.rfsoc.signals.waves import Waves, decode
+from sim.twins.rfsoc.signals.waves import Waves, decode_words
 
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
 RATE = 3.072e9
@@ -25,7 +25,7 @@ def sent(rng, pulses):
     words[:, 5] = (
         rng.integers(0, 2, pulses) << 3 | (rng.random(pulses) < 0.1) << 2 | rng.choice([0, 1, 2], pulses)
     )
-    return decode(words, 2)
+    return decode_words(words, 2)
 
 
 def track(rng, generator=GENERATORS[0]):

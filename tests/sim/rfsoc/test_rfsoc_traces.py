@@ -8,7 +8,7 @@ import pytest
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
 from sim.twins.rfsoc.signals.track import Generator, TimeLine, find_integer_ratio, make_track
-from sim.twins.rfsoc.signals.waves import decode
+from sim.twins.rfsoc.signals.waves import decode_words
 
 RATE = 3.072e9
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]
@@ -44,7 +44,7 @@ def line(rng):
         words = np.zeros((4, 6), np.uint32)
         words[:, 3] = rng.choice([5000, 20000], 4)
         words[:, 4], words[:, 5] = 6, 0b1001
-        tracks[number] = make_track(generator, times, decode(words, 2), None)
+        tracks[number] = make_track(generator, times, decode_words(words, 2), None)
     return TimeLine(GENERATORS, tracks, [np.zeros((16, 2), np.int16)] * 2)
 
 

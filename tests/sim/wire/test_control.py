@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sim.twins.wire.control import ControlServer, VerbError, answer
+from sim.twins.wire.control import ControlServer, VerbError, answer_request
 from sim.twins.wire.listener import Listener, bind_socket
 
 
@@ -17,14 +17,14 @@ def refuse(_):
 
 async def slowly(request):
     await asyncio.sleep(0)
-    return {"twice": 2 * request.whole("value")}
+    return {"twice": 2 * request.get_integer("value")}
 
 
 VERBS = {"truth": lambda _: {"lit": []}, "refuse": refuse, "slowly": slowly}
 
 
 def ask(line) -> dict:
-    return asyncio.run(answer(VERBS, line.encode()))
+    return asyncio.run(answer_request(VERBS, line.encode()))
 
 
 def test_a_verb_is_answered():

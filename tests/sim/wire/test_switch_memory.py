@@ -14,7 +14,7 @@ from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
-from sim.twins.wire.control import answer
+from sim.twins.wire.control import answer_request
 
 FLOOR_DBM = -60.0
 
@@ -57,7 +57,7 @@ def story(tell):
 
 
 async def do(twin, verb, **fields):
-    reply = await answer(twin.make_verbs(), json.dumps({"do": verb, **fields}).encode())
+    reply = await answer_request(twin.make_verbs(), json.dumps({"do": verb, **fields}).encode())
     assert reply.pop("ok"), reply
     return reply
 
@@ -270,8 +270,8 @@ def test_a_dark_input():
     async def tell(twin, clock):
         await lit(twin, clock)
         await set_fault(twin, "dark_input", port=1)
-        assert [twin.device.power_dbm(port) for port in (1, 5)] == [FLOOR_DBM, FLOOR_DBM]
-        assert twin.device.power_dbm(6) > FLOOR_DBM
+        assert [twin.device.read_power_dbm(port) for port in (1, 5)] == [FLOOR_DBM, FLOOR_DBM]
+        assert twin.device.read_power_dbm(6) > FLOOR_DBM
         truth = await do(twin, "truth")
         assert (truth["connections"], truth["lit"]) == ([[1, 5], [2, 6]], [[2, 6]])
         assert truth["fired"]["dark_input"] == 2
@@ -299,8 +299,8 @@ def test_the_dark_fibre_goes_where_it_is_plugged():
         await lit(twin, clock)
         await set_fault(twin, "dark_input", port=1)
         await set_fault(twin, "swap_fibres", pair=[1, 2])
-        assert twin.device.power_dbm(2) == FLOOR_DBM
-        assert twin.device.power_dbm(1) > FLOOR_DBM
+        assert twin.device.read_power_dbm(2) == FLOOR_DBM
+        assert twin.device.read_power_dbm(1) > FLOOR_DBM
         assert twin.device.lit_connections == {1: 5}
 
     story(tell)
@@ -325,7 +325,7 @@ def test_a_fibre_is_swapped_with_one_other_at_most():
 def test_only_two_inputs_can_be_swapped(pair, complaint):
     async def tell(twin, clock):
         request = f'{{"do": "set_fault", "fault": "swap_fibres", "pair": {pair}}}'
-        reply = await answer(twin.make_verbs(), request.encode())
+        reply = await answer_request(twin.make_verbs(), request.encode())
         assert (reply["ok"], complaint in reply["error"]) == (False, True)
 
     story(tell)
@@ -357,7 +357,7 @@ def test_wear_counts_every_move_of_a_port():
 def test_a_reported_change_names_what_was_made_and_what_removed():
     async def tell(twin, clock):
         changes = []
-        twin.device.listen(changes.append)
+        twin.device.add_listener(changes.append)
         twin.device.change({1: 5, 2: 6})
         twin.device.change({1: 6, 3: 7})
         assert [(set(change.removed), set(change.added)) for change in changes] == [

@@ -26,7 +26,7 @@ MAX_PORTS = 320
 FACTORY_ACCOUNT = ("admin", "admin")
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Calient switch, whose ports have an input and an output each.
 
     Raise `SettingError` for an invalid option, unequal inputs and outputs, or more than `MAX_PORTS` of them.
@@ -35,7 +35,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary", "bulk_results"
     )
     device = settings.make_device(switch_time_s=DEFAULT_SWITCH_TIME_S)
-    if settings.inputs != settings.outputs or settings.inputs > MAX_PORTS:
+    if settings.input_count != settings.output_count or settings.input_count > MAX_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, at most {MAX_PORTS}")
     account, serial = settings.get_account(*FACTORY_ACCOUNT), settings.serial_number
     configuration = CircuitConfiguration(
@@ -63,15 +63,15 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     return SwitchTwin(
         device,
         {
-            "tl1": Frontend("calient+tl1", tl1.serve, max_sessions_here=False),
+            "tl1": Frontend("calient+tl1", tl1.serve, enforces_max_sessions=False),
             "tl1-interactive": Frontend(
                 "calient+tl1",
                 lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echo=echo),
-                max_sessions_here=False,
+                enforces_max_sessions=False,
             ),
             "rest": Frontend("calient+rest", server.serve),
         },
-        expire=lambda: tl1.expire() + server.expire_sessions(),
+        expire_logins=lambda: tl1.expire() + server.expire_sessions(),
         faults={**configuration.list_faults(), **tl1.list_faults(), **rest.list_faults()},
         on_boot=configuration.forget_provisioned,
     )

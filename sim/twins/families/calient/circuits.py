@@ -53,7 +53,7 @@ class CircuitConfiguration:
 
     def __init__(self, device: SwitchDevice, *, moving_states: tuple[str, str] = ("IS", "RDY")) -> None:
         self.moving_states = moving_states
-        self.names = PortNames(device.matrix.inputs)
+        self.names = PortNames(device.matrix.input_count)
         self.skipped_activations = 0
         self.dark: set[Pair] = set()
         self._device = device
@@ -132,7 +132,7 @@ class CircuitConfiguration:
         connections = self._device.matrix.with_connections(
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         )
-        if self._device.faults.stuck.intersection(pairs):  # connect both directions, or neither
+        if self._device.faults.stuck_pairs.intersection(pairs):  # connect both directions, or neither
             self._device.faults.fire_counts["stuck"] += 1
             return
         circuit.active = True
@@ -165,7 +165,7 @@ class CircuitConfiguration:
         pairs = tuple(pairs) or self.pairs(circuit)
         if any(self._device.is_moving(pair[0]) for pair in pairs):
             return (*self.moving_states, "OK")
-        is_lit = all(self.power_dbm(output) is not None for _, output in pairs)
+        is_lit = all(self.read_power_dbm(output) is not None for _, output in pairs)
         return "IS", "IS", "OK" if is_lit else "FAIL"
 
     def describe_fibre_states(self, number: int) -> tuple[str, str, str]:
@@ -174,7 +174,7 @@ class CircuitConfiguration:
         An unused port is `OOS-NP`, `OOS`, `OK`, as captures show. The states of failed, locked and disabled ports are
         assumptions.
         """
-        state = self._device.matrix.state(number)
+        state = self._device.matrix.get_state(number)
         if state == "F":
             return "IS", "OOS", "FAIL"
         if number in self._device.matrix.locked:
@@ -187,9 +187,9 @@ class CircuitConfiguration:
         """Return `TRANSIT` if a circuit uses a port of the matrix, otherwise `NONE`."""
         return "TRANSIT" if self.find_circuit(number) else "NONE"
 
-    def power_dbm(self, number: int) -> float | None:
+    def read_power_dbm(self, number: int) -> float | None:
         """Return the power reading of a port of the matrix in dBm, or None if there is no light."""
-        dbm = self._device.power_dbm(number)
+        dbm = self._device.read_power_dbm(number)
         dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
         return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
 
@@ -208,11 +208,11 @@ class CircuitConfiguration:
         """Return the faults `skip_activate` (activation has no effect) and `oc_fail` (a pair passes no light)."""
         return {
             "skip_activate": Fault(
-                lambda request: setattr(self, "skipped_activations", request.whole("count", 1)),
+                lambda request: setattr(self, "skipped_activations", request.get_integer("count", 1)),
                 lambda _: setattr(self, "skipped_activations", 0),
             ),
             "oc_fail": Fault(
-                lambda request: self._darken(request.pair("pair")),
+                lambda request: self._darken(request.get_pair("pair")),
                 lambda _: self.dark.clear(),
                 main_field="pair",
             ),

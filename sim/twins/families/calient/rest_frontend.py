@@ -82,7 +82,7 @@ class RestFrontend:
         }
 
     def _set_failing(self, request: Request | None) -> None:
-        self._failing_index = request.whole("item", 1) if request else 0
+        self._failing_index = request.get_integer("item", 1) if request else 0
 
     def _set_denied(self, *, is_denied: bool) -> None:
         self._denies_writes = is_denied
@@ -199,7 +199,7 @@ class RestFrontend:
         return document
 
     def _format_power(self, number: int) -> str:
-        dbm = self._configuration.power_dbm(number)
+        dbm = self._configuration.read_power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.1f}"
 
     # -- changes

@@ -43,7 +43,7 @@ class CalientTl1(Tl1Frontend):
         self._names = configuration.names
         self._serial = serial
         if reports:
-            device.listen(
+            device.add_listener(
                 lambda change: self.report_changes(change, ("DLT-CRS", "ENT-CRS"), f"REPT {change_word}")
             )
 
@@ -111,7 +111,7 @@ class CalientTl1(Tl1Frontend):
         default = self.page_rows
         return {
             "page_rows": Fault(
-                lambda request: setattr(self, "page_rows", request.whole("count")),
+                lambda request: setattr(self, "page_rows", request.get_integer("count")),
                 lambda _: setattr(self, "page_rows", default),
             ),
             "report_noise": self.make_noise_fault(),
@@ -179,7 +179,7 @@ class CalientTl1(Tl1Frontend):
         )
 
     def _format_power(self, number: int) -> str:
-        dbm = self.configuration.power_dbm(number)
+        dbm = self.configuration.read_power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.2f}"
 
     # -- changes

@@ -18,7 +18,7 @@ DEFAULT_BAUD = 38400
 FACTORY_ACCOUNT = ("admin", "root")
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Polatis switch. Raise `SettingError` for an invalid option.
 
     Options for behaviour that published documents leave open:
@@ -44,7 +44,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         when_occupied="replace" if must_replace else "reject",
         hitless=settings.read_flag("hitless"),
     )
-    model = settings.options.get("product") or f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
+    model = (
+        settings.options.get("product")
+        or f"I-OST-{settings.input_count}x{settings.output_count}-LU1-DMHNS-801"
+    )
     account, serial = settings.get_account(*FACTORY_ACCOUNT), settings.serial_number
     scpi = ScpiFrontend(
         device,
@@ -83,12 +86,12 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             lambda line: _serve_scpi(scpi, line, line_end=b"\r"),
             wire="serial",
             baud=int(settings.read_number("baud", DEFAULT_BAUD)),
-            max_sessions_here=False,
+            enforces_max_sessions=False,
         ),
-        "tl1": Frontend("polatis+tl1", tl1.serve, max_sessions_here=False),
+        "tl1": Frontend("polatis+tl1", tl1.serve, enforces_max_sessions=False),
         "rest": Frontend("polatis+rest", HttpServer(rest.make_routes(), accounts=dict([account])).serve),
     }
-    switch_twin = SwitchTwin(device, frontends, expire=tl1.expire, on_boot=scpi.errors.clear)
+    switch_twin = SwitchTwin(device, frontends, expire_logins=tl1.expire, on_boot=scpi.errors.clear)
     return switch_twin
 
 

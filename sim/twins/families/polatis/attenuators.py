@@ -60,8 +60,8 @@ class Attenuators:
             return Attenuator(loss_db=max(0.0, -setting.level))
         target_dbm = setting.level
         if setting.mode == "RELATIVE":
-            target_dbm += self._device.power_dbm(setting.reference)
+            target_dbm += self._device.read_power_dbm(setting.reference)
         # Remove the current attenuator first, because the loss is computed from the unattenuated power.
         self._device.attenuators.pop(port, None)
         self._device.report_light()
-        return Attenuator(loss_db=max(0.0, self._device.power_dbm(port) - target_dbm))
+        return Attenuator(loss_db=max(0.0, self._device.read_power_dbm(port) - target_dbm))

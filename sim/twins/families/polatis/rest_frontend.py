@@ -74,7 +74,7 @@ class RestFrontend:
         self._default: Media = default
         self._empty_is_204 = empty_is_204
         self._changes = 0
-        device.listen(self._note_change)
+        device.add_listener(self._note_change)
 
     def make_routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
@@ -131,7 +131,7 @@ class RestFrontend:
     @property
     def _etag(self) -> str:
         """Tag of three numbers, without quotes, as in a capture. The first number counts changes."""
-        return f"{self._changes}-{len(self._matrix.connections)}-{self._matrix.inputs}"
+        return f"{self._changes}-{len(self._matrix.connections)}-{self._matrix.input_count}"
 
     def _note_change(self, change: Change) -> None:
         del change
@@ -185,7 +185,7 @@ class RestFrontend:
         If an output is connected to another input, `Matrix.when_occupied` applies. Raise `MatrixRefusal`.
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-        is_replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
+        is_replaceable = all(self._matrix.find_peer(output) in {None, *inputs} for output in outputs)
         return self._matrix.with_connections(inputs, outputs, "replace" if is_replaceable else None)
 
     async def _post_pair(self, request: HttpRequest) -> Reply:
@@ -195,7 +195,7 @@ class RestFrontend:
         self._check_etag(request)
         reply = await self._change(lambda: self._matrix.with_connections([source], [output]), 201)
         if self._post_vanishes_s:
-            self._device.start(self._remove_later(source, output))
+            self._device.start_motion(self._remove_later(source, output))
         return reply
 
     async def _remove_later(self, source: int, output: int) -> None:
@@ -279,7 +279,7 @@ class PortResources:
         """Return power readings in dBm, as strings (RFC 7951)."""
         return self.show(
             POWERS,
-            lambda port: {"port-id": port, "power": f"{self._device.power_dbm(port):.2f}"},
+            lambda port: {"port-id": port, "power": f"{self._device.read_power_dbm(port):.2f}"},
             self._matrix.ports,
             request,
         )
@@ -290,11 +290,11 @@ class PortResources:
 
     @property
     def _outputs(self) -> range:
-        return self._matrix.ports[self._matrix.inputs :]
+        return self._matrix.ports[self._matrix.input_count :]
 
     def _describe_settings(self, port: int) -> Entry:
-        status = {"E": "ENABLED", "D": "DISABLED", "F": "FAILED"}[self._matrix.state(port)]
-        peer = self._matrix.peer(port)
+        status = {"E": "ENABLED", "D": "DISABLED", "F": "FAILED"}[self._matrix.get_state(port)]
+        peer = self._matrix.find_peer(port)
         label = self._device.labels.get(port, "")
         return {"port-id": port, "status": status, "label": label, "peer-port": "" if peer is None else peer}
 

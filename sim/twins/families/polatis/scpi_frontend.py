@@ -83,7 +83,7 @@ class ScpiFrontend:
 
     def _make_switch_table(self) -> dict[str, Handler]:
         return {
-            "OXC:SWITch:SIZE?": lambda _: f"{self._matrix.inputs},{self._matrix.outputs}",
+            "OXC:SWITch:SIZE?": lambda _: f"{self._matrix.input_count},{self._matrix.output_count}",
             "OXC:SWITch:CONNect:ADD": self._connect,
             "OXC:SWITch:CONNect:ONLY": self._connect_only,
             "OXC:SWITch:CONNect:SUB": self._disconnect,
@@ -179,7 +179,7 @@ class ScpiFrontend:
         ports = [int(text)] if text.isdecimal() else parse_port_list(text)
         if len(ports) != 1:
             raise ScpiError(-224, text[:40])
-        peer = self._matrix.peer(ports[0])
+        peer = self._matrix.find_peer(ports[0])
         return f'"{"" if peer is None else peer}"'
 
     # -- ports
@@ -190,13 +190,13 @@ class ScpiFrontend:
 
     def _query_port_states(self, texts: Sequence[str]) -> str:
         ports = self._parse_ports(_get_single(texts)) if texts else self._matrix.ports
-        return show_values([self._matrix.state(port) for port in ports])
+        return show_values([self._matrix.get_state(port) for port in ports])
 
     def _query_power(self, texts: Sequence[str]) -> str:
         ports = self._parse_ports(_get_single(texts))
         if len(ports) > MAX_POWER_PORTS:
             raise ScpiError(-223, f"at most {MAX_POWER_PORTS} ports")
-        return show_values([f"{self._device.power_dbm(port):.2f}" for port in ports])
+        return show_values([f"{self._device.read_power_dbm(port):.2f}" for port in ports])
 
     def _parse_ports(self, text: str) -> list[int]:
         ports = parse_port_list(text)

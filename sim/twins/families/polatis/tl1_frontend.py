@@ -45,7 +45,7 @@ class PolatisTl1(Tl1Frontend):
         self.idle_timeout_s = DEFAULT_IDLE_TIMEOUT_S
         self._identity = (model, serial, firmware)
         self._ports = PortCommands(device, attenuators)
-        device.listen(lambda change: self.report_changes(change, ("DLT-PATCH", "ENT-PATCH")))
+        device.add_listener(lambda change: self.report_changes(change, ("DLT-PATCH", "ENT-PATCH")))
 
     def make_handlers(self, session: Tl1Session) -> dict[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
@@ -87,14 +87,14 @@ class PolatisTl1(Tl1Frontend):
         query = (command.aid.upper(), command.keyword("PARAMETER").upper())
         matrix = self.device.matrix
         if query == ("SYSTEM", "SIZE"):
-            return [f"SYSTEM:SIZE={matrix.inputs}x{matrix.outputs}"]
+            return [f"SYSTEM:SIZE={matrix.input_count}x{matrix.output_count}"]
         if query == ("PMON", "CONFIG"):
             return [
                 f"PMON::PORT={port},MODE={'INPUT' if matrix.is_input(port) else 'OUTPUT'}"
                 for port in matrix.ports
             ]
         if query == ("ATTEN", "CONFIG"):
-            outputs = matrix.ports[matrix.inputs :]
+            outputs = matrix.ports[matrix.input_count :]
             return [f"ATTEN::PORT={port},MODE={self._ports.get_attenuation(port).mode}" for port in outputs]
         if query == ("TIMEOUT", "ADMIN"):
             return [f"TIMEOUT:ADMIN={self.idle_timeout_s / 60:g}"]
@@ -215,7 +215,7 @@ class PortCommands:
             "RTRV-PORT-FLAP": self._list_flaps,
             "RTRV-PORT-POWER": lambda command: self._list_values(
                 command,
-                lambda port: f"{self._device.power_dbm(port) + self._get_monitor(port).offset_db:.2f}",
+                lambda port: f"{self._device.read_power_dbm(port) + self._get_monitor(port).offset_db:.2f}",
             ),
             "RTRV-PORT-PMON": lambda command: self._list_values(
                 command, lambda port: str(self._get_monitor(port))
@@ -268,7 +268,7 @@ class PortCommands:
             if port not in self._flaps:
                 raise Denial("SNVS", f"no flap was entered for port {port}")
         return self._apply(
-            lambda: [self._device.start(self._run_flap(port, self._flaps[port])) for port in ports]
+            lambda: [self._device.start_motion(self._run_flap(port, self._flaps[port])) for port in ports]
         )
 
     def _stop_flaps(self, command: Command) -> Lines:

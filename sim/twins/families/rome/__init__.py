@@ -70,12 +70,12 @@ _ROME_ONLY = {"logical", "rows", "spares"}
 _AFM_ONLY = {"paired"}
 
 
-def rome(settings: TwinSettings) -> SwitchTwin:
+def make_rome_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raise `SettingError` for an invalid option."""
     return _make_twin(settings.check_options(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
 
 
-def afm(settings: TwinSettings) -> SwitchTwin:
+def make_afm_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated AFM. Raise `SettingError` for an invalid option."""
     return _make_twin(settings.check_options(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
 
@@ -83,7 +83,7 @@ def afm(settings: TwinSettings) -> SwitchTwin:
 def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     device = settings.make_patch_panel()
     robot = Robot(
-        device, move_s=settings.get_move_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
+        device, move_s=settings.get_switch_time_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
     )
     frontends: list[CliFrontend] = []
 
@@ -141,11 +141,11 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
                 ssh.execute,
                 wire="ssh",
                 account=account,
-                one_session=settings.one_session,
+                is_single_session=settings.is_single_session,
             ),
             "telnet": Frontend(f"{scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
         },
-        expire=lambda: sum(frontend.expire() for frontend in frontends),
+        expire_logins=lambda: sum(frontend.expire() for frontend in frontends),
         verbs=robot.make_verbs(),
         faults={**robot.list_faults(), **cli_faults.list_faults(), **table_faults.list_faults()},
     )
@@ -192,7 +192,7 @@ class TableFaults:
         """Return the fault by its name. The field `count` is the number of tables to break."""
         return {
             "break_table": Fault(
-                lambda request: setattr(self, "broken_tables", request.whole("count", 1)),
+                lambda request: setattr(self, "broken_tables", request.get_integer("count", 1)),
                 lambda _: setattr(self, "broken_tables", 0),
             )
         }

@@ -142,7 +142,7 @@ class Cabinet:
         self._logical: dict[str, list[Place]] = {}
         for place in self._places.values():
             self._logical.setdefault(format_logical_name(behaviour.logical, place), []).append(place)
-        device.listen(self._note_change)
+        device.add_listener(self._note_change)
         robot.listen(self._report)
 
     # -- names
@@ -155,7 +155,7 @@ class Cabinet:
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of E ports and of W ports."""
-        return self.device.matrix.inputs, self.device.matrix.outputs
+        return self.device.matrix.input_count, self.device.matrix.output_count
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:

@@ -147,7 +147,7 @@ class Printer:
 
     def _format_rome_row(self, cabinet: Cabinet, port: int) -> str:
         matrix = cabinet.device.matrix
-        peer = matrix.peer(port)
+        peer = matrix.find_peer(port)
         state = "Disconnected" if peer is None else "Connected"
         logical = cabinet.logical(port)
         return _format_columns(
@@ -165,7 +165,7 @@ class Printer:
 
     def _format_afm_row(self, cabinet: Cabinet, port: int) -> str:
         matrix, name = cabinet.device.matrix, cabinet.name(port)
-        peer = matrix.peer(port)
+        peer = matrix.find_peer(port)
         state = 6 if cabinet.is_in_process(port) else 1 if peer is None else 2
         paired_name = ("w" if name[0] == "E" else "e") + name[1:]
         return (
@@ -195,7 +195,7 @@ class Printer:
     def _format_logic_row(self, cabinet: Cabinet, number: int) -> str:
         matrix = cabinet.device.matrix
         ports = (cabinet.port(f"E{number}"), cabinet.port(f"W{number}"))
-        peers = {cabinet.name(peer)[1:] for peer in map(matrix.peer, ports) if peer is not None}
+        peers = {cabinet.name(peer)[1:] for peer in map(matrix.find_peer, ports) if peer is not None}
         peer = "/".join(sorted(peers, key=int))
         is_locked, is_disabled = matrix.locked & set(ports), matrix.disabled & set(ports)
         return (

@@ -49,7 +49,7 @@ _SUBSTITUTION = re.compile(rf"""(?:{_SINGLE_QUOTED})|(?P<token>`|\$\()""")
 _BUILTINS = {"true": 0, "false": 1}
 
 
-def twin(settings: TwinSettings) -> SwitchTwin:
+def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated SONiC switch. Raise `SettingError` for an invalid option."""
     settings.check_options("idle_s")
     account = settings.get_account("admin", "YourPaSsWoRd")
@@ -76,7 +76,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     return SwitchTwin(
         device,
         {"cli": Frontend("sonic-ocs", cli.serve, cli.execute, wire="ssh", account=account)},
-        expire=cli.expire,
+        expire_logins=cli.expire,
         faults={**configuration.list_faults(), **faults.list_faults()},
         on_boot=configuration.restore_configuration,
     )

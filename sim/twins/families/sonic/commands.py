@@ -21,7 +21,7 @@ from sim.twins.families.sonic.configuration import (
 )
 from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, TypedCommand
 from sim.twins.switch.matrix import MatrixRefusal
-from sim.twins.switch.settings import serial_number
+from sim.twins.switch.settings import make_serial_number
 
 VERSION = "SONiC.simulated.0-ocs"
 _CONFIG = r"(?P<sudo>sudo )?config ocs "
@@ -97,14 +97,14 @@ class Commands:
             except (InvalidPairs, CommandError) as error:
                 return CommandOutput(str(error), REFUSED_STATUS)
             except MatrixRefusal as refusal:
-                return CommandOutput(describe_refusal(refusal, self._matrix.inputs), REFUSED_STATUS)
+                return CommandOutput(describe_refusal(refusal, self._matrix.input_count), REFUSED_STATUS)
 
         return run
 
     # -- changes
 
     def _parse_pairs(self, typed: TypedCommand) -> list[Pair]:
-        return parse_pairs(typed.match["pairs"], self._matrix.inputs, self._matrix.outputs)
+        return parse_pairs(typed.match["pairs"], self._matrix.input_count, self._matrix.output_count)
 
     def _add(self, typed: TypedCommand) -> str:
         self._configuration.add(self._parse_pairs(typed), cast("Mode", typed.match["mode"] or "update"))
@@ -115,7 +115,7 @@ class Commands:
         return f"delete {_SUCCESS}"
 
     def _parse_port(self, typed: TypedCommand) -> int:
-        names = {format_port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
+        names = {format_port_name(port, self._matrix.input_count): port for port in self._matrix.ports}
         name = typed.match["port"].upper()
         if name not in names:
             raise InvalidPairs(f"Invalid port {name}")
@@ -134,7 +134,7 @@ class Commands:
     # -- tables
 
     def _format_pair_row(self, pair: Pair) -> list[str]:
-        inputs = self._matrix.inputs
+        inputs = self._matrix.input_count
         return [
             format_pair_name(pair, inputs),
             format_port_name(pair[0], inputs),
@@ -151,11 +151,11 @@ class Commands:
 
     def _sort_ports(self) -> list[int]:
         """Return the ports in the device's order: 1A, 1B, 2A, 2B, ..."""
-        inputs = self._matrix.inputs
+        inputs = self._matrix.input_count
         return sorted(self._matrix.ports, key=lambda port: (port - inputs * (port > inputs), port > inputs))
 
     def _list_ports(self) -> str:
-        device, inputs = self._configuration.device, self._matrix.inputs
+        device, inputs = self._configuration.device, self._matrix.input_count
         forced_ports = self._matrix.disabled | self._matrix.locked
         rows = [
             [
@@ -172,8 +172,8 @@ class Commands:
         return format_table(headings, [self._format_port_row(port) for port in self._sort_ports()])
 
     def _format_port_row(self, port: int) -> list[str]:
-        matrix, inputs = self._matrix, self._matrix.inputs
-        peer = matrix.peer(port)
+        matrix, inputs = self._matrix, self._matrix.input_count
+        peer = matrix.find_peer(port)
         pin, target = ("2", "") if port <= inputs else ("1", "")
         state = "failed" if port in matrix.failed else "blocked"
         if peer is not None:
@@ -182,12 +182,12 @@ class Commands:
         return [format_port_name(port, inputs), "LC UPC", pin, target, state]
 
     def _format_version(self) -> str:
-        serial = serial_number(self._name)
+        serial = make_serial_number(self._name)
         return "\n".join(
             (
                 f"SONiC Software Version: {VERSION}",
                 "Platform: x86_64-kvm_x86_64-r0",
-                f"HwSKU: OCS-V-{self._matrix.inputs}x{self._matrix.outputs}",
+                f"HwSKU: OCS-V-{self._matrix.input_count}x{self._matrix.output_count}",
                 "ASIC: ocs",
                 f"Serial Number: {serial}",
             )

@@ -99,7 +99,7 @@ class Configuration:
     def __init__(self, device: SwitchDevice) -> None:
         self.device = device
         self.configured_pairs: set[Pair] = set()
-        device.listen(self._note_change)
+        device.add_listener(self._note_change)
 
     @property
     def hardware(self) -> frozenset[Pair]:
@@ -134,10 +134,10 @@ class Configuration:
             return
         conflicts = self._find_conflicts(pairs)
         if conflicts and mode == "safe":
-            used_pair = format_pair_name(min(conflicts), self.device.matrix.inputs)
+            used_pair = format_pair_name(min(conflicts), self.device.matrix.input_count)
             raise CommandError(f"Error: a port is used by cross-connect {used_pair}")
         if conflicts & self.ghosts:
-            ghost = format_pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
+            ghost = format_pair_name(min(conflicts & self.ghosts), self.device.matrix.input_count)
             raise CommandError(f"Error: the hardware still holds {ghost}")
         removed_pairs = self.configured_pairs - set(pairs) if mode == "overwrite" else conflicts
         result = frozenset((self.hardware - removed_pairs) | set(pairs))
@@ -158,7 +158,7 @@ class Configuration:
             return
         missing_pairs = set(pairs) - self.configured_pairs
         if missing_pairs:
-            name = format_pair_name(min(missing_pairs), self.device.matrix.inputs)
+            name = format_pair_name(min(missing_pairs), self.device.matrix.input_count)
             raise CommandError(f"Error: cross-connect {name} does not exist")
         self._check_unlocked(set(pairs) & self.hardware)
         self.device.change(dict(sorted(self.hardware - set(pairs))))
@@ -171,7 +171,7 @@ class Configuration:
 
     def restore_configuration(self) -> None:
         """Replace the connections by the configured pairs that are not stuck, and save them for the next boot."""
-        self.device.matrix.connections = dict(sorted(self.configured_pairs - self.device.faults.stuck))
+        self.device.matrix.connections = dict(sorted(self.configured_pairs - self.device.faults.stuck_pairs))
         self.device.set_boot_mode("AUTOSAVE")
 
     def list_faults(self) -> dict[str, Fault]:
@@ -201,14 +201,14 @@ class Configuration:
             self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
             removed_pairs = {pair}
         else:
-            port = request.whole("port")
+            port = request.get_integer("port")
             self.device.matrix.check_port(port)
             removed_pairs = {pair for pair in self.configured_pairs & self.hardware if port in pair}
         self.configured_pairs -= removed_pairs
         self.device.faults.fire_counts["ghost_entry"] += len(removed_pairs)
 
     def _parse_free_pair(self, request: Request) -> Pair:
-        pair = request.pair("pair")
+        pair = request.get_pair("pair")
         self.device.matrix.check_input(pair[0])
         if self.device.matrix.is_input(pair[1]) or self._find_conflicts([pair]):
             raise VerbError(f"{pair} is not an input and an output that are free")

@@ -165,9 +165,9 @@ def make_transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
 
     def answer(request: Request) -> Reply:
         """Execute `ethtool -m` for `nic`. The field `words` has one argument on each line. Texts are in base64."""
-        words = base64.b64decode(request.text("words")).decode(errors="replace").splitlines()
+        words = base64.b64decode(request.get_text("words")).decode(errors="replace").splitlines()
         try:
-            module = make_module(plant, request.text("nic"), rate_gbps)
+            module = make_module(plant, request.get_text("nic"), rate_gbps)
         except FibreError as error:
             raise VerbError(str(error)) from None
         output = print_module(module, standard, words)
