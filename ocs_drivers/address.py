@@ -71,7 +71,7 @@ class Address:
                 raise AddressError(f"unknown option {name!r}", device=str(self), hint=hint)
         return self
 
-    def seconds(self, option: str, default: float) -> float:
+    def read_seconds(self, option: str, default: float) -> float:
         """Return an option that is a time in seconds. Raises `AddressError` unless it is finite and above 0."""
         text = self.options.get(option, str(default))
         try:

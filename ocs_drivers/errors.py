@@ -64,16 +64,16 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
     ) -> None:
         self.problem, self.device, self.ports = problem, device, tuple(ports)
         self.sent, self.received, self.hint = sent, received, hint
-        super().__init__(self._message())
+        super().__init__(self._format_message())
 
     def locate(self, *, device: str, sent: str = "") -> Self:
         """Set the device and the text sent, unless already set; return the error."""
         self.device = self.device or device
         self.sent = self.sent or sent
-        self.args = (self._message(),)
+        self.args = (self._format_message(),)
         return self
 
-    def _message(self) -> str:
+    def _format_message(self) -> str:
         text = f"{self.device}: {self.problem}" if self.device else self.problem
         if self.ports:
             text += f" [port{'s' if len(self.ports) > 1 else ''} {list_some(self.ports)}]"

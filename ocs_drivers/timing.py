@@ -77,7 +77,7 @@ class Deadline:
         """True if no time is left."""
         return self._clock.now() >= self._end_s
 
-    def part(self, seconds: float) -> Deadline:
+    def make_part(self, seconds: float) -> Deadline:
         """Return the deadline of a part of this wait that lasts `seconds`."""
         part = Deadline(seconds, self._clock)
         part.is_part = True
@@ -106,7 +106,7 @@ class Silence:
         self._allowed_s = limit_s
         self.report_wait: Callable[[], float] | None = None
 
-    def note_question(self, answer_s: float | None = None) -> None:
+    def record_query(self, answer_s: float | None = None) -> None:
         """Record a query whose answer may take `answer_s` (default: the limit). The first query starts the silence.
 
         The limit counts from the last answer, but every query gets at least `answer_s`. If `answer_s` is longer than
@@ -122,7 +122,7 @@ class Silence:
         if answer_s > self.limit_s:
             self._allowed_s = max(self._allowed_s, now_s - self._silent_since_s + answer_s + READ_MARGIN_S)
 
-    def note_answer(self) -> None:
+    def record_answer(self) -> None:
         """Record an answer, which ends the silence."""
         self._silent_since_s = None
         self._allowed_s = self.limit_s
@@ -149,11 +149,11 @@ class Silence:
 
     def start_query(self, timeout_s: float) -> Deadline:
         """Record a query; return the deadline of its answer: after `timeout_s`, or earlier if the silence ends."""
-        self.note_question(timeout_s)
-        left_s = self.remaining_s()
-        if timeout_s <= left_s:
+        self.record_query(timeout_s)
+        remaining_s = self.remaining_s()
+        if timeout_s <= remaining_s:
             return Deadline(timeout_s, self._clock)
-        return Deadline(left_s, self._clock, silence_s=self.duration_s + left_s)
+        return Deadline(remaining_s, self._clock, silence_s=self.duration_s + remaining_s)
 
     @contextmanager
     def watch(self, report_wait: Callable[[], float] | None = None) -> Iterator[Silence]:
@@ -183,12 +183,12 @@ def split_deadline(deadline: Deadline) -> Iterator[Deadline]:
     silence = _silence.get()
     report_wait = silence.report_wait if silence is not None else None
     while report_wait is not None and (part_s := report_wait()) < deadline.remaining_s():
-        yield deadline.part(part_s)
+        yield deadline.make_part(part_s)
     yield deadline
 
 
-def note_answer() -> None:
+def record_answer() -> None:
     """Record that the device has answered, inside `Silence.watch`."""
     silence = _silence.get()
     if silence is not None:
-        silence.note_answer()
+        silence.record_answer()

@@ -53,37 +53,39 @@ _T = TypeVar("_T")
 RETRY_PAUSES_S = (0.1, 0.4)
 """Pauses before the second and third attempt at a read that failed on a broken connection or invalid data."""
 
-SILENCE_S = 8.0
+MAX_SILENCE_S = 8.0
 """Silence after which a device counts as dead during a move, so that its loss is reported within 10 s."""
 
-SHORTEST_OUTAGE_S = 2.0
+MIN_OUTAGE_S = 2.0
 """Minimum time for which an unreachable device is retried."""
 
-OUTAGE_PAUSE_S = 1.0
+MAX_OUTAGE_PAUSE_S = 1.0
 """Longest pause between two attempts to reach a device that does not answer during a move."""
 
-FIRST_POLL_S = 0.02
+FIRST_POLL_INTERVAL_S = 0.02
 """Pause before the second read of a switch that is still moving; each further pause is twice as long."""
 
 
-CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
+CHECK_PORT_HINT = "Check the port and the scheme of the address: something else may answer there."
 OTHER_MAKE_HINT = "Or check the port and the scheme of the address: another make of switch may answer there."
 FREE_SESSION_HINT = (
     "It may have no free session: close other clients, or wait until the device ends idle ones."
 )
 
-_CLOSED_BY_PEER = re.compile("closed|reset|lost", re.IGNORECASE)
+_CLOSED_BY_PEER_PATTERN = re.compile("closed|reset|lost", re.IGNORECASE)
 """Matches the reason of a `ConnectError` if a peer accepted the connection and then closed it."""
 
-_SESSION_LIMIT = re.compile(
+_SESSION_LIMIT_PATTERN = re.compile(
     r"\b(sessions?|logins?|users?)\b.*\b(reached|exceeded|limit|full|in use)\b", re.IGNORECASE
 )
-_TOO_MANY = re.compile(r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE)
+_TOO_MANY_SESSIONS_PATTERN = re.compile(
+    r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE
+)
 
-_NO_SUCH_PAGE = frozenset({"404", "405", "406", "415", "501"})
+_UNKNOWN_PAGE_STATUSES = frozenset({"404", "405", "406", "415", "501"})
 """HTTP statuses of a server that does not serve the REST interface of the scheme."""
 
-_NO_SUCH_COMMAND = re.compile(r"(?<!\d)-113\b")
+_UNKNOWN_COMMAND_PATTERN = re.compile(r"(?<!\d)-113\b")
 """SCPI's error number for a command that the device does not know."""
 
 
@@ -151,7 +153,7 @@ class SwitchDriver(ABC):
         self._last_snapshot: Snapshot | None = None
         self._counts_at_read = (0, 0)
         self._claimed_pairs: set[tuple[int, int]] = set()
-        self._silence = Silence(max(SILENCE_S, timeout_s), clock)
+        self._silence = Silence(max(MAX_SILENCE_S, timeout_s), clock)
         self._progress = ProgressLog(None, address, clock, self._silence)
 
     # -- parts that a vendor adds
@@ -223,7 +225,7 @@ class SwitchDriver(ABC):
         except BaseException as error:  # also an interrupt: leave no login behind
             self._session.close()
             if isinstance(error, OcsError):
-                advise(error)
+                add_hints(error)
             raise
 
     def close(self) -> None:
@@ -243,10 +245,10 @@ class SwitchDriver(ABC):
     def read(self) -> Snapshot:
         """Return the configuration the device holds now. If the connection breaks, retry on a new connection."""
         self._last_snapshot = snapshot = self._read_current(self._read)
-        self._note_claims(snapshot.pending)
+        self._record_claimed_pairs(snapshot.pending)
         return snapshot
 
-    def _note_claims(self, pending: Iterable[PendingMove]) -> None:
+    def _record_claimed_pairs(self, pending: Iterable[PendingMove]) -> None:
         """Record the circuits that queued robot requests will remove, because this removal is not a conflict."""
         self._claimed_pairs |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
 
@@ -256,13 +258,13 @@ class SwitchDriver(ABC):
             try:
                 return self.read()
             except TransportError as error:
-                left_s = self._silence.remaining_s()
+                remaining_s = self._silence.remaining_s()
                 if isinstance(error, ConnectError | ConnectionLost):
-                    left_s = self._silence.outage_remaining_s(SHORTEST_OUTAGE_S)
-                if not left_s:
+                    remaining_s = self._silence.outage_remaining_s(MIN_OUTAGE_S)
+                if not remaining_s:
                     raise
                 self._progress.log_wait()
-                self._clock.sleep(min(self.poll_s, OUTAGE_PAUSE_S, left_s))
+                self._clock.sleep(min(self.poll_s, MAX_OUTAGE_PAUSE_S, remaining_s))
 
     def _read_current(self, query: Callable[[], _T]) -> _T:
         """Return the result of `query`, which reads all circuits. First store the counts of events and connections.
@@ -336,13 +338,13 @@ class SwitchDriver(ABC):
                 None,
             )  # unknown until the step is verified
             self._claimed_pairs = set()
-            self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
+            self._silence = Silence(max(MAX_SILENCE_S, self._timeout_s), self._clock)
             self._progress = ProgressLog(step, self._address, self._clock, self._silence)
             outcome = StepExecution(
                 step, guard, self._make_hooks(), device=self._address, clock=self._clock
             ).run()
             if self.capabilities.serial_robot and snapshot_before is not None:
-                self._note_claims(snapshot_before.pending)
+                self._record_claimed_pairs(snapshot_before.pending)
                 outcome = transaction.add_lost_circuits(step, snapshot_before, outcome, self._claimed_pairs)
             self._last_snapshot = outcome.read_back
             return outcome
@@ -354,7 +356,7 @@ class SwitchDriver(ABC):
             read_again=self._read_after_step,
             is_moving=self._is_moving,
             explain_error=self._explain,
-            find_timeout_s=self._longest_s,
+            find_timeout_s=self._compute_timeout_s,
             pauses_s=self._yield_pauses(),
             settle_s=self.capabilities.switch_time_s[1] if self.reaction_to_loss == "settle" else 0.0,
             is_watched_after_failure=self.reaction_to_loss == "watch",
@@ -395,12 +397,12 @@ class SwitchDriver(ABC):
 
     def _yield_pauses(self) -> Iterator[float]:
         """Yield increasing pauses between reads: fast moves are noticed soon, slow ones are not polled often."""
-        pause_s = FIRST_POLL_S
+        pause_s = FIRST_POLL_INTERVAL_S
         while True:
             yield min(pause_s, self.poll_s)
             pause_s *= 2
 
-    def _longest_s(self, snapshot: Snapshot) -> float:
+    def _compute_timeout_s(self, snapshot: Snapshot) -> float:
         """Return the longest time a step may take, including the moves ahead of it in a robot's queue."""
         return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(snapshot.pending))
 
@@ -494,7 +496,7 @@ class SwitchDriver(ABC):
         )
 
 
-def advise(error: OcsError) -> None:
+def add_hints(error: OcsError) -> None:
     """Add the likely causes to the hint of an error that was raised while opening a switch."""
     hints = [error.hint]
     hints += [hint for hint in _find_hints(error) if not _has_hint(error.hint, hint)]
@@ -506,16 +508,19 @@ def _find_hints(error: OcsError) -> list[str]:
     """Return hints about likely causes. A refusal in the protocol of the scheme shows that the port is right."""
     text = f"{error.problem} {error.received}"
     is_refusal = isinstance(error, DeviceError | AuthError)
-    if is_refusal and (_SESSION_LIMIT.search(text) or _TOO_MANY.search(text)):  # the device itself says so
+    # The device itself says that it has no free session.
+    if is_refusal and (_SESSION_LIMIT_PATTERN.search(text) or _TOO_MANY_SESSIONS_PATTERN.search(text)):
         return [FREE_SESSION_HINT]
     if isinstance(error, TransportError):
         is_closed = isinstance(error, ConnectionLost) or (
-            isinstance(error, ConnectError) and _CLOSED_BY_PEER.search(error.problem)
+            isinstance(error, ConnectError) and _CLOSED_BY_PEER_PATTERN.search(error.problem)
         )
-        return [FREE_SESSION_HINT, CHECK_PORT] if is_closed else [CHECK_PORT]
-    if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:
-        return [CHECK_PORT]
-    is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.problem)
+        return [FREE_SESSION_HINT, CHECK_PORT_HINT] if is_closed else [CHECK_PORT_HINT]
+    if isinstance(error, DeviceError) and error.device_code in _UNKNOWN_PAGE_STATUSES:
+        return [CHECK_PORT_HINT]
+    is_unknown = isinstance(error, DeviceError | AddressError) and _UNKNOWN_COMMAND_PATTERN.search(
+        error.problem
+    )
     if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
         return [OTHER_MAKE_HINT]
     return []

@@ -213,11 +213,11 @@ def _plan_break_then_make(
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
     current, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
-    for pairs in _group_commands(remove, snapshot.tied, bulk=capabilities.bulk_add):
+    for pairs in _group_commands(remove, snapshot.tied, is_bulk=capabilities.bulk_add):
         remaining = CrossConnects(current.pairs - pairs.pairs)
         steps.append(Step("remove", pairs, current, remaining, switch_time_s))
         current = remaining
-    for pairs in _group_commands(add, frozenset(), bulk=capabilities.bulk_add):
+    for pairs in _group_commands(add, frozenset(), is_bulk=capabilities.bulk_add):
         remaining = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
         steps.append(Step("add", pairs, current, remaining, switch_time_s))
         current = remaining
@@ -225,10 +225,10 @@ def _plan_break_then_make(
 
 
 def _group_commands(
-    pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool
+    pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, is_bulk: bool
 ) -> list[CrossConnects]:
-    """Return the pairs of each command: all pairs in one command if `bulk`, else one pair or one tied group each."""
-    if bulk:
+    """Return the pairs of each command: all pairs in one command if `is_bulk`, else one pair or one tied group each."""
+    if is_bulk:
         return [CrossConnects(pairs)] if pairs else []
     groups = {pair: group & pairs for group in tied for pair in group & pairs}
     commands = {groups.get(pair, frozenset({pair})) for pair in pairs}

@@ -19,7 +19,7 @@ from enum import Enum, auto
 
 from ocs_drivers.contract import Guard
 from ocs_drivers.engine.reports import describe_pairs
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.transaction import judge_step
 from ocs_drivers.errors import Conflict, OcsError, Timeout, TransportError
 from ocs_drivers.model import Outcome, Snapshot, Status, Step
 from ocs_drivers.timing import Clock, Deadline, Silence
@@ -199,7 +199,7 @@ class StepExecution:
         outcome = self._judge(error)
         if self._read_back is None:
             return StepEvent.UNREADABLE
-        self._hooks.silence.note_answer()  # for third-party sessions that do not note answers themselves
+        self._hooks.silence.record_answer()  # for third-party sessions that do not note answers themselves
         if outcome.status is Status.DONE:
             return StepEvent.COMPLETE
         self._deadline = self._deadline or Deadline(self._hooks.find_timeout_s(self._read_back), self._clock)
@@ -256,7 +256,7 @@ class StepExecution:
         return StepEvent.FAULT
 
     def _judge(self, error: OcsError | None) -> Outcome:
-        self._outcome = judge(self._step, self._read_back, device_s=self._read_after_s, error=error)
+        self._outcome = judge_step(self._step, self._read_back, device_s=self._read_after_s, error=error)
         return self._outcome
 
 

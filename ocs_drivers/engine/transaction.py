@@ -1,6 +1,6 @@
 """One apply, the same for every driver: read, compare, plan, execute step by step, verify by reading back.
 
-`judge` is pure: it derives the `Outcome` of a step from the read-back and the step's error. No write is sent
+`judge_step` is pure: it derives the `Outcome` of a step from the read-back and the step's error. No write is sent
 twice, and a pair counts as done only if it was read back.
 """
 
@@ -37,7 +37,7 @@ class Executor(Protocol):
         """Execute one step."""
 
 
-def judge(
+def judge_step(
     step: Step,
     read_back: Snapshot | None,
     *,

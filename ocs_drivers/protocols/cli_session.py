@@ -13,7 +13,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
 from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, encode_command
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, record_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_connection_lost, make_timeout
 
@@ -110,7 +110,7 @@ class CliSession(TransportSession):
             deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._closing_on_failure(command):
                 lines = self._converse(command, deadline)
-                note_answer()
+                record_answer()
                 try:
                     return decode(lines)
                 except OcsError as refusal:

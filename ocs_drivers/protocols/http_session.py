@@ -40,7 +40,7 @@ from ocs_drivers.protocols.http import (
     make_basic_authorization,
 )
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, record_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport
 
@@ -112,7 +112,7 @@ class HttpSession(TransportSession):
                 self._cookies.clear()
                 before_resending()
                 reply = self._ask(request, may_repeat, make_answer_deadline(timeout_s, self._clock))
-            note_answer()
+            record_answer()
             self._check_authorized(reply)
             return reply
 

@@ -19,7 +19,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity
 from ocs_drivers.protocols import scpi
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, record_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_not_open
 
@@ -203,5 +203,5 @@ class ScpiSession(TransportSession):
             data = self._receive(deadline)
             wire.log_received(self._device, data)
             self._replies.extend(self._reader.feed(data))
-        note_answer()
+        record_answer()
         return self._replies.popleft()

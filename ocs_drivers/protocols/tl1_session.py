@@ -24,7 +24,7 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, record_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_timeout
 
@@ -224,7 +224,7 @@ class Tl1Session(TransportSession):
     def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
         deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
         reply = self._converse(replace(command, tag=self._next_tag()), deadline)
-        note_answer()
+        record_answer()
         return reply
 
     def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:

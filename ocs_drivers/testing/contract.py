@@ -28,7 +28,7 @@ from ocs_drivers.model import (
     Snapshot,
     Status,
 )
-from ocs_drivers.testing.ports import FreePorts, all_ports
+from ocs_drivers.testing.ports import FreePorts, list_all_ports
 
 
 class GuardRefused(Exception):
@@ -53,7 +53,7 @@ class OnFreePorts:
     @pytest.fixture
     def free_ports(self, switch: OpticalSwitch) -> FreePorts:
         """Return the ports that tests may use: all ports. Override it if the switch carries other circuits."""
-        return all_ports(switch.capabilities)
+        return list_all_ports(switch.capabilities)
 
     @pytest.fixture
     def free(self, switch: OpticalSwitch, free_ports: FreePorts) -> FreePorts:

@@ -53,7 +53,7 @@ class FreePorts:
         return CrossConnects({self.inputs[n]: self.outputs[(n + shift) % count] for n in range(count)})
 
 
-def all_ports(capabilities: Capabilities) -> FreePorts:
+def list_all_ports(capabilities: Capabilities) -> FreePorts:
     """Return all ports of a switch as free."""
     inputs, outputs = capabilities.inputs, capabilities.outputs
     return FreePorts(
@@ -68,7 +68,7 @@ def parse_free_ports(text: str) -> FreePorts:
     (49, 50, 51, 52)
     """
     inputs, colon, outputs = text.partition(":")
-    free = FreePorts(_numbers(inputs), _numbers(outputs), is_whole_switch=False)
+    free = FreePorts(_parse_ports(inputs), _parse_ports(outputs), is_whole_switch=False)
     if not colon or min(len(free.inputs), len(free.outputs)) < MIN_PORTS_PER_SIDE:
         raise AddressError(
             f"{text!r} does not name {MIN_PORTS_PER_SIDE} free inputs and {MIN_PORTS_PER_SIDE} free outputs",
@@ -83,7 +83,7 @@ def find_free_ports(switch: OpticalSwitch, text: str) -> FreePorts:
     Raise `AddressError` if listed ports carry circuits. With `all`, circuits are not checked.
     """
     if text == "all":
-        return all_ports(switch.capabilities)
+        return list_all_ports(switch.capabilities)
     free = parse_free_ports(text)
     switch.plan(
         free.full(), CrossConnects(), frozenset(free.inputs)
@@ -99,7 +99,7 @@ def find_free_ports(switch: OpticalSwitch, text: str) -> FreePorts:
     return free
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_ports(text: str) -> tuple[int, ...]:
     ports: list[int] = []
     for item in filter(None, text.split(",")):
         match = _ITEM.fullmatch(item.strip())

@@ -28,10 +28,10 @@ def attenuate_dbm(source_dbm: float, losses_db: Iterable[float], floor_dbm: floa
     return max(source_dbm - math.fsum(losses_db), floor_dbm)
 
 
-def milliwatt(power_dbm: float) -> float:
+def convert_dbm_to_milliwatt(power_dbm: float) -> float:
     """Convert a power from dBm to mW.
 
-    >>> milliwatt(0.0), round(milliwatt(-3.0103), 4)
+    >>> convert_dbm_to_milliwatt(0.0), round(convert_dbm_to_milliwatt(-3.0103), 4)
     (1.0, 0.5)
     """
     return math.pow(10.0, power_dbm / 10.0)

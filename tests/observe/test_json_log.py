@@ -94,11 +94,11 @@ class Switch:
         return planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self.address)
 
     def execute(self, step, guard):
-        from ocs_drivers.engine.transaction import judge
+        from ocs_drivers.engine.transaction import judge_step
 
         guard()
         self.held = step.after
-        return judge(step, self.read(), device_s=0.0)
+        return judge_step(step, self.read(), device_s=0.0)
 
 
 def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):

@@ -7,7 +7,7 @@ from libraries import skip_without
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import open_switch
-from ocs_drivers.engine.driver import CHECK_PORT, FREE_SESSION_HINT, advise
+from ocs_drivers.engine.driver import CHECK_PORT_HINT, FREE_SESSION_HINT, add_hints
 from ocs_drivers.errors import ConnectionLost, DeviceError, LoginFailed, OcsError, Unsupported
 
 skip_without("pyvisa_py")
@@ -62,7 +62,7 @@ def test_a_denial_for_the_limit_of_sessions_says_to_close_others(shared_twin, sc
 
 
 def hint_of(error: OcsError) -> str:
-    advise(error)
+    add_hints(error)
     return error.hint
 
 
@@ -72,7 +72,7 @@ def test_a_refusal_of_another_kind_is_not_blamed_on_the_port():
 
 
 def test_each_thing_is_said_once():
-    assert hint_of(ConnectionLost("cut")) == f"{FREE_SESSION_HINT} {CHECK_PORT}"
+    assert hint_of(ConnectionLost("cut")) == f"{FREE_SESSION_HINT} {CHECK_PORT_HINT}"
     assert (
         hint_of(ConnectionLost("cut", hint="Close a session. Check the port."))
         == "Close a session. Check the port."

@@ -12,7 +12,7 @@ from needs import needs
 from ocs_drivers import open_switch
 from ocs_drivers.contract import allow_all
 from ocs_drivers.engine import planning
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.transaction import judge_step
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
 
@@ -51,7 +51,7 @@ class MemorySwitch:
         self.writes += 1
         self.held = self.obey(step) if self.obey else step.after
         seen = None if self.blind_after else Snapshot(self.held, time.monotonic())
-        return judge(step, seen, device_s=0.02)
+        return judge_step(step, seen, device_s=0.02)
 
     def power(self, ports):
         return {port: self.readings.get(port, Power(-1.0)) for port in ports}

@@ -18,7 +18,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.transaction import judge_step
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.errors import JournalError
 from testbed.operate.engine.planned import ROUTES, PlannedStep
@@ -40,7 +40,7 @@ def test_an_operation_is_kept_step_by_step(journal):
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.read_state(operation) == "running"
         assert journal.read_steps(operation)[0]["outcome"] is None
-        journal.record(operation, "ocs1", 0, judge(STEP, Snapshot(AFTER, 0.0)))
+        journal.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
     (step,) = journal.read_steps(operation)
     assert journal.read_state(operation) == "done"
     assert (step["kind"], step["outcome"], step["read_back"]) == ("replace", "done", '{"1": 50, "2": 49}')
@@ -106,7 +106,7 @@ def test_an_operation_never_begun_has_no_state(journal):
 CRASH = """
 import os, signal, sys
 from ocs_drivers.model import CrossConnects, Snapshot, Step
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.transaction import judge_step
 from testbed.operate.journal import Journal
 after = CrossConnects({1: 50, 2: 49})
 step = Step("replace", after, CrossConnects({1: 49}), after)
@@ -120,7 +120,7 @@ with journal.operation("lab") as operation:
     die_if("begun")
     journal.intend(operation, "ocs1", 0, "memory://ocs1", step)
     die_if("intended")
-    journal.record(operation, "ocs1", 0, judge(step, Snapshot(after, 0.0)))
+    journal.record(operation, "ocs1", 0, judge_step(step, Snapshot(after, 0.0)))
     die_if("recorded")
 die_if("ended")
 """
@@ -191,7 +191,7 @@ def test_two_journals_on_one_file_wait_for_one_another(tmp_path):
             for _ in range(5):
                 with mine.operation("lab") as operation:
                     mine.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
-                    mine.record(operation, "ocs1", 0, judge(STEP, Snapshot(AFTER, 0.0)))
+                    mine.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:

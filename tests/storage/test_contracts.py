@@ -12,7 +12,7 @@ skip_without("pydantic")
 skip_without("pyarrow")
 skip_without("sqlalchemy")
 
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.transaction import judge_step
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.lab.inventory import load_lab
 from testbed.measure.results.records import LabInfo, StoredCircuit, StoredTopology
@@ -55,7 +55,7 @@ def test_steps_and_their_outcomes(journal):
     with journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.read_steps(operation)[0]["outcome"] is None
-        journal.record(operation, "ocs1", 0, judge(STEP, Snapshot(AFTER, 0.0)))
+        journal.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
     (step,) = journal.read_steps(operation)
     assert (journal.read_state(operation), step["outcome"], step["read_back"]) == (
         "done",

@@ -41,7 +41,7 @@ def tl1_switch(
         make_tcp_line(address, TL1_PORT),
         credentials=account,
         timeout_s=timeout_s,
-        activation_s=address.seconds("activation_s", ACTIVATION_S),
+        activation_s=address.read_seconds("activation_s", ACTIVATION_S),
     )
 
 
@@ -60,5 +60,5 @@ def rest_switch(
         make_http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT),
         credentials=account,
         timeout_s=REST_TIMEOUT_S if timeout_s == DEFAULT_TIMEOUT_S else timeout_s,
-        activation_s=address.seconds("activation_s", ACTIVATION_S),
+        activation_s=address.read_seconds("activation_s", ACTIVATION_S),
     )

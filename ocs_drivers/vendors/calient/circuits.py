@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import CrossConnects, PendingMove, PortState, Power, Snapshot
-from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair
+from ocs_drivers.vendors.calient.ports import Circuit, Pair, PortNames
 
 NOT_PROVISIONED = "OOS-NP"
 """Administrative state of a port without a circuit, in captures of both protocols."""
@@ -30,8 +30,8 @@ DARK_FLOOR_DBM = -55.0
 class Circuits:
     """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports, and if circuits share a port."""
 
-    def __init__(self, names: Names, circuits: Iterable[Circuit]) -> None:
-        self._pairs_by_circuit = {circuit: names.pairs(circuit) for circuit in circuits}
+    def __init__(self, names: PortNames, circuits: Iterable[Circuit]) -> None:
+        self._pairs_by_circuit = {circuit: names.get_pairs(circuit) for circuit in circuits}
         active = [
             (pair, circuit)
             for circuit, pairs in self._pairs_by_circuit.items()
@@ -47,7 +47,7 @@ class Circuits:
         if len(active) != len(self._circuits_by_pair):
             raise ProtocolDesync("impossible circuits: two make the same pair")
 
-    def snapshot(
+    def make_snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
     ) -> Snapshot:
         """Return the connected pairs, without `awaited` pairs whose mirrors still move. Two-way circuits are tied."""

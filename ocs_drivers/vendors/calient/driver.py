@@ -13,7 +13,7 @@ from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
 from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, make_power_reading
-from ocs_drivers.vendors.calient.ports import Names, Pair, format_circuit_name
+from ocs_drivers.vendors.calient.ports import Pair, PortNames, format_circuit_name
 
 ACTIVATION_S = 10.0
 """Longest time from activation to an active circuit: one public driver polls ten times, once a second."""
@@ -56,7 +56,7 @@ class CalientSwitch(SwitchDriver):
     ) -> None:
         super().__init__(address, session, timeout_s=timeout_s, clock=clock)
         self._activation_s = activation_s
-        self._names = Names(())
+        self._names = PortNames(())
         self._circuits = Circuits(self._names, ())
         self._awaited: frozenset[Pair] = frozenset()
         self._deletable_circuits: frozenset[str] = frozenset()
@@ -93,7 +93,7 @@ class CalientSwitch(SwitchDriver):
         ports, size = self._ask_labelled_ports(), len(self._names)
         infos = [
             PortInfo(
-                self._names.number(name) + shift,
+                self._names.get_number(name) + shift,
                 side,
                 port.states[index],
                 port.alias,
@@ -111,12 +111,12 @@ class CalientSwitch(SwitchDriver):
             self._circuits = self._ask_circuits()
             with self._check_one_connection():
                 unfit = self._find_unfit(self._ask_ports_at_once())
-        return self._circuits.snapshot(self._clock.now(), unfit)
+        return self._circuits.make_snapshot(self._clock.now(), unfit)
 
     def _find_unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
         size = len(self._names)
         states = {
-            self._names.number(name) + shift: state
+            self._names.get_number(name) + shift: state
             for name, port in ports.items()
             for shift, state in zip((0, size), port.states, strict=True)
         }
@@ -126,7 +126,7 @@ class CalientSwitch(SwitchDriver):
         """Read the circuits. A circuit that this driver activated counts as connected once its mirrors have settled."""
         del step
         self._circuits = self._read_current(self._ask_circuits)
-        return self._circuits.snapshot(self._clock.now(), {}, awaited=self._awaited)
+        return self._circuits.make_snapshot(self._clock.now(), {}, awaited=self._awaited)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm. `NONE` counts as dark, as does an output whose circuit has no light."""
@@ -134,12 +134,12 @@ class CalientSwitch(SwitchDriver):
         if not ports:
             return {}
         with self._session.lock():
-            readings = self._ask_powers({self._names.name(port) for port in ports})
+            readings = self._ask_powers({self._names.get_name(port) for port in ports})
             circuits = self._ask_circuits()
         size = len(self._names)
         return {
             port: make_power_reading(
-                readings[self._names.name(port)][port > size], is_dark=circuits.is_dark(port)
+                readings[self._names.get_name(port)][port > size], is_dark=circuits.is_dark(port)
             )
             for port in ports
         }
@@ -199,7 +199,7 @@ class CalientSwitch(SwitchDriver):
         circuit = self._circuits.find(pair)
         return circuit.name if circuit else format_circuit_name(*self._names.get_port_names(pair))
 
-    def _longest_s(self, snapshot: Snapshot) -> float:
+    def _compute_timeout_s(self, snapshot: Snapshot) -> float:
         """Return the longest time of a step. Provisioned circuits are not queued moves, so they add no time."""
         return self._timeout_s + self._activation_s
 

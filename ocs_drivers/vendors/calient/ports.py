@@ -65,7 +65,7 @@ def decode_state(admin: str, operational: str) -> State:
     return "made" if operational == "IS" else "moving"
 
 
-class Names:
+class PortNames:
     """The ports of one switch, numbered in the order of segment, fibre and port.
 
     Raises `ProtocolDesync` for an invalid name, or for a port that is listed twice.
@@ -80,17 +80,17 @@ class Names:
     def __len__(self) -> int:
         return len(self._names)
 
-    def name(self, port: int) -> str:
+    def get_name(self, port: int) -> str:
         """Return the device's name of a port.
 
         On a switch with N names, input n and output N+n have the same name.
 
-        >>> Names(["1.1.10", "1.1.2"]).name(3)
+        >>> PortNames(["1.1.10", "1.1.2"]).get_name(3)
         '1.1.2'
         """
         return self._names[(port - 1) % len(self._names)]
 
-    def number(self, name: str) -> int:
+    def get_number(self, name: str) -> int:
         """Return the input number of a port. Raise `ProtocolDesync` for a port that was never listed."""
         if name not in self._numbers:
             raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
@@ -105,20 +105,20 @@ class Names:
             )
         return by_name
 
-    def pairs(self, circuit: Circuit) -> frozenset[Pair]:
+    def get_pairs(self, circuit: Circuit) -> frozenset[Pair]:
         """Return the cross-connects of a circuit, as numbers.
 
         >>> circuit = Circuit("1.1.1-1.1.2", "1.1.1", "1.1.2", True, "made", True)
-        >>> sorted(Names(["1.1.1", "1.1.2"]).pairs(circuit))
+        >>> sorted(PortNames(["1.1.1", "1.1.2"]).get_pairs(circuit))
         [(1, 4), (2, 3)]
         """
-        source, target, size = self.number(circuit.source), self.number(circuit.target), len(self)
+        source, target, size = self.get_number(circuit.source), self.get_number(circuit.target), len(self)
         forward = {(source, size + target)}
         return frozenset(forward | {(target, size + source)} if circuit.is_two_way else forward)
 
     def get_port_names(self, pair: Pair) -> tuple[str, str]:
         """Return the names of the two ports that a pair joins."""
-        return self.name(pair[0]), self.name(pair[1])
+        return self.get_name(pair[0]), self.get_name(pair[1])
 
 
 def _parse_port_name(name: str) -> tuple[int, ...]:

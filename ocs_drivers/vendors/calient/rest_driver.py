@@ -26,7 +26,7 @@ from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import rest_codec
 from ocs_drivers.vendors.calient.circuits import Circuits
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
-from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair, format_circuit_name
+from ocs_drivers.vendors.calient.ports import Circuit, Pair, PortNames, format_circuit_name
 
 _T = TypeVar("_T")
 
@@ -64,7 +64,7 @@ class CalientRest(CalientSwitch):
     def _discover(self) -> tuple[Identity, Capabilities]:
         version = self._ask_node("/rest/info/?id=restversion")
         self._names = self._session.get_json(
-            f"{_PORTS}?id=summary", lambda document: Names(rest_codec.decode_summary(document))
+            f"{_PORTS}?id=summary", lambda document: PortNames(rest_codec.decode_summary(document))
         )
         size = len(self._names)
         return self._identify(version.get("restversion", "")), Capabilities(

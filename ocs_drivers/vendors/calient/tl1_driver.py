@@ -29,7 +29,7 @@ from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import tl1_codec
 from ocs_drivers.vendors.calient.circuits import Circuits
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
-from ocs_drivers.vendors.calient.ports import Names, Pair, format_circuit_name
+from ocs_drivers.vendors.calient.ports import Pair, PortNames, format_circuit_name
 
 _T = TypeVar("_T")
 
@@ -75,7 +75,7 @@ class CalientTl1(CalientSwitch):
     def _discover(self) -> tuple[Identity, Capabilities]:
         identity = self._session.ask("RTRV-NE", tl1_codec.decode_identity)
         self._names = self._session.ask(
-            "RTRV-PORT", lambda lines: Names(tl1_codec.decode_ports(lines)), aid="0"
+            "RTRV-PORT", lambda lines: PortNames(tl1_codec.decode_ports(lines)), aid="0"
         )
         return identity, Capabilities(
             len(self._names),

@@ -41,7 +41,7 @@ def manual_panel(
         file,
         _make_operator(address),
         timeout_s=timeout_s,
-        patience_s=address.seconds("patience_s", DEFAULT_PATIENCE_S),
+        patience_s=address.read_seconds("patience_s", DEFAULT_PATIENCE_S),
     )
 
 

@@ -247,7 +247,7 @@ class Request:
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
         """Return the moves of this request: two moves for a request with logical ports."""
         kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
-        pairs: tuple[Pair | None, ...] = layout.pairs(self.port_a, self.port_b) or (None,)
+        pairs: tuple[Pair | None, ...] = layout.get_pairs(self.port_a, self.port_b) or (None,)
         return tuple(PendingMove(kind, pair, self.user, self.source, self.number) for pair in pairs)
 
 

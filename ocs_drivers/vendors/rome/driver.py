@@ -85,14 +85,14 @@ class Timeouts:
 
 def read_timeouts(address: Address) -> Timeouts:
     """Return the timeouts from the options of an address. Raise `AddressError` for an invalid option."""
-    typical_s = address.seconds("move_s", MOVE_TIME_S[0])
-    longest_s = max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))
+    typical_s = address.read_seconds("move_s", MOVE_TIME_S[0])
+    longest_s = max(typical_s, address.read_seconds("longest_s", MOVE_TIME_S[1]))
     return Timeouts(
         (typical_s, longest_s),
-        poll_s=address.seconds("poll_s", POLL_S),
-        idle_limit_s=address.seconds("idle_s", IDLE_LIMIT_S),
-        homing_s=address.seconds("homing_s", HOMING_S),
-        homing_grace_s=address.seconds("grace_s", longest_s),
+        poll_s=address.read_seconds("poll_s", POLL_S),
+        idle_limit_s=address.read_seconds("idle_s", IDLE_LIMIT_S),
+        homing_s=address.read_seconds("homing_s", HOMING_S),
+        homing_grace_s=address.read_seconds("grace_s", longest_s),
         removes_one_way=_parse_yes(address, "one_way"),
     )
 
@@ -270,7 +270,7 @@ class RomeCli(SwitchDriver):
         A broken connection does not end the step: the queue will show whether the device received the request.
         """
         del guard
-        names = self._layout.request(step.pairs.pairs)
+        names = self._layout.find_request_names(step.pairs.pairs)
         if step.kind == "replace" or names is None:
             raise self._make_unsupported("several circuits at once")
         command = codec.format_connect if step.kind == "add" else codec.format_disconnect
@@ -283,7 +283,7 @@ class RomeCli(SwitchDriver):
     def _read_back(self, _step: Step) -> tuple[Snapshot | None, OcsError | None]:
         return self._read_after_outage(), None
 
-    def _longest_s(self, snapshot: Snapshot) -> float:
+    def _compute_timeout_s(self, snapshot: Snapshot) -> float:
         """Return a time above the limit of `_is_moving`, which raises a more specific error."""
         return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(snapshot.pending))
 
@@ -305,7 +305,7 @@ class RomeCli(SwitchDriver):
         progress = Progress(
             self._clock.now(),
             self._queue,
-            [*filter(None, [self._layout.request(pairs)]), *map(self._layout.names, pairs)],
+            [*filter(None, [self._layout.find_request_names(pairs)]), *map(self._layout.get_names, pairs)],
             "connect" if step.kind == "add" else "disconnect",
             pending=self._queue.moves(self._layout),
             pairs=pairs,
@@ -326,7 +326,7 @@ class RomeCli(SwitchDriver):
             while self._reports_queue and self._judge_step(step) and self._move.absent_since_s is None:
                 self._progress.sleep(self.poll_s, len(self._queue.moves(self._layout)))
                 self._queue = self._read_queue()
-                self._note_claims(self._queue.moves(self._layout))
+                self._record_claimed_pairs(self._queue.moves(self._layout))
         except OcsError:  # the next full read raises it again
             return
 

@@ -85,14 +85,14 @@ class Table:
         """Return the circuit in the row of a port, or None."""
         if row.motion not in {Motion.CONNECTED, Motion.IN_PROCESS} or not row.peer:
             return None
-        pairs = self.layout.pairs(row.name, row.peer)
+        pairs = self.layout.get_pairs(row.name, row.peer)
         if not pairs:
             raise ProtocolDesync(f"port {row.name} is connected to {row.peer}, which is impossible")
         return pairs[0]
 
     def _check_both_ends(self, pairs: Collection[Pair]) -> None:
         rows = {row.name: row for row in self.ports}
-        for source, output in (self.layout.names(pair) for pair in pairs):
+        for source, output in (self.layout.get_names(pair) for pair in pairs):
             source_row, output_row = rows[source], rows[output]
             if Motion.IN_PROCESS in {source_row.motion, output_row.motion}:
                 continue

@@ -37,7 +37,7 @@ class Layout:
     maps a logical name, such as A3, to its E and W ports, in their order.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
-    >>> layout.number("W1"), layout.name(4), layout.pairs("A1", "A2")
+    >>> layout.get_number("W1"), layout.get_name(4), layout.get_pairs("A1", "A2")
     (3, 'W2', ((1, 4), (2, 3)))
     """
 
@@ -46,31 +46,31 @@ class Layout:
     matrix: Mapping[str, str] = field(default_factory=dict)
     logical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def name(self, port: int) -> str:
+    def get_name(self, port: int) -> str:
         """Return the device's name of a port number."""
         return (self.east + self.west)[port - 1]
 
-    def number(self, name: str) -> int:
+    def get_number(self, name: str) -> int:
         """Return the number of a port. Raise `ValueError` for an unknown name."""
         if name in self.west:
             return len(self.east) + self.west.index(name) + 1
         return self.east.index(name) + 1
 
-    def names(self, pair: Pair) -> tuple[str, str]:
+    def get_names(self, pair: Pair) -> tuple[str, str]:
         """Return the device's names of an input and an output."""
-        return self.name(pair[0]), self.name(pair[1])
+        return self.get_name(pair[0]), self.get_name(pair[1])
 
-    def mirror(self, pair: Pair) -> Pair | None:
+    def find_mirror(self, pair: Pair) -> Pair | None:
         """Return the circuit in the other direction between the same two logical ports, or None.
 
         >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
-        >>> layout.mirror((1, 4)), layout.mirror((1, 3))
+        >>> layout.find_mirror((1, 4)), layout.find_mirror((1, 3))
         ((2, 3), None)
         """
-        pairs = self.pairs(*self._find_logical_names(pair))
+        pairs = self.get_pairs(*self._find_logical_names(pair))
         return pairs[1] if pairs[:1] == (pair,) and pairs[0] != pairs[1] else None
 
-    def request(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
+    def find_request_names(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
         """Return the two names in the request for these circuits, or None if they need several requests.
 
         The names are an E and a W port for one circuit, or two logical ports for a circuit and its mirror.
@@ -79,34 +79,34 @@ class Layout:
             return None
         first_pair = min(pairs)
         if len(pairs) == 1:
-            return self.names(first_pair)
+            return self.get_names(first_pair)
         return (
             self._find_logical_names(first_pair)
-            if {first_pair, self.mirror(first_pair)} == set(pairs)
+            if {first_pair, self.find_mirror(first_pair)} == set(pairs)
             else None
         )
 
     def _find_logical_names(self, pair: Pair) -> tuple[str, str]:
         """Return the logical names of an input and an output, each empty if the port has no logical name."""
         by_port = {name: logical for logical, names in self.logical.items() for name in names}
-        source, output = self.names(pair)
+        source, output = self.get_names(pair)
         return by_port.get(source, ""), by_port.get(output, "")
 
     def is_one_matrix(self, pair: Pair) -> bool:
         """Return True if both ports belong to the same matrix, or if the device does not report their matrices."""
-        source, output = (self.matrix.get(name) for name in self.names(pair))
+        source, output = (self.matrix.get(name) for name in self.get_names(pair))
         return source is None or output is None or source == output
 
-    def pairs(self, port_a: str, port_b: str) -> tuple[Pair, ...]:
+    def get_pairs(self, port_a: str, port_b: str) -> tuple[Pair, ...]:
         """Return the circuits of a request for two ports: both directions for logical ports, () if ambiguous.
 
         A logical port may have several fibres in each matrix. Then the first fibre of one connects to the last of the
         other.
         """
         if port_a in self.east and port_b in self.west:
-            return ((self.number(port_a), self.number(port_b)),)
+            return ((self.get_number(port_a), self.get_number(port_b)),)
         if port_a in self.west and port_b in self.east:
-            return ((self.number(port_b), self.number(port_a)),)
+            return ((self.get_number(port_b), self.get_number(port_a)),)
         names_a, names_b = self.logical.get(port_a, ()), self.logical.get(port_b, ())
         pairs = (*self._match_one_way(names_a, names_b), *self._match_one_way(names_b, names_a))
         expected = sum(name in self.east for name in names_a + names_b)
@@ -124,14 +124,14 @@ class Layout:
             if len(sources) != len(outputs) or (len(sources) > 1 and not matrix):
                 continue
             for source, output in zip(sources, reversed(outputs), strict=True):
-                yield self.number(source), self.number(output)
+                yield self.get_number(source), self.get_number(output)
 
 
 def check_one_matrix(steps: Iterable[Step], layout: Layout, *, device: str) -> None:
     """Raise `PortError` for a new circuit between two matrices."""
     for pair in [pair for step in steps if step.kind == "add" for pair in step.pairs.items()]:
         if not layout.is_one_matrix(pair):
-            source, output = layout.names(pair)
+            source, output = layout.get_names(pair)
             raise PortError(
                 f"{source} and {output} belong to different matrices",
                 device=device,
@@ -157,7 +157,7 @@ def find_two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[
     >>> [sorted(group) for group in find_two_way_circuits({(1, 4), (2, 3)}, layout)]
     [[(1, 4), (2, 3)]]
     """
-    mirrors = ((pair, layout.mirror(pair)) for pair in pairs)
+    mirrors = ((pair, layout.find_mirror(pair)) for pair in pairs)
     return frozenset(frozenset({pair, mirror}) for pair, mirror in mirrors if mirror and mirror in pairs)
 
 
@@ -181,7 +181,7 @@ def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
         if any((step.kind, pair) in joined_moves for pair in pairs):
             continue
         for pair in step.pairs.items():
-            mirror = layout.mirror(pair)
+            mirror = layout.find_mirror(pair)
             if mirror is not None and (step.kind, mirror) in moves:
                 pairs.add(mirror)
         joined_moves |= {(step.kind, pair) for pair in pairs}

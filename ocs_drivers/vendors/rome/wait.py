@@ -98,7 +98,8 @@ def find_claim(step: Step, snapshot: Snapshot, layout: Layout) -> Conflict | Non
                 f" ({move.source})" if move.source else ""
             )
             return Conflict(
-                f"a request to {move.kind} {'-'.join(layout.names(move.pair))}{requester} waits in the robot's queue",
+                f"a request to {move.kind} {'-'.join(layout.get_names(move.pair))}{requester} "
+                "waits in the robot's queue",
                 expected=step.before,
                 actual=snapshot.connections,
                 ports=sorted(ports & set(move.pair)),

@@ -64,11 +64,11 @@ def read_commands(address: Address) -> CommandSet:
 
 def read_options(address: Address) -> Options:
     """Return the timeouts and flags from the options of an address. Raise `AddressError`."""
-    typical_s = address.seconds("move_s", MOVE_TIME_S[0])
+    typical_s = address.read_seconds("move_s", MOVE_TIME_S[0])
     return Options(
-        (typical_s, max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))),
-        poll_s=address.seconds("poll_s", POLL_S),
-        idle_limit_s=address.seconds("idle_s", IDLE_LIMIT_S),
+        (typical_s, max(typical_s, address.read_seconds("longest_s", MOVE_TIME_S[1]))),
+        poll_s=address.read_seconds("poll_s", POLL_S),
+        idle_limit_s=address.read_seconds("idle_s", IDLE_LIMIT_S),
         force=_is_on(address, "force", default=False),
         echoes=_is_on(address, "echo", default=True),
     )

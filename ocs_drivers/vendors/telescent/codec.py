@@ -219,27 +219,27 @@ def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
 class Numbering:
     """Conversion between our port numbers and the device's, for a frame with `port_count` ports.
 
-    >>> Numbering(96).input_port(0), Numbering(96).output_port(0)
+    >>> Numbering(96).get_input_port(0), Numbering(96).get_output_port(0)
     (1, 97)
-    >>> Numbering(96).device_pair((3, 97))
+    >>> Numbering(96).convert_to_device_pair((3, 97))
     (2, 0)
     """
 
     port_count: int
 
-    def input_port(self, number: int) -> int:
+    def get_input_port(self, number: int) -> int:
         """Return our number of the input of the device's port `number`."""
         return number + 1
 
-    def output_port(self, number: int) -> int:
+    def get_output_port(self, number: int) -> int:
         """Return our number of the output of the device's port `number`."""
         return self.port_count + number + 1
 
-    def device_pair(self, pair: tuple[int, int]) -> tuple[int, int]:
+    def convert_to_device_pair(self, pair: tuple[int, int]) -> tuple[int, int]:
         """Return the device's numbers of the two ports of a circuit."""
         return pair[0] - 1, pair[1] - self.port_count - 1
 
-    def name(self, port: int) -> str:
+    def get_name(self, port: int) -> str:
         """Return the device's name of a port of the driver."""
         return str((port - 1) % self.port_count)
 
@@ -293,7 +293,9 @@ class Table:
     @property
     def outputs(self) -> dict[int, PortState]:
         """The state of every output, by our numbers."""
-        return {self.numbering.output_port(n): self._decode_state(cell) for n, cell in enumerate(self.cells)}
+        return {
+            self.numbering.get_output_port(n): self._decode_state(cell) for n, cell in enumerate(self.cells)
+        }
 
     def unfit_ports(self, *, force: bool) -> dict[int, PortState]:
         """Return the states of the outputs that cannot be used. With `force`, locked outputs can be used."""
@@ -311,7 +313,9 @@ class Table:
         return PortState.ENABLED if is_known else PortState.FAILED
 
     def _make_pair(self, output: int) -> tuple[int, int]:
-        return self.numbering.input_port(self.cells[output].number), self.numbering.output_port(output)
+        return self.numbering.get_input_port(self.cells[output].number), self.numbering.get_output_port(
+            output
+        )
 
     def _is_making(self, cell: Cell) -> bool:
         return cell.status.startswith(self.commands.making)

@@ -183,7 +183,7 @@ class TelescentCli(SwitchDriver):
                 port: self._read_input_state(port, connections) for port in range(1, len(table.cells) + 1)
             }
         return {
-            port: PortInfo(port, side, state, name=self._numbering.name(port))
+            port: PortInfo(port, side, state, name=self._numbering.get_name(port))
             for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
             for port, state in states.items()
         }
@@ -195,7 +195,7 @@ class TelescentCli(SwitchDriver):
 
     def _read_input(self, port: int) -> InputReading:
         return self._ask_twice(
-            f"{self._commands.input_state} {self._numbering.name(port)}", self._decode_input
+            f"{self._commands.input_state} {self._numbering.get_name(port)}", self._decode_input
         )
 
     # -- moving
@@ -209,7 +209,9 @@ class TelescentCli(SwitchDriver):
 
     def _check_as_expected(self, step: Step, source: int, output: int) -> None:
         reading = self._retry(lambda: self._read_input(source))
-        expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
+        expected = (
+            self._numbering.convert_to_device_pair((source, output))[1] if step.kind == "remove" else None
+        )
         actual = reading.output if reading.is_allocated else None
         if actual != expected:
             raise transaction.make_conflict(step.before, self.read().connections, device=self._address)
@@ -223,7 +225,7 @@ class TelescentCli(SwitchDriver):
         if step.kind == "replace" or len(step.pairs) != 1:
             raise self._make_unsupported("several circuits at once")
         (pair,) = step.pairs.items()
-        source, output = self._numbering.device_pair(pair)
+        source, output = self._numbering.convert_to_device_pair(pair)
         commands = (
             self._commands.connect_commands if step.kind == "add" else self._commands.disconnect_commands
         )

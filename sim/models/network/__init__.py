@@ -21,12 +21,12 @@ from sim.models.network.rings import (
     HEADER_BYTES,
     Network,
     RingTraffic,
-    allreduce_time_s,
-    bus_bandwidth_limit_mbps,
-    fair_rates,
-    link_usage,
+    compute_allreduce_time_s,
+    compute_bus_bandwidth_limit_mbps,
+    compute_fair_rates,
+    compute_link_usage,
+    compute_wire_efficiency,
     transfer_times_s,
-    wire_efficiency,
 )
 
 __all__ = [
@@ -34,10 +34,10 @@ __all__ = [
     "HEADER_BYTES",
     "Network",
     "RingTraffic",
-    "allreduce_time_s",
-    "bus_bandwidth_limit_mbps",
-    "fair_rates",
-    "link_usage",
+    "compute_allreduce_time_s",
+    "compute_bus_bandwidth_limit_mbps",
+    "compute_fair_rates",
+    "compute_link_usage",
+    "compute_wire_efficiency",
     "transfer_times_s",
-    "wire_efficiency",
 ]

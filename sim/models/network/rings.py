@@ -20,12 +20,12 @@ HEADER_BYTES = 52
 FRAMING_BYTES = 14
 
 
-def wire_efficiency(
+def compute_wire_efficiency(
     mtu_bytes: int, *, header_bytes: int = HEADER_BYTES, framing_bytes: int = FRAMING_BYTES
 ) -> float:
     """Return the payload bytes per byte on the wire, for full packets.
 
-    >>> round(wire_efficiency(9000), 4)
+    >>> round(compute_wire_efficiency(9000), 4)
     0.9927
     """
     return (mtu_bytes - header_bytes) / (mtu_bytes + framing_bytes)
@@ -43,7 +43,7 @@ class Network:
     """
 
     rate_mbps: float
-    efficiency: float = wire_efficiency(9000)
+    efficiency: float = compute_wire_efficiency(9000)
     link_latency_s: float = 6.6e-6
     relay_latency_s: float = 3.0e-6
     message_overhead_s: float = 280e-6
@@ -83,7 +83,7 @@ class RingTraffic:
         return self.steps / len(self.members) * self.size_bytes
 
 
-def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
+def compute_allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
     """Return the time until the last of concurrent rings ends; 0 without rings.
 
     The data takes `transfer_times_s`. Each step of a ring adds the flight over its longest path, and the software
@@ -92,7 +92,7 @@ def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
     By hand: two hosts, 1 MB, a link each way at 1000 Mbit/s: each host sends 1 MB, which takes 8 ms.
 
     >>> ideal = Network(1000, efficiency=1, link_latency_s=0, message_overhead_s=0)
-    >>> allreduce_time_s([RingTraffic((0, 1), ((0,), (1,)), 1e6)], ideal)
+    >>> compute_allreduce_time_s([RingTraffic((0, 1), ((0,), (1,)), 1e6)], ideal)
     0.008
     """
     if not rings:
@@ -105,7 +105,7 @@ def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
     )
 
 
-def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> float:
+def compute_bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> float:
     """Return the bus bandwidth of a large AllReduce, which is limited by the wires alone.
 
     Bus bandwidth as in nccl-tests: 2(n-1)/n times the bits of the whole tensor of a member, divided by the time. Rings
@@ -127,14 +127,14 @@ def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[
 
     When a ring ends, the other rings share its bandwidth.
     """
-    usage = link_usage(rings)
+    usage = compute_link_usage(rings)
     bits_left = np.array([ring.bytes_per_hop * 8 for ring in rings])
     capacity_bps = network.rate_mbps * 1e6 * network.efficiency
     times = np.zeros(len(rings))
     now_s = 0.0
     is_active = bits_left > 0
     while is_active.any():
-        rates = fair_rates(usage[:, is_active], capacity_bps)
+        rates = compute_fair_rates(usage[:, is_active], capacity_bps)
         finish_s = bits_left[is_active] / rates
         now_s += float(finish_s.min())
         # Rings that end within rounding errors of each other end together, without tiny remainders.
@@ -146,7 +146,7 @@ def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[
     return times
 
 
-def link_usage(rings: Sequence[RingTraffic]) -> NDArray[np.float64]:
+def compute_link_usage(rings: Sequence[RingTraffic]) -> NDArray[np.float64]:
     """Return how many hops of each ring use each link, shape (links, rings)."""
     links = 1 + max((link for ring in rings for path in ring.paths for link in path), default=-1)
     usage = np.zeros((links, len(rings)))
@@ -157,7 +157,7 @@ def link_usage(rings: Sequence[RingTraffic]) -> NDArray[np.float64]:
     return usage
 
 
-def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float64]:
+def compute_fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float64]:
     """Return max-min fair rates (flows,) of flows that use link l `usage[l, f]` times.
 
     Water filling: all rates rise together, and the flows on a link stop rising when it is full (Bertsekas and
@@ -166,7 +166,7 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
     Flow 1 crosses both links, and flow 2 crosses link 1 twice: link 1 is full when both have 1, which leaves 2 of
     link 0 for flow 0.
 
-    >>> fair_rates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), 3.0).tolist()
+    >>> compute_fair_rates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), 3.0).tolist()
     [2.0, 1.0, 1.0]
     """
     rates = np.full(usage.shape[1], np.inf)

@@ -119,7 +119,7 @@ def make_bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDev
         plant=settings.plant,
         clock=settings.clock,
         switch_time_s=settings.get_switch_time_s(switch_time_s),
-        hitless=False,
+        is_hitless=False,
         boot_mode=settings.boot_mode,
         faults=SwitchFaults(),
     )

@@ -65,10 +65,10 @@ class Change:
 class SwitchDevice:
     """State and motion of one simulated switch.
 
-    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit. No real device is known
-    to do this, so families default to False. `boot_mode` selects the connections after a power cycle: none (DARK),
-    the connections when the mode was set (RESTORE), or the last connections (AUTOSAVE). A `latching` device keeps
-    circuits and light without power in every mode. An example is a patch panel, whose fibres stay plugged.
+    With `is_hitless`, a command that sets the whole configuration leaves unchanged circuits lit. No real device is
+    known to do this, so families default to False. `boot_mode` selects the connections after a power cycle: none
+    (DARK), the connections when the mode was set (RESTORE), or the last connections (AUTOSAVE). With `is_latching`, the
+    device keeps circuits and light without power in every mode. An example is a patch panel, whose fibres stay plugged.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class SwitchDevice:
         plant: Plant,
         clock: Clock,
         switch_time_s: float,
-        hitless: bool,
+        is_hitless: bool,
         boot_mode: BootMode,
         faults: SwitchFaults,
-        latching: bool = False,
+        is_latching: bool = False,
     ) -> None:
         self.name = name
         self.matrix = matrix
         self.plant = plant
         self.clock = clock
         self.switch_time_s = switch_time_s
-        self.hitless = hitless
+        self.is_hitless = is_hitless
         self.faults = faults
-        self.latching = latching
+        self.is_latching = is_latching
         self.attenuators: dict[int, Attenuator] = {}
         self.labels: dict[int, str] = {}
         self.change_count = 0
@@ -187,7 +187,7 @@ class SwitchDevice:
     def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
         """Replace the connections, and return the task of the motion, or None if nothing changes.
 
-        `is_whole` is True for a command that sets the whole configuration. Unless the device is `hitless`, it darkens
+        `is_whole` is True for a command that sets the whole configuration. Unless `is_hitless` is True, it darkens
         unchanged circuits. The device skips a stuck pair that is not connected yet.
         """
         before = self.matrix.connections
@@ -205,7 +205,7 @@ class SwitchDevice:
             self._saved_connections = dict(self.matrix.connections)
         self._announce(before, result)
         disturbed = before.items() ^ result.items()
-        if is_whole and not self.hitless:
+        if is_whole and not self.is_hitless:
             disturbed = before.items() | result.items()
         return self._move({pair[0] for pair in disturbed})
 
@@ -226,9 +226,9 @@ class SwitchDevice:
         task.add_done_callback(self._motions.discard)
         return task
 
-    def set_disabled(self, ports: set[int], *, disabled: bool) -> None:
-        """Close (`disabled`) or open the shutters of ports."""
-        (self.matrix.disabled.update if disabled else self.matrix.disabled.difference_update)(ports)
+    def set_disabled(self, ports: set[int], *, is_disabled: bool) -> None:
+        """Close (`is_disabled`) or open the shutters of ports."""
+        (self.matrix.disabled.update if is_disabled else self.matrix.disabled.difference_update)(ports)
         self.report_light()
 
     def set_boot_mode(self, mode: BootMode) -> None:
@@ -248,7 +248,7 @@ class SwitchDevice:
         for motion in self._motions:
             motion.cancel()
         self._change_by_moving_input.clear()
-        if not self.latching:
+        if not self.is_latching:
             self._settled_connections.clear()
         for callback in self._power_loss_callbacks:
             callback()
@@ -260,7 +260,7 @@ class SwitchDevice:
 
         A latching device restores all connections, and they pass light at once.
         """
-        if self.latching:
+        if self.is_latching:
             self._settled_connections = dict(self.matrix.connections)
             self.report_light()
             return

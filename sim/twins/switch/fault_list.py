@@ -115,8 +115,8 @@ class FaultRegistry:
                 lambda _: self._limit_sessions(None),
             ),
             "half_open": Fault(
-                lambda _: setattr(self._faults, "half_open", True),
-                lambda _: setattr(self._faults, "half_open", False),
+                lambda _: setattr(self._faults, "is_half_open", True),
+                lambda _: setattr(self._faults, "is_half_open", False),
             ),
             "expire_session": Fault(lambda _: self._expire_sessions(), lambda _: None),
         }

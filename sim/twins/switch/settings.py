@@ -103,14 +103,14 @@ class TwinSettings:
             plant=self.plant,
             clock=self.clock,
             switch_time_s=0.0,
-            hitless=True,
+            is_hitless=True,
             boot_mode="AUTOSAVE",
             faults=SwitchFaults(),
-            latching=True,
+            is_latching=True,
         )
 
     def make_device(
-        self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
+        self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", is_hitless: bool = False
     ) -> SwitchDevice:
         """Return the switch that the settings describe. `switch_time_s` is the default of the family."""
         return SwitchDevice(
@@ -119,7 +119,7 @@ class TwinSettings:
             plant=self.plant,
             clock=self.clock,
             switch_time_s=self.get_switch_time_s(switch_time_s),
-            hitless=hitless,
+            is_hitless=is_hitless,
             boot_mode=self.boot_mode,
             faults=SwitchFaults(),
         )

@@ -75,7 +75,7 @@ class LineFaults:
     - `close_after_commands`: the n-th command breaks its connection. With `close_executes`, the device executes the
       command but does not answer; otherwise it does not receive the command.
     - `close_after_bytes`: the next reply breaks its connection after so many bytes.
-    - `half_open`: lines receive and send nothing.
+    - `is_half_open`: lines receive and send nothing.
     - `fire_counts`: how often each fault took effect.
     """
 
@@ -85,7 +85,7 @@ class LineFaults:
     close_executes: bool = True
     close_after_bytes: int | None = None
     max_sessions: int | None = None
-    half_open: bool = False
+    is_half_open: bool = False
     fire_counts: Counter[str] = field(default_factory=Counter)
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
@@ -170,7 +170,7 @@ class Line:
     async def read(self) -> bytes:
         """Return the next bytes, or empty bytes at the end."""
         data = await self._reader.read(_READ_BYTES)
-        while data and self._faults.half_open:
+        while data and self._faults.is_half_open:
             self._faults.fire_counts["half_open"] += 1
             data = await self._reader.read(_READ_BYTES)
         self._transcript.record(self._frontend, self._session, "in", data)
@@ -199,7 +199,7 @@ class Line:
 
     def send(self, data: bytes) -> None:
         """Send unsolicited bytes. Discard them if the session has ended or the line is half open."""
-        if not self._writer.is_closing() and not self._faults.half_open:
+        if not self._writer.is_closing() and not self._faults.is_half_open:
             self._transcript.record(self._frontend, self._session, "out", data)
             self._writer.write(data)
 

@@ -47,7 +47,7 @@ def compute_link_limit_mbps(
     if not rings:
         raise TopologyError("no rings, so no link limit: choose rings that fit the group (rings_of)")
     traffic = make_ring_traffic(wiring, routes, rings, size_bytes=1.0)
-    return flow.bus_bandwidth_limit_mbps(traffic, Network(rate_mbps, efficiency=1.0))
+    return flow.compute_bus_bandwidth_limit_mbps(traffic, Network(rate_mbps, efficiency=1.0))
 
 
 def predict_allreduce_s(
@@ -59,7 +59,7 @@ def predict_allreduce_s(
     """
     if not rings:
         raise TopologyError("no rings to run the AllReduce on: choose rings that fit the group (rings_of)")
-    return flow.allreduce_time_s(make_ring_traffic(wiring, routes, rings, size_bytes), network)
+    return flow.compute_allreduce_time_s(make_ring_traffic(wiring, routes, rings, size_bytes), network)
 
 
 def compute_bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:

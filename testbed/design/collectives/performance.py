@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sim.models.network import wire_efficiency
+from sim.models.network import compute_wire_efficiency
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics.cost import patch_panel_cost
+from sim.models.network.fabrics.cost import compute_patch_panel_cost
 from sim.models.network.fabrics.direct import find_next_links, make_path_router
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
@@ -47,7 +47,7 @@ def build_hosts_fabric(
         -1, 2
     )
     paths = {pair: [[link_numbers[link] for link in routes.path(*pair)]] for pair in routes.first_link}
-    rate_bps = np.full(len(links), rate_mbps * 1e6 * wire_efficiency(mtu_bytes))
+    rate_bps = np.full(len(links), rate_mbps * 1e6 * compute_wire_efficiency(mtu_bytes))
     return Fabric(
         name="wired hosts",
         nodes=wiring.nodes,
@@ -58,7 +58,7 @@ def build_hosts_fabric(
         never_full=np.zeros(len(links), dtype=bool),
         router=make_path_router(find_next_links(wiring.nodes, end_nodes, seed=0), end_nodes[:, 1], paths),
         hosts_forward=True,
-        cost=patch_panel_cost(wiring.nodes, wiring.degree, rate_mbps / 1000),
+        cost=compute_patch_panel_cost(wiring.nodes, wiring.degree, rate_mbps / 1000),
     )
 
 

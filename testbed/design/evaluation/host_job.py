@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network import wire_efficiency
+from sim.models.network import compute_wire_efficiency
 from sim.models.network.allreduce import Algorithm
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import Fabric, make_routed_fabric
@@ -114,7 +114,7 @@ def make_host_job(
 
 def build_host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
     """Return a fabric with the links and routes of a plan, at the payload rate of the hosts."""
-    topology, rate_gbps = routes.topology, rate_mbps / 1e3 * wire_efficiency(mtu_bytes)
+    topology, rate_gbps = routes.topology, rate_mbps / 1e3 * compute_wire_efficiency(mtu_bytes)
     return make_routed_fabric(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from sim.models.network.allreduce import ring
-from sim.models.network.fabrics import equal_cost_rate_gbps, fat_tree
-from sim.models.network.fabrics.cost import DEFAULT_READING, Reading, fat_tree_cost, patch_panel_cost
+from sim.models.network.fabrics import fat_tree, find_equal_cost_rate_gbps
+from sim.models.network.fabrics.cost import (
+    DEFAULT_READING,
+    Reading,
+    compute_fat_tree_cost,
+    compute_patch_panel_cost,
+)
 from testbed.design.fabrics.kind import BALANCED, HASH, ChosenFabric, FabricKind, FabricRequest
 
 
@@ -14,8 +19,8 @@ def compute_equal_cost_gbps(
     nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
 ) -> float:
     """Return the rate of a host's link at which a full-bisection Fat-tree costs as much as direct connect."""
-    budget = patch_panel_cost(nodes, degree, rate_gbps, reading).total_usd
-    return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate, reading=reading))
+    budget = compute_patch_panel_cost(nodes, degree, rate_gbps, reading).total_usd
+    return find_equal_cost_rate_gbps(budget, lambda rate: compute_fat_tree_cost(nodes, rate, reading=reading))
 
 
 def build(request: FabricRequest) -> ChosenFabric:

@@ -24,7 +24,7 @@ from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import Fabric, direct_connect, join_domains, share_hosts, shortest_paths
+from sim.models.network.fabrics import Fabric, direct_connect, find_shortest_paths, join_domains, share_hosts
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics import HB_GBPS
@@ -228,7 +228,7 @@ def apply_routing(chosen_fabric: ChosenFabric, options: FabricOptions) -> Chosen
         raise ValueError("moving circuits have no routing to choose: leave out --routing")
     fabric = chosen_fabric.fabric
     if fabric.hosts_forward and options.routing != BALANCED:
-        alternatives = shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
+        alternatives = find_shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
         router = alternatives[1] if options.routing == SPREAD else fabric.router
         fabric = replace(fabric, alternatives=alternatives, router=router, weights=None)
     return replace(chosen_fabric, fabric=fabric, routing=options.routing, seed=options.seed)

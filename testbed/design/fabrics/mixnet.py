@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integers
-from sim.models.network.fabrics.cost import Cost, circuit_switch_cost, fat_tree_cost
+from sim.models.network.fabrics.cost import Cost, compute_circuit_switch_cost, compute_fat_tree_cost
 from testbed.design.circuits.regions import allocate_region_circuits
 from testbed.design.fabrics.circuits import (
     MAX_COMPARED_HOSTS,
@@ -58,8 +58,8 @@ def build(request: FabricRequest) -> ChosenFabric:
 
 def _compute_cost(server_count: int, circuit_ports: int, packet_links: int, rate_gbps: float) -> Cost:
     """Return the cost of all circuits plus a Fat-tree for the other links."""
-    circuits = circuit_switch_cost(server_count, circuit_ports, rate_gbps)
-    packets = fat_tree_cost(server_count * packet_links, rate_gbps)
+    circuits = compute_circuit_switch_cost(server_count, circuit_ports, rate_gbps)
+    packets = compute_fat_tree_cost(server_count * packet_links, rate_gbps)
     return Cost(circuits.parts + packets.parts, circuits.recalled or packets.recalled)
 
 

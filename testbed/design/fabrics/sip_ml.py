@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integers
-from sim.models.network.fabrics.cost import circuit_switch_cost
+from sim.models.network.fabrics.cost import compute_circuit_switch_cost
 from testbed.design.circuits.shots import allocate_switch_circuits
 from testbed.design.circuits.wavelengths import allocate_ring_circuits
 from testbed.design.fabrics.circuits import (
@@ -69,7 +69,7 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
             demand, wavelength_count - 2, MAX_ARC_LENGTH, exact=is_rarely_moved
         )
 
-    cost = circuit_switch_cost(nodes, request.degree, _compute_node_gbps(request) / request.degree)
+    cost = compute_circuit_switch_cost(nodes, request.degree, _compute_node_gbps(request) / request.degree)
     return make_circuits(
         request,
         lambda: CircuitSwitch(

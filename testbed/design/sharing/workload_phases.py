@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sim.models.network.results.traces import link_table
+from sim.models.network.results.traces import make_link_table
 from testbed.design.evaluation.job import open_job
 from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -46,7 +46,7 @@ def simulate_phases(
         "direct", servers, topology.degree, rate_gbps, topology=topology, options=FabricOptions()
     )
     execution = simulate_on(build_fabric(request).as_fluid(), job.graph, trace=True)
-    table = link_table(execution)
+    table = make_link_table(execution)
     spans: dict[int, Spans] = {}
     rows = zip(table["link"], table["begin_s"], table["end_s"], table["rate_bps"], strict=True)
     for link, begin_s, end_s, rate_bps in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.models.network import wire_efficiency
+from sim.models.network import compute_wire_efficiency
 from sim.models.network.latency import NO_LATENCY, Latency
 from testbed.design.collectives.all_reduce import make_allreduce_graph
 from testbed.design.collectives.exchange import (
@@ -40,7 +40,7 @@ def test_a_link_carries_its_rate_less_headers_and_framing():
     fabric = fabric_of(wiring, routes)
     assert fabric.links == 48
     assert fabric.capacity_bps.tolist() == [pytest.approx(PAYLOAD_BPS)] * 48
-    assert pytest.approx(PAYLOAD_BPS) == 100e6 * wire_efficiency(9000)
+    assert pytest.approx(PAYLOAD_BPS) == 100e6 * compute_wire_efficiency(9000)
 
 
 def test_a_smaller_mtu_leaves_less_for_the_payload():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
+from sim.models.network.fabrics.cost import compute_fat_tree_cost, compute_patch_panel_cost
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import COMPARED_FABRICS, compare_fabrics, parse_fabric_names
 from testbed.design.evaluation.job import Job, open_job
@@ -70,8 +70,10 @@ def test_a_fat_tree_of_equal_cost_costs_the_same_and_carries_less():
     cheap = build_fabric(FabricRequest("fattree", NODES, DEGREE, RATE, equal_cost=True))
     full = build_fabric(FabricRequest("fattree", NODES, DEGREE, RATE))
 
-    assert cheap.fabric.cost.total_usd == pytest.approx(patch_panel_cost(NODES, DEGREE, RATE).total_usd)
-    assert full.fabric.cost == fat_tree_cost(NODES, DEGREE * RATE)
+    assert cheap.fabric.cost.total_usd == pytest.approx(
+        compute_patch_panel_cost(NODES, DEGREE, RATE).total_usd
+    )
+    assert full.fabric.cost == compute_fat_tree_cost(NODES, DEGREE * RATE)
     assert cheap.host_gbps < full.host_gbps == DEGREE * RATE
 
 

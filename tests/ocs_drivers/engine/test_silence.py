@@ -12,7 +12,7 @@ from ocs_drivers import CrossConnects, Step
 from ocs_drivers.engine.step_execution import LOG_INTERVAL_S, ProgressLog
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, make_answer_deadline, note_answer
+from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, make_answer_deadline, record_answer
 from ocs_drivers.transports.recording import record_sessions
 from ocs_drivers.transports.transport import make_connect_error, make_timeout
 
@@ -42,7 +42,7 @@ def test_questions_share_the_time_of_a_silence(clock):
         assert make_answer_deadline(5.0, clock).remaining_s() == 3.0
         clock.sleep(3.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == 0.0
-        note_answer()
+        record_answer()
         assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
     assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
 
@@ -52,7 +52,7 @@ def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is
         assert make_answer_deadline(15.0, clock).remaining_s() == 15.0
         clock.sleep(15.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == READ_MARGIN_S
-        note_answer()
+        record_answer()
         assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
 
 
@@ -62,7 +62,7 @@ def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(
         assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == 1.0  # 8 s after the last answer
-        note_answer()
+        record_answer()
         clock.sleep(30.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
@@ -115,13 +115,13 @@ def test_connecting_to_a_silent_device_says_how_long_it_was_silent_and_does_not_
 def test_an_outage_counts_from_the_last_answer_and_is_given_a_short_while(clock):
     silence = Silence(8.0, clock)
     clock.sleep(5.0)  # a pause between two reads
-    silence.note_question()
+    silence.record_query()
     assert silence.outage_remaining_s(2.0) == 3.0
     clock.sleep(3.0)
     assert silence.outage_remaining_s(2.0) == 0.0
-    silence.note_answer()
+    silence.record_answer()
     clock.sleep(20.0)
-    silence.note_question()
+    silence.record_query()
     assert silence.outage_remaining_s(2.0) == 2.0
 
 
@@ -203,7 +203,7 @@ def test_progress_is_told_now_and_then_with_queue_and_silence(clock, caplog):
     for _ in range(int(3 * LOG_INTERVAL_S)):
         clock.sleep(1.0)
         if clock.now_s == 113.0:
-            silence.note_question()
+            silence.record_query()
         progress.log_wait(2)
     assert [record.getMessage() for record in caplog.records] == [
         "rome+cli://h: connect 1->10: 5 s so far; 2 moves in the device's queue",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ocs_drivers.contract import allow_all
 from ocs_drivers.engine import planning, transaction
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.transaction import judge_step
 from ocs_drivers.errors import (
     Conflict,
     ConnectionLost,
@@ -70,14 +70,14 @@ class Memory:
         error = errors.get(fault)
         if isinstance(error, ConnectionLost | Timeout):
             return self._after_loss(step, error)
-        return judge(step, self.read(), error=error)
+        return judge_step(step, self.read(), error=error)
 
     def _after_loss(self, step: Step, error: OcsError):
         """Judge by reading where that is possible; the command is not sent again."""
         try:
-            return judge(step, self.read(), error=error)
+            return judge_step(step, self.read(), error=error)
         except ConnectionLost:
-            return judge(step, None, error=error)
+            return judge_step(step, None, error=error)
 
     def _obeying(self, step: Step) -> CrossConnects:
         """Return what is held after the command: it names pairs, and leaves all others as they are."""
@@ -181,7 +181,7 @@ def test_what_cannot_be_read_is_unknown():
 
 def test_a_slow_device_that_has_not_done_it_yet_is_unknown():
     step = Step("add", cc(i1=6, i2=7), CrossConnects(), cc(i1=6, i2=7))
-    outcome = judge(step, Snapshot(cc(i1=6), 0.0), error=Timeout("slow"))
+    outcome = judge_step(step, Snapshot(cc(i1=6), 0.0), error=Timeout("slow"))
     assert outcome.pairs == {(1, 6): Status.DONE, (2, 7): Status.UNKNOWN}
     assert outcome.status is Status.UNKNOWN
 
@@ -196,13 +196,13 @@ def test_a_lost_line_whose_command_was_done_is_done():
 
 def test_a_whole_switch_step_answers_for_what_somebody_else_left():
     step = Step("replace", cc(i1=6), CrossConnects(), cc(i1=6))
-    outcome = judge(step, Snapshot(cc(i1=6, i2=7), 0.0))
+    outcome = judge_step(step, Snapshot(cc(i1=6, i2=7), 0.0))
     assert outcome.pairs == {(1, 6): Status.DONE, (2, 7): Status.FAILED}
 
 
 def test_a_scoped_step_does_not_answer_for_others():
     step = Step("add", cc(i1=6), CrossConnects(), cc(i1=6))
-    assert judge(step, Snapshot(cc(i1=6, i2=7), 0.0)).status is Status.DONE
+    assert judge_step(step, Snapshot(cc(i1=6, i2=7), 0.0)).status is Status.DONE
 
 
 def meddled_with(change, held, target, scope=None):

@@ -88,13 +88,13 @@ def test_joined_steps_make_the_same_circuits(outputs, kind):
     mirrored = sum(outputs[output - 1] == source != output for source, output in enumerate(outputs, 1))
     assert len(joined) == SIZE - mirrored // 2
     for step in joined:
-        assert LAYOUT.request(step.pairs.pairs) is not None
+        assert LAYOUT.find_request_names(step.pairs.pairs) is not None
 
 
 def test_three_circuits_are_no_request():
-    assert LAYOUT.request([(1, SIZE + 2), (2, SIZE + 1), (3, SIZE + 4)]) is None
-    assert LAYOUT.request([(1, SIZE + 2), (3, SIZE + 4)]) is None
-    assert LAYOUT.request([]) is None
+    assert LAYOUT.find_request_names([(1, SIZE + 2), (2, SIZE + 1), (3, SIZE + 4)]) is None
+    assert LAYOUT.find_request_names([(1, SIZE + 2), (3, SIZE + 4)]) is None
+    assert LAYOUT.find_request_names([]) is None
 
 
 # -- on the twin

@@ -24,7 +24,7 @@ from ocs_drivers.vendors.calient.circuits import (
     decode_port_state,
     make_power_reading,
 )
-from ocs_drivers.vendors.calient.ports import Circuit, Names, parse_circuit_name
+from ocs_drivers.vendors.calient.ports import Circuit, PortNames, parse_circuit_name
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 
 pytestmark = pytest.mark.codec
@@ -312,17 +312,23 @@ def test_any_line_is_decoded_or_a_desync():
 
 
 def test_ports_are_in_the_order_of_the_chassis_however_they_are_listed():
-    names = Names(["2.1.1", "1.10.1", "1.2.1", "1.2.10", "1.2.9"])
-    assert [names.name(number) for number in range(1, 6)] == ["1.2.1", "1.2.9", "1.2.10", "1.10.1", "2.1.1"]
-    assert [names.name(number + 5) for number in range(1, 6)] == [
-        names.name(number) for number in range(1, 6)
+    names = PortNames(["2.1.1", "1.10.1", "1.2.1", "1.2.10", "1.2.9"])
+    assert [names.get_name(number) for number in range(1, 6)] == [
+        "1.2.1",
+        "1.2.9",
+        "1.2.10",
+        "1.10.1",
+        "2.1.1",
+    ]
+    assert [names.get_name(number + 5) for number in range(1, 6)] == [
+        names.get_name(number) for number in range(1, 6)
     ]
 
 
 @pytest.mark.parametrize("name", ["", "1.1", "a.b.c", "1.1.1.1", "1.1.1>1.1.2", "1.1.٣"])
 def test_what_is_no_port(name):
     with pytest.raises(ProtocolDesync):
-        Names([name])
+        PortNames([name])
     with pytest.raises(ProtocolDesync):
         parse_circuit_name(f"1.1.1>{name}" if "." in name else name)
 
@@ -337,12 +343,12 @@ def circuit(name: str, state: Any = "made") -> Circuit:
 )
 def test_circuits_that_cannot_be(names):
     with pytest.raises(ProtocolDesync, match="impossible circuits"):
-        Circuits(Names(NAMES), [circuit(name) for name in names])
+        Circuits(PortNames(NAMES), [circuit(name) for name in names])
 
 
 def test_circuits_on_ports_that_were_never_listed():
     with pytest.raises(ProtocolDesync, match="did not list"):
-        Circuits(Names(NAMES), [circuit("1.1.1>4.4.4")])
+        Circuits(PortNames(NAMES), [circuit("1.1.1>4.4.4")])
 
 
 circuits = st.builds(
@@ -360,15 +366,15 @@ def test_every_circuit_is_either_connected_or_pending():
     @given(st.lists(circuits, max_size=3))
     @settings(max_examples=300)
     def check(found: list[Circuit]) -> None:
-        names = Names(NAMES)
+        names = PortNames(NAMES)
         try:
-            seen = Circuits(names, found).snapshot(0.0, {})
+            seen = Circuits(names, found).make_snapshot(0.0, {})
         except ProtocolDesync:
             met["impossible"] += 1
             return
-        standing = {pair for c in found if c.state != "provisioned" for pair in names.pairs(c)}
+        standing = {pair for c in found if c.state != "provisioned" for pair in names.get_pairs(c)}
         assert seen.connections.pairs == standing
-        booked = {pair for c in found if c.state == "provisioned" for pair in names.pairs(c)}
+        booked = {pair for c in found if c.state == "provisioned" for pair in names.get_pairs(c)}
         assert {move.pair for move in seen.pending} == booked
         for move in seen.pending:
             assert Circuits(names, found).find_other_pair((move.pair[0], move.pair[1] % 4 + 5)) is not None
@@ -570,7 +576,7 @@ def test_an_echo_holds_nothing_back_that_ends_a_reply():
 
 def test_a_port_is_listed_once():
     with pytest.raises(ProtocolDesync, match="listed twice"):
-        Names(["1.1.1", "1.1.1"])
+        PortNames(["1.1.1", "1.1.1"])
 
 
 def test_only_provisioned_circuits_whose_ports_are_known_are_in_the_way():
@@ -584,7 +590,7 @@ def test_only_provisioned_circuits_whose_ports_are_known_are_in_the_way():
 
 
 def test_a_circuit_without_light_makes_its_output_dark():
-    circuits = Circuits(Names(NAMES), [Circuit("x", "1.1.1", "1.1.2", False, "made", False)])
+    circuits = Circuits(PortNames(NAMES), [Circuit("x", "1.1.1", "1.1.2", False, "made", False)])
     assert circuits.is_dark(6)
     assert not circuits.is_dark(5)
     assert make_power_reading(-3.4, is_dark=True) == Power(-3.4, below_floor=True)

@@ -428,12 +428,12 @@ def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
 def test_numbers_and_names_go_both_ways(east, west, data):
     layout = Layout(tuple(f"E{n}" for n in sorted(east)), tuple(f"W{n}" for n in sorted(west)))
     port = data.draw(st.integers(1, len(east) + len(west)))
-    assert layout.number(layout.name(port)) == port
+    assert layout.get_number(layout.get_name(port)) == port
     source = data.draw(st.integers(1, len(east)))
     output = data.draw(st.integers(len(east) + 1, len(east) + len(west)))
-    assert layout.pairs(*layout.names((source, output))) == ((source, output),)
+    assert layout.get_pairs(*layout.get_names((source, output))) == ((source, output),)
     assume(len(east) > 1)
-    assert layout.pairs("E1", "E2") == ()
+    assert layout.get_pairs("E1", "E2") == ()
 
 
 # -- addresses

@@ -118,9 +118,9 @@ def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_known():
     layout = Layout(
         ("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2"), "A3": ("E2",)}
     )
-    assert layout.pairs("A1", "A2") == ((1, 4), (2, 3))
-    assert layout.pairs("W2", "E1") == ((1, 4),)
-    assert layout.pairs("A1", "A3") == layout.pairs("A1", "A9") == ()
+    assert layout.get_pairs("A1", "A2") == ((1, 4), (2, 3))
+    assert layout.get_pairs("W2", "E1") == ((1, 4),)
+    assert layout.get_pairs("A1", "A3") == layout.get_pairs("A1", "A9") == ()
 
 
 def test_ports_of_two_matrices_are_distinguished_where_the_device_reports_them():
@@ -179,7 +179,7 @@ def layout(scheme: str) -> Layout:
 )
 def test_the_circuits_of_logical_ports_are_those_of_the_captures(scheme, names, circuits):
     ports = layout(scheme)
-    assert ["-".join(ports.names(pair)) for pair in ports.pairs(*names)] == circuits
+    assert ["-".join(ports.get_names(pair)) for pair in ports.get_pairs(*names)] == circuits
 
 
 def test_the_request_of_somebody_else_for_cables_is_every_move_that_it_makes():

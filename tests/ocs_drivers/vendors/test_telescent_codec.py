@@ -86,8 +86,8 @@ def test_fields_may_stand_anywhere_on_their_line():
 
 def test_ports_are_counted_from_nought():
     numbering = Numbering(96)
-    assert (numbering.name(1), numbering.name(97)) == ("0", "0")
-    assert numbering.device_pair((3, 97)) == (2, 0)
+    assert (numbering.get_name(1), numbering.get_name(97)) == ("0", "0")
+    assert numbering.convert_to_device_pair((3, 97)) == (2, 0)
     assert COMMANDS.connect_commands(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
     assert COMMANDS.disconnect_commands(0, 5)[-1] == ("unallocate --force -out 5", True)
 

@@ -66,7 +66,7 @@ async def perform(device, clock, verb, value):
             device.change(matrix.without_connections(), is_whole=True)
         case "disable" | "enable":
             matrix.check_port(value)
-            device.set_disabled({value}, disabled=verb == "disable")
+            device.set_disabled({value}, is_disabled=verb == "disable")
         case "fail":
             matrix.failed.add(value)
             device.report_light()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.light import DARK_FLOOR_DBM, Attenuator, attenuate_dbm, milliwatt
+from sim.models.light import DARK_FLOOR_DBM, Attenuator, attenuate_dbm, convert_dbm_to_milliwatt
 
 losses = st.lists(st.floats(0.0, 10.0), max_size=5)
 powers = st.floats(-20.0, 10.0)
@@ -14,15 +14,17 @@ powers = st.floats(-20.0, 10.0)
 
 @given(powers, losses)
 def test_losses_in_db_are_factors_in_milliwatts(source_dbm, losses_db):
-    expected = milliwatt(source_dbm)
+    expected = convert_dbm_to_milliwatt(source_dbm)
     for loss_db in losses_db:
-        expected /= milliwatt(loss_db)
+        expected /= convert_dbm_to_milliwatt(loss_db)
     received = attenuate_dbm(source_dbm, losses_db, floor_dbm=-1000.0)
-    assert milliwatt(received) == pytest.approx(expected)
+    assert convert_dbm_to_milliwatt(received) == pytest.approx(expected)
 
 
 def test_ten_decibels_are_a_factor_of_ten():
-    assert [milliwatt(power_dbm) for power_dbm in (-10.0, 0.0, 10.0)] == pytest.approx([0.1, 1.0, 10.0])
+    assert [convert_dbm_to_milliwatt(power_dbm) for power_dbm in (-10.0, 0.0, 10.0)] == pytest.approx(
+        [0.1, 1.0, 10.0]
+    )
 
 
 @given(powers, st.lists(st.floats(0.0, 100.0), max_size=5))

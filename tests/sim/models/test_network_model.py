@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from sim.models.network import (
     Network,
     RingTraffic,
-    allreduce_time_s,
-    bus_bandwidth_limit_mbps,
-    fair_rates,
-    link_usage,
+    compute_allreduce_time_s,
+    compute_bus_bandwidth_limit_mbps,
+    compute_fair_rates,
+    compute_link_usage,
+    compute_wire_efficiency,
     transfer_times_s,
-    wire_efficiency,
 )
 
 IDEAL = Network(8, efficiency=1, link_latency_s=0, relay_latency_s=0, message_overhead_s=0)  # 1 MB/s
@@ -34,7 +34,7 @@ def test_rates_are_max_min_fair():
     def check(links, flows, capacity, data):
         counts = st.lists(st.integers(0, 3), min_size=flows, max_size=flows)
         usage = np.array(data.draw(st.lists(counts, min_size=links, max_size=links)), dtype=float)
-        rates = fair_rates(usage, capacity)
+        rates = compute_fair_rates(usage, capacity)
         for flow in range(flows):
             used = usage[:, flow] > 0
             if not used.any():
@@ -58,7 +58,7 @@ def test_a_step_costs_the_software_of_all_rings_that_its_busiest_member_serves()
     """By hand: two steps, in each of which node 0 serves two rings at a second a message."""
     slow_hosts = Network(8, efficiency=1, link_latency_s=0, relay_latency_s=0, message_overhead_s=1.0)
     rings = [ring((0, 1), (0, 1), 1e6), ring((0, 2), (2, 3), 1e6)]
-    assert allreduce_time_s(rings, slow_hosts) == pytest.approx(1.0 + 2 * 2 * 1.0)
+    assert compute_allreduce_time_s(rings, slow_hosts) == pytest.approx(1.0 + 2 * 2 * 1.0)
 
 
 def test_two_rings_on_one_way_halve():
@@ -75,35 +75,35 @@ def test_the_longer_ring_is_faster_when_the_shorter_one_ends():
 def test_a_relay_link_counts_each_time_it_is_used():
     once = RingTraffic((0, 1), ((0,), (1,)), 1e6)
     twice = RingTraffic((0, 1), ((0, 1), (1, 0)), 1e6)
-    assert link_usage([once, twice]).tolist() == [[1, 2], [1, 2]]
+    assert compute_link_usage([once, twice]).tolist() == [[1, 2], [1, 2]]
     assert transfer_times_s([twice], IDEAL).tolist() == [2.0]
 
 
 def test_nothing_to_send_takes_no_time():
-    assert allreduce_time_s([], IDEAL) == 0
-    assert allreduce_time_s([ring((0, 1), (0, 1), 0.0)], IDEAL) == 0
+    assert compute_allreduce_time_s([], IDEAL) == 0
+    assert compute_allreduce_time_s([ring((0, 1), (0, 1), 0.0)], IDEAL) == 0
 
 
 def test_each_step_adds_flight_and_software():
     network = Network(8, efficiency=1, link_latency_s=0.1, relay_latency_s=0.01, message_overhead_s=1.0)
     relayed = RingTraffic((0, 1, 2), ((0,), (1, 2), (3,)), 0.0)
-    assert allreduce_time_s([relayed], network) == pytest.approx(4 * (0.21 + 1.0))
-    assert allreduce_time_s([relayed, relayed], network) == pytest.approx(4 * (0.21 + 2.0))
+    assert compute_allreduce_time_s([relayed], network) == pytest.approx(4 * (0.21 + 1.0))
+    assert compute_allreduce_time_s([relayed, relayed], network) == pytest.approx(4 * (0.21 + 2.0))
 
 
 def test_headers_slow_the_wire():
     rings = [ring((0, 1), (0, 1), 1e6)]
     ideal_s = transfer_times_s(rings, IDEAL)[0]
-    real_s = transfer_times_s(rings, Network(8, efficiency=wire_efficiency(9000)))[0]
+    real_s = transfer_times_s(rings, Network(8, efficiency=compute_wire_efficiency(9000)))[0]
     assert real_s == pytest.approx(ideal_s * 9014 / 8948)
-    assert wire_efficiency(1500) == pytest.approx(1448 / 1514)
+    assert compute_wire_efficiency(1500) == pytest.approx(1448 / 1514)
 
 
 def test_the_slowest_group_sets_the_limit():
     alone = ring((0, 1), (0, 1), 1e6)
     crowded = [ring((2, 3), (2, 3), 1e6), ring((4, 5), (2, 3), 1e6)]
-    assert bus_bandwidth_limit_mbps([alone], IDEAL) == 8
-    assert bus_bandwidth_limit_mbps([alone, *crowded], IDEAL) == 4
+    assert compute_bus_bandwidth_limit_mbps([alone], IDEAL) == 8
+    assert compute_bus_bandwidth_limit_mbps([alone, *crowded], IDEAL) == 4
 
 
 def test_time_grows_with_size_and_falls_with_rate():
@@ -113,7 +113,7 @@ def test_time_grows_with_size_and_falls_with_rate():
     def check(members, size_bytes, more_bytes, rate_mbps):
         def time_s(size, rate):
             order = tuple(range(members))
-            return allreduce_time_s([ring(order, order, float(size))], Network(rate))
+            return compute_allreduce_time_s([ring(order, order, float(size))], Network(rate))
 
         assert time_s(size_bytes, rate_mbps) < time_s(size_bytes + more_bytes, rate_mbps)
         assert time_s(size_bytes + more_bytes, rate_mbps) > time_s(size_bytes + more_bytes, 2 * rate_mbps)

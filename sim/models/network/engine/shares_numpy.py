@@ -44,7 +44,7 @@ def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     state.counters[DIRTY] = 0
     state.dirty_mark[:] = 0
     moving_flows = state.flows[: state.counters[FLOWS]]
-    rates = fair_rates(neighbours.path[moving_flows], neighbours.first, neighbours.links, capacity)
+    rates = compute_fair_rates(neighbours.path[moving_flows], neighbours.first, neighbours.links, capacity)
     changed_positions = np.flatnonzero(rates != state.flow_rate[moving_flows])
     moving_flows, rates, now = moving_flows[changed_positions], rates[changed_positions], state.clock[0]
     remaining = state.flow_bytes_left[moving_flows] - state.flow_rate[moving_flows] * (
@@ -68,7 +68,7 @@ def _round_ends(state: State, changed_positions: Integers) -> None:
     state.flow_until_s[changed_positions[is_lasting]] = np.ceil(end_s[is_lasting] / step_s) * step_s
 
 
-def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:
+def compute_fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:
     """Return max-min fair rates (flows,) in bytes/s of flows on `paths` (flows,), by water filling.
 
     A flow without links gets infinity.

@@ -28,7 +28,7 @@ from sim.models.network.allreduce.algorithms import Algorithm, ring
 from sim.models.network.engine.program import ARMED, BEGINS, ENDS, Routes
 from sim.models.network.execution.lowering import LoweredGraph, lower
 from sim.models.network.execution.simulation import Execution, Run, StalledError
-from sim.models.network.fabrics.cost import Cost, circuit_switch_cost
+from sim.models.network.fabrics.cost import Cost, compute_circuit_switch_cost
 from sim.models.network.fabrics.direct import find_next_links, make_path_router
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, check_sizes
 from sim.models.network.fabrics.rails import share_hosts
@@ -150,7 +150,7 @@ class CircuitSwitch:
             never_full=np.zeros(sources.size, dtype=bool),
             router=CyclicRouter(self._route_before_choice, 1),
             hosts_forward=True,
-            cost=self.cost or circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
+            cost=self.cost or compute_circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
         )
         return fabric if self.domain == 1 else share_hosts(fabric, self.domain, self.domain_gbps)
 

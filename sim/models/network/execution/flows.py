@@ -86,13 +86,13 @@ def transfer(
     return Transfers(execution.end_s, execution.link_bytes, execution)
 
 
-def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
+def compute_max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """Return the max-min fair rates of flows over links, (flows,), in the unit of `capacity` (links,).
 
     No flow can get more without taking from a flow with the same rate or less. A flow without links has an infinite
     rate. Raise `ValueError` if a path names a link twice or a link outside `capacity`.
 
-    >>> max_min_rates([(0,), (0, 1), (1,)], np.array([3.0, 10.0])).tolist()
+    >>> compute_max_min_rates([(0,), (0, 1), (1,)], np.array([3.0, 10.0])).tolist()
     [1.5, 1.5, 8.5]
     """
     from sim.models.network.engine import loop
@@ -100,12 +100,12 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     return _compute_rates(paths, capacity, loop.share, in_proportion=False)
 
 
-def proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
+def compute_proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """Return the proportionally fair rates of flows over links, which maximise the sum of their logarithms.
 
-    Arguments, shape and errors are as in `max_min_rates`.
+    Arguments, shape and errors are as in `compute_max_min_rates`.
 
-    >>> proportional_rates([(0,), (0, 1), (1,)], np.array([3.0, 3.0])).round(5).tolist()
+    >>> compute_proportional_rates([(0,), (0, 1), (1,)], np.array([3.0, 3.0])).round(5).tolist()
     [2.0, 1.0, 2.0]
     """
     from sim.models.network.engine.proportional import share_in_proportion

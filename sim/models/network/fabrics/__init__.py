@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sim.models.network.fabrics.circulants import circulant
-from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
-from sim.models.network.fabrics.direct import direct_connect, make_routed_fabric, shortest_paths
+from sim.models.network.fabrics.cost import Cost, find_equal_cost_rate_gbps
+from sim.models.network.fabrics.direct import direct_connect, find_shortest_paths, make_routed_fabric
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.fabrics.rails import join_domains, rail_only, rail_optimized, share_hosts
@@ -15,14 +15,14 @@ __all__ = [
     "Fabric",
     "circulant",
     "direct_connect",
-    "equal_cost_rate_gbps",
     "expander",
     "fat_tree",
+    "find_equal_cost_rate_gbps",
+    "find_shortest_paths",
     "ideal_switch",
     "join_domains",
     "make_routed_fabric",
     "rail_only",
     "rail_optimized",
     "share_hosts",
-    "shortest_paths",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.fabrics.cost import patch_panel_cost
+from sim.models.network.fabrics.cost import compute_patch_panel_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check_sizes
 
 Integers = NDArray[np.int64]
@@ -50,7 +50,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         never_full=np.zeros(host.size, dtype=bool),
         router=CyclicRouter(_make_router(nodes, np.array([*distinct_strides, 0]), route_strides), ROUTE_SETS),
         hosts_forward=True,
-        cost=patch_panel_cost(nodes, len(reduced_strides), rate_gbps),
+        cost=compute_patch_panel_cost(nodes, len(reduced_strides), rate_gbps),
     )
 
 

@@ -76,10 +76,10 @@ def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     return float(np.interp(rate_gbps, rates, prices_usd)) * float(growth)
 
 
-def fibre_price(table: str = PRICES.name) -> float:
+def find_fibre_price(table: str = PRICES.name) -> float:
     """Return the price of a fibre of mean length, in US dollars.
 
-    >>> fibre_price(MIXNET)
+    >>> find_fibre_price(MIXNET)
     150.0
     """
     return float(_load_table(table)["fibre_per_m"] * _load_table(table)["fibre_m"])
@@ -87,7 +87,7 @@ def fibre_price(table: str = PRICES.name) -> float:
 
 def _make_cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
     table = _load_table(reading.table)
-    fibre_price_usd = fibre_price(reading.table)
+    fibre_price_usd = find_fibre_price(reading.table)
     rows = [
         (part, number, fibre_price_usd if part == "fibre" else price(part, rate_gbps, reading.table))
         for part, number in counts.items()
@@ -95,7 +95,9 @@ def _make_cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> 
     return Cost(tuple(rows), bool(table["recalled"]))
 
 
-def patch_panel_cost(nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
+def compute_patch_panel_cost(
+    nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
+) -> Cost:
     """Return the cost of direct connect through patch panels with a look-ahead plane.
 
     Each interface needs two panel ports and a 1x2 switch.
@@ -108,7 +110,7 @@ def patch_panel_cost(nodes: int, degree: int, rate_gbps: float, reading: Reading
     )
 
 
-def circuit_switch_cost(
+def compute_circuit_switch_cost(
     nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
 ) -> Cost:
     """Return the cost of direct connect through optical circuit switches: one port per interface, no second plane."""
@@ -124,7 +126,7 @@ def _count_optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]
     return {"nic": nic_count, "transceiver": interface_count, "fibre": interface_count}
 
 
-def fat_tree_cost(
+def compute_fat_tree_cost(
     nodes: int,
     rate_gbps: float,
     *,
@@ -149,19 +151,19 @@ def fat_tree_cost(
     )
 
 
-def ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
+def compute_ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
     """Return the cost of an ideal switch. It equals the cost of a full-bisection Fat-tree of the same rate."""
-    return fat_tree_cost(nodes, rate_gbps, reading=reading)
+    return compute_fat_tree_cost(nodes, rate_gbps, reading=reading)
 
 
-def equal_cost_rate_gbps(budget_usd: float, calculate_cost: Callable[[float], Cost]) -> float:
+def find_equal_cost_rate_gbps(budget_usd: float, calculate_cost: Callable[[float], Cost]) -> float:
     """Return the rate in Gbit/s at which `calculate_cost(rate)` equals the budget, found by bisection.
 
     Raise `ValueError` if no rate from 0.001 to 1,000,000 Gbit/s has this cost. By hand: four interfaces at 1,152 USD
     are 4,608 USD per host; beyond 200 Gbit/s a Fat-tree costs 300 + 3,477 * rate / 200 USD per host:
 
-    >>> budget = patch_panel_cost(128, 4, 100).total_usd
-    >>> round(equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(128, rate)))
+    >>> budget = compute_patch_panel_cost(128, 4, 100).total_usd
+    >>> round(find_equal_cost_rate_gbps(budget, lambda rate: compute_fat_tree_cost(128, rate)))
     248
     """
     low_gbps, high_gbps = 1e-3, 1e6

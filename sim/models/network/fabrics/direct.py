@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.fabrics.cost import patch_panel_cost
+from sim.models.network.fabrics.cost import compute_patch_panel_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Floats, Integers, Router, check_sizes, mix
 
 Path = tuple[int, ...]
@@ -58,7 +58,7 @@ def direct_connect(
         never_full=np.zeros(len(pairs), dtype=bool),
         router=router if fixed_paths else CyclicRouter(router, 1),
         hosts_forward=True,
-        cost=patch_panel_cost(nodes, degree, rate_gbps),
+        cost=compute_patch_panel_cost(nodes, degree, rate_gbps),
     )
 
 
@@ -147,7 +147,9 @@ SHORTEST_PATHS = 16
 """Number of alternative choices of a pair."""
 
 
-def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int = 0) -> tuple[int, Router]:
+def find_shortest_paths(
+    nodes: int, sources: Integers, targets: Integers, seed: int = 0
+) -> tuple[int, Router]:
     """Return `Fabric.alternatives` of direct connect: the number of choices, and the router for them.
 
     At each host the choice selects one of the links that lead nearer to the target. The selections are the digits of
@@ -211,7 +213,7 @@ def make_routed_fabric(
         never_full=np.zeros(len(edge_array), dtype=bool),
         router=CyclicRouter(_make_router(nodes, targets, next_links_by_set, weights), len(weights)),
         hosts_forward=True,
-        cost=patch_panel_cost(nodes, degree, rate_gbps),
+        cost=compute_patch_panel_cost(nodes, degree, rate_gbps),
         weights=weights,
     )
 

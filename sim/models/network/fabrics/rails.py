@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.models.network.fabrics.cost import Cost, fat_tree_cost
+from sim.models.network.fabrics.cost import Cost, compute_fat_tree_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Integers, Router, check_sizes
 
 
@@ -139,18 +139,18 @@ def _make_fabric(
         never_full=np.tile(np.arange(link_count) >= 2 * gpus, 2),
         router=CyclicRouter(make_router(gpus, domain, link_count), 1),
         hosts_forward=False,
-        cost=rail_cost(gpus, domain, rail_gbps, has_spine=has_spine),
+        cost=compute_rail_cost(gpus, domain, rail_gbps, has_spine=has_spine),
     )
 
 
-def rail_cost(gpus: int, domain: int, rail_gbps: float, *, has_spine: bool) -> Cost:
+def compute_rail_cost(gpus: int, domain: int, rail_gbps: float, *, has_spine: bool) -> Cost:
     """Return the cost of the rails and of the NICs; domains are part of the servers.
 
     With a spine this is one Fat-tree over all GPUs, otherwise one Fat-tree per rail.
     """
     if has_spine:
-        return fat_tree_cost(gpus, rail_gbps)
-    single_rail_cost = fat_tree_cost(gpus // domain, rail_gbps)
+        return compute_fat_tree_cost(gpus, rail_gbps)
+    single_rail_cost = compute_fat_tree_cost(gpus // domain, rail_gbps)
     return Cost(
         tuple((part, number * domain, price) for part, number, price in single_rail_cost.parts),
         single_rail_cost.recalled,

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.fabrics.cost import fat_tree_cost, ideal_switch_cost
+from sim.models.network.fabrics.cost import compute_fat_tree_cost, compute_ideal_switch_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check_sizes, mix
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
             lambda sources, targets, _choices: np.stack([sources, nodes + targets], axis=1), 1
         ),
         hosts_forward=False,
-        cost=ideal_switch_cost(nodes, rate_gbps),
+        cost=compute_ideal_switch_cost(nodes, rate_gbps),
     )
 
 
@@ -80,7 +80,7 @@ def fat_tree(
         never_full=np.tile(never_full, 2),
         router=router if is_hashed else CyclicRouter(router, 1),
         hosts_forward=False,
-        cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
+        cost=compute_fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
         alternatives=(half**2, _make_router(nodes, half, one_way, _climb_chosen)) if is_hashed else None,
     )
 

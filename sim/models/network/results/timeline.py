@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lightbed.output_file import save_figure
 from lightbed.wording import describe_extra
 from sim.models.network.execution.simulation import Execution
-from sim.models.network.results.traces import link_table
+from sim.models.network.results.traces import make_link_table
 from sim.models.network.taskgraph import Kind
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ def utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Flo
     Use is the exact mean over an interval, because rates are piecewise constant. It is NaN for moving circuits, whose
     capacity changes. Raise `ValueError` without a trace.
     """
-    table = link_table(execution)
+    table = make_link_table(execution)
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
     bits = np.zeros((execution.fabric.links, columns + 1))
     for sign, at_s in ((1.0, table["begin_s"]), (-1.0, table["end_s"])):

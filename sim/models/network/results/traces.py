@@ -25,7 +25,7 @@ from sim.models.network.taskgraph import Kind
 Table = dict[str, NDArray[Any]]
 
 
-def flow_table(execution: Execution) -> Table:
+def make_flow_table(execution: Execution) -> Table:
     """Return the flows in the order of their ends. Raise `ValueError` without a trace."""
     rows, messages = _get_trace(execution).flows, execution.lowered.messages
     message = rows[:, 0].astype(np.int64)
@@ -40,7 +40,7 @@ def flow_table(execution: Execution) -> Table:
     }
 
 
-def link_table(execution: Execution) -> Table:
+def make_link_table(execution: Execution) -> Table:
     """Return the busy intervals of constant rate of each link, sorted by link and time.
 
     The sum of rate x duration over a link is the number of bits that it carried. Raise `ValueError` without a trace.
@@ -64,7 +64,7 @@ def link_table(execution: Execution) -> Table:
     }
 
 
-def task_table(execution: Execution) -> Table:
+def make_task_table(execution: Execution) -> Table:
     """Return all tasks in the order of the graph."""
     names = np.array([kind.name.lower() for kind in Kind])
     return {
@@ -88,7 +88,11 @@ def write_traces(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
         raise ModuleNotFoundError(
             f"writing Parquet needs pyarrow: {describe_extra('testbed')}", name=error.name
         ) from error
-    tables = {"flows": flow_table(execution), "links": link_table(execution), "tasks": task_table(execution)}
+    tables = {
+        "flows": make_flow_table(execution),
+        "links": make_link_table(execution),
+        "tasks": make_task_table(execution),
+    }
     Path(folder).mkdir(parents=True, exist_ok=True)
     files = []
     for name, table in tables.items():

@@ -30,18 +30,18 @@ _PORT_NAME = re.compile(r"(\d)\.(\d)\.(\d)")
 
 @dataclass(slots=True)
 class Circuit:
-    """A circuit from the input of port `source` to the output of port `target`, and back if `two_way`."""
+    """A circuit from the input of port `source` to the output of port `target`, and back if `is_two_way`."""
 
     source: int
     target: int
-    two_way: bool
+    is_two_way: bool
     group: str = "SYSTEM"
-    active: bool = False
+    is_active: bool = False
 
     def list_ends(self) -> list[tuple[int, int]]:
         """Return the pair (input port, output port) of each direction."""
         forward = [(self.source, self.target)]
-        return [*forward, (self.target, self.source)] if self.two_way else forward
+        return [*forward, (self.target, self.source)] if self.is_two_way else forward
 
 
 class CircuitConfiguration:
@@ -63,14 +63,18 @@ class CircuitConfiguration:
         """Update the list of circuits from the matrix, and return all circuits in order of creation."""
         connections = set(self._device.matrix.connections.items())
         self._circuits = [
-            entry for entry in self._circuits if not entry.active or set(self.pairs(entry)) <= connections
+            entry for entry in self._circuits if not entry.is_active or set(self.pairs(entry)) <= connections
         ]
-        active_pairs = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
+        active_pairs = {
+            pair for circuit in self._circuits if circuit.is_active for pair in self.pairs(circuit)
+        }
         for pair in sorted(connections - active_pairs):
             self._circuits = [
-                entry for entry in self._circuits if entry.active or not self._share_ports(entry, [pair])
+                entry for entry in self._circuits if entry.is_active or not self._share_ports(entry, [pair])
             ]
-            self._circuits.append(Circuit(pair[0], pair[1] - self.names.ports, two_way=False, active=True))
+            self._circuits.append(
+                Circuit(pair[0], pair[1] - self.names.ports, is_two_way=False, is_active=True)
+            )
         return list(self._circuits)
 
     def find_circuit(self, port: int) -> Circuit | None:
@@ -81,7 +85,7 @@ class CircuitConfiguration:
 
     def forget_provisioned(self) -> None:
         """Remove all circuits that are not active. A power loss does this (assumption)."""
-        self._circuits = [circuit for circuit in self._circuits if circuit.active]
+        self._circuits = [circuit for circuit in self._circuits if circuit.is_active]
 
     def _share_ports(self, circuit: Circuit, pairs: Iterable[Pair]) -> bool:
         ports = {port for pair in self.pairs(circuit) for port in pair}
@@ -89,7 +93,7 @@ class CircuitConfiguration:
 
     def name(self, circuit: Circuit) -> str:
         """Return the name of a circuit: `a>b` if it is one-way, `a-b` if two-way."""
-        mark = "-" if circuit.two_way else ">"
+        mark = "-" if circuit.is_two_way else ">"
         return f"{self.names.name(circuit.source)}{mark}{self.names.name(circuit.target)}"
 
     def pairs(self, circuit: Circuit) -> list[Pair]:
@@ -103,11 +107,11 @@ class CircuitConfiguration:
                 return circuit
         raise MatrixRefusal(Reason.NOT_CONNECTED, 0)
 
-    def provision(self, source: int, target: int, *, two_way: bool, group: str) -> Circuit:
+    def provision(self, source: int, target: int, *, is_two_way: bool, group: str) -> Circuit:
         """Reserve the ports of a new circuit, and return it. Raise `MatrixRefusal` if a port is in use or unusable."""
-        circuit = Circuit(source, target, two_way, group or "SYSTEM")
+        circuit = Circuit(source, target, is_two_way, group or "SYSTEM")
         pairs = self.pairs(circuit)
-        if two_way and source == target:
+        if is_two_way and source == target:
             raise MatrixRefusal(Reason.REPEATED, source)
         if any(self._share_ports(circuit, pairs) for circuit in self.list_circuits()):
             raise MatrixRefusal(Reason.OCCUPIED, source)
@@ -126,7 +130,7 @@ class CircuitConfiguration:
             self.skipped_activations -= 1
             self._device.faults.fire_counts["skip_activate"] += 1
             return
-        if circuit.active:
+        if circuit.is_active:
             return
         pairs = self.pairs(circuit)
         connections = self._device.matrix.with_connections(
@@ -135,15 +139,15 @@ class CircuitConfiguration:
         if self._device.faults.stuck_pairs.intersection(pairs):  # connect both directions, or neither
             self._device.faults.fire_counts["stuck"] += 1
             return
-        circuit.active = True
+        circuit.is_active = True
         self._device.faults.fire_counts["oc_fail"] += len(self.dark.intersection(pairs))
         self._device.change(connections)
 
     def deactivate(self, circuit: Circuit) -> None:
         """Disconnect a circuit, but keep its ports reserved."""
-        if circuit.active:
+        if circuit.is_active:
             connections = self._device.matrix.without_inputs([pair[0] for pair in self.pairs(circuit)])
-            circuit.active = False
+            circuit.is_active = False
             self._device.change(connections)
 
     def delete(self, circuit: Circuit) -> None:
@@ -160,7 +164,7 @@ class CircuitConfiguration:
         afterwards. The capability is `FAIL` for a connected circuit without light, otherwise `OK`. `pairs` selects
         directions of the circuit. The default is all directions.
         """
-        if not circuit.active:
+        if not circuit.is_active:
             return "UMA", "RDY", "OK"
         pairs = tuple(pairs) or self.pairs(circuit)
         if any(self._device.is_moving(pair[0]) for pair in pairs):

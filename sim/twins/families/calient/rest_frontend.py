@@ -131,7 +131,7 @@ class RestFrontend:
         halves = {
             f"half{n}": self._describe_half(circuit, *ports) for n, ports in enumerate(circuit.list_ends(), 1)
         }
-        direction = "bi" if circuit.two_way else "uni"
+        direction = "bi" if circuit.is_two_way else "uni"
         return {"name": name, "group": circuit.group, "dir": direction, "band": "O", **halves}
 
     def _describe_half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
@@ -147,7 +147,7 @@ class RestFrontend:
             "as": admin,
             "os": operational,
             "oc": capability,
-            "state": "ACT" if circuit.active else "PRO",
+            "state": "ACT" if circuit.is_active else "PRO",
         }
 
     def _get_ports(self, request: HttpRequest) -> HttpAnswer:
@@ -282,9 +282,9 @@ class RestFrontend:
 
     def _add(self, item: Item) -> None:
         source, target = (self._names.number(str(item.get(end, ""))) for end in ("in", "out"))
-        two_way = item.get("dir", "uni") == "bi"
+        is_two_way = item.get("dir", "uni") == "bi"
         circuit = self._configuration.provision(
-            source, target, two_way=two_way, group=str(item.get("group", ""))
+            source, target, is_two_way=is_two_way, group=str(item.get("group", ""))
         )
         try:
             self._configuration.activate(circuit)

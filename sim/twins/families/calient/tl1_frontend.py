@@ -132,7 +132,7 @@ class CalientTl1(Tl1Frontend):
         admin, operational, capability = self.configuration.describe_states(circuit)
         return (
             f"{name}:SRCPORT={self._names.name(circuit.source)},DSTPORT={self._names.name(circuit.target)},"
-            f"GRPNAME={circuit.group},CONNNAME={name},CONNTYPE={'2WAY' if circuit.two_way else '1WAY'},"
+            f"GRPNAME={circuit.group},CONNNAME={name},CONNTYPE={'2WAY' if circuit.is_two_way else '1WAY'},"
             f"AS={admin},OS={operational},OC={capability},PS=UPR,AL=CL"
         )
 
@@ -167,7 +167,7 @@ class CalientTl1(Tl1Frontend):
             if any(port in ports for ports in entry.list_ends())
         ][:2]
         connections = [
-            (self.configuration.name(entry), "ACT" if entry.active else "PRO") for entry in circuits
+            (self.configuration.name(entry), "ACT" if entry.is_active else "PRO") for entry in circuits
         ]
         connections += [("NONE", "NONE")] * (2 - len(connections))
         connection_fields = ",".join(
@@ -193,8 +193,8 @@ class CalientTl1(Tl1Frontend):
         if direction.upper() not in {"1WAY", "2WAY"}:
             raise Denial("IDNV", "Invalid direction")
         if not self.device.faults.must_drop_command():
-            two_way = direction.upper() == "2WAY"
-            self.configuration.provision(source, target, two_way=two_way, group="".join(group))
+            is_two_way = direction.upper() == "2WAY"
+            self.configuration.provision(source, target, is_two_way=is_two_way, group="".join(group))
         return ()
 
     def _apply_to_circuit(self, command: Command, change_circuit: Callable[[Circuit], None]) -> Lines:

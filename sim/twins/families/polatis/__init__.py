@@ -42,7 +42,7 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     device = settings.make_device(
         switch_time_s=DEFAULT_SWITCH_TIME_S,
         when_occupied="replace" if must_replace else "reject",
-        hitless=settings.read_flag("hitless"),
+        is_hitless=settings.read_flag("hitless"),
     )
     model = (
         settings.options.get("product")

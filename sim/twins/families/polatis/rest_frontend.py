@@ -354,7 +354,7 @@ class PortResources:
             if "label" in entry:
                 self._device.labels[port] = str(entry["label"])
             if status is not None:
-                self._device.set_disabled({port}, disabled=_IS_DISABLED[status])
+                self._device.set_disabled({port}, is_disabled=_IS_DISABLED[status])
 
         return change
 

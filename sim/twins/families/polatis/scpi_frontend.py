@@ -90,8 +90,8 @@ class ScpiFrontend:
             "OXC:SWITch:CONNect:STATe?": lambda _: self._show_connections(),
             "OXC:SWITch:CONNect:PORT?": self._query_peer,
             "OXC:SWITch:DISConnect:ALL": lambda _: self._apply(self._reset),
-            "OXC:SWITch:PORT:ENABle": lambda texts: self._set_shutters(texts, disabled=False),
-            "OXC:SWITch:PORT:DISable": lambda texts: self._set_shutters(texts, disabled=True),
+            "OXC:SWITch:PORT:ENABle": lambda texts: self._set_shutters(texts, is_disabled=False),
+            "OXC:SWITch:PORT:DISable": lambda texts: self._set_shutters(texts, is_disabled=True),
             "OXC:SWITch:PORT:STATe?": self._query_port_states,
             "OXC:BOOT:MODE?": lambda _: self._device.boot_mode,
             "OXC:BOOT:MODE": self._set_boot_mode,
@@ -184,9 +184,9 @@ class ScpiFrontend:
 
     # -- ports
 
-    def _set_shutters(self, texts: Sequence[str], *, disabled: bool) -> None:
+    def _set_shutters(self, texts: Sequence[str], *, is_disabled: bool) -> None:
         ports = self._parse_ports(_get_single(texts))
-        self._apply(lambda: self._device.set_disabled(set(ports), disabled=disabled))
+        self._apply(lambda: self._device.set_disabled(set(ports), is_disabled=is_disabled))
 
     def _query_port_states(self, texts: Sequence[str]) -> str:
         ports = self._parse_ports(_get_single(texts)) if texts else self._matrix.ports

@@ -204,8 +204,8 @@ class PortCommands:
     def make_handlers(self) -> Mapping[str, PortHandler]:
         """Return the command handlers by verb."""
         return {
-            "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=True),
-            "RLS-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=False),
+            "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, is_disabled=True),
+            "RLS-PORT-SHUTTER": lambda command: self._set_shutters(command, is_disabled=False),
             "RTRV-PORT-SHUTTER": lambda command: self._list_values(
                 command, lambda port: "CLOSED" if port in self._matrix.disabled else "OPEN"
             ),
@@ -246,9 +246,9 @@ class PortCommands:
             execute_change()
         return ()
 
-    def _set_shutters(self, command: Command, *, disabled: bool) -> Lines:
+    def _set_shutters(self, command: Command, *, is_disabled: bool) -> Lines:
         ports = set(self._parse_ports(command))
-        return self._apply(lambda: self._device.set_disabled(ports, disabled=disabled))
+        return self._apply(lambda: self._device.set_disabled(ports, is_disabled=is_disabled))
 
     def _set_flaps(self, command: Command) -> Lines:
         """Store the parameters of a flap test (off ms, on ms, cycles). `OPR-PORT-FLAP` starts the test."""
@@ -286,8 +286,8 @@ class PortCommands:
         for _ in range(flap.cycles):
             if port not in self._flapping:
                 return
-            for disabled, seconds in ((True, flap.off_s), (False, flap.on_s)):
-                self._device.set_disabled({port}, disabled=disabled)
+            for is_disabled, seconds in ((True, flap.off_s), (False, flap.on_s)):
+                self._device.set_disabled({port}, is_disabled=is_disabled)
                 await self._device.clock.sleep(seconds)
 
     def _set_labels(self, command: Command) -> Lines:

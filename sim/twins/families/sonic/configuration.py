@@ -167,7 +167,7 @@ class Configuration:
     def set_blocked(self, port: int, *, blocked: bool) -> None:
         """Block a port, or unblock it."""
         if not self.device.faults.must_drop_command():
-            self.device.set_disabled({port}, disabled=blocked)
+            self.device.set_disabled({port}, is_disabled=blocked)
 
     def restore_configuration(self) -> None:
         """Replace the connections by the configured pairs that are not stuck, and save them for the next boot."""

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.models.light import milliwatt
+from sim.models.light import convert_dbm_to_milliwatt
 
 PAGE_BYTES = 128
 FIRST_ADDRESS, SECOND_ADDRESS = 0x50, 0x51
@@ -195,14 +195,19 @@ def _make_limits(limits: Sequence[float], scale: float) -> Limits:
 
 
 def _make_power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
-    limits = [milliwatt(laser_dbm + difference) for difference in limits_db]
-    return Quantity((scale_to_memory(milliwatt(dbm), 10_000),) * lanes, _make_limits(limits, 10_000))
+    limits = [convert_dbm_to_milliwatt(laser_dbm + difference) for difference in limits_db]
+    return Quantity(
+        (scale_to_memory(convert_dbm_to_milliwatt(dbm), 10_000),) * lanes, _make_limits(limits, 10_000)
+    )
 
 
 def scale_to_memory(value: float, scale: float) -> int:
     """Return a value in memory units, limited to the maximum of two bytes. One unit of `value` is `scale` memory units.
 
-    >>> scale_to_memory(milliwatt(-3.0), 10_000), scale_to_memory(milliwatt(float("-inf")), 10_000)
+    >>> (
+    ...     scale_to_memory(convert_dbm_to_milliwatt(-3.0), 10_000),
+    ...     scale_to_memory(convert_dbm_to_milliwatt(float("-inf")), 10_000),
+    ... )
     (5012, 0)
     """
     return min(round(value * scale), _MAX_WORD)

@@ -10,10 +10,10 @@ from sim.models.network.fabrics.cost import (
     MIXNET,
     Cost,
     Reading,
-    circuit_switch_cost,
-    fat_tree_cost,
-    ideal_switch_cost,
-    patch_panel_cost,
+    compute_circuit_switch_cost,
+    compute_fat_tree_cost,
+    compute_ideal_switch_cost,
+    compute_patch_panel_cost,
 )
 from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.reproductions.figure import (
@@ -47,11 +47,13 @@ def _compute_costs(
 ) -> dict[str, Cost]:
     """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
-        "TopoOpt": patch_panel_cost(nodes, degree, rate, reading),
-        "TopoOpt with OCS": circuit_switch_cost(nodes, degree, rate, reading),
-        "Fat-tree": fat_tree_cost(nodes, equal_cost_gbps, reading=reading),
-        "oversubscribed Fat-tree": fat_tree_cost(nodes, degree * rate, oversubscription=2, reading=reading),
-        "ideal switch": ideal_switch_cost(nodes, degree * rate, reading),
+        "TopoOpt": compute_patch_panel_cost(nodes, degree, rate, reading),
+        "TopoOpt with OCS": compute_circuit_switch_cost(nodes, degree, rate, reading),
+        "Fat-tree": compute_fat_tree_cost(nodes, equal_cost_gbps, reading=reading),
+        "oversubscribed Fat-tree": compute_fat_tree_cost(
+            nodes, degree * rate, oversubscription=2, reading=reading
+        ),
+        "ideal switch": compute_ideal_switch_cost(nodes, degree * rate, reading),
     }
 
 

@@ -16,13 +16,18 @@ from sim.models.network.execution.circuits import (
 from sim.models.network.fabrics import (
     circulant,
     direct_connect,
-    equal_cost_rate_gbps,
     expander,
     fat_tree,
+    find_equal_cost_rate_gbps,
     ideal_switch,
 )
 from sim.models.network.fabrics.circulants import balance_strides
-from sim.models.network.fabrics.cost import circuit_switch_cost, fat_tree_cost, patch_panel_cost, prices
+from sim.models.network.fabrics.cost import (
+    compute_circuit_switch_cost,
+    compute_fat_tree_cost,
+    compute_patch_panel_cost,
+    prices,
+)
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 
@@ -253,10 +258,12 @@ def test_a_pair_with_much_demand_gets_several_circuits():
 def test_costs_are_those_of_the_table():
     """A host with four interfaces at 100 Gbit/s, worked out by hand."""
     fibre = 0.3 * 500
-    assert patch_panel_cost(1, 4, 100).total_usd == 4 * (678 + 99 + 25 + 2 * 100 + fibre)
-    assert circuit_switch_cost(1, 4, 100).total_usd == 4 * (678 + 99 + 520 + fibre)
-    assert fat_tree_cost(1, 100).total_usd == 678 + 5 * 187 + 4 * 99 + 2 * fibre
-    assert fat_tree_cost(2, 100, oversubscription=2).total_usd == 2 * 678 + 6 * 187 + 4 * 99 + 2 * fibre
+    assert compute_patch_panel_cost(1, 4, 100).total_usd == 4 * (678 + 99 + 25 + 2 * 100 + fibre)
+    assert compute_circuit_switch_cost(1, 4, 100).total_usd == 4 * (678 + 99 + 520 + fibre)
+    assert compute_fat_tree_cost(1, 100).total_usd == 678 + 5 * 187 + 4 * 99 + 2 * fibre
+    assert (
+        compute_fat_tree_cost(2, 100, oversubscription=2).total_usd == 2 * 678 + 6 * 187 + 4 * 99 + 2 * fibre
+    )
 
 
 def test_prices_say_that_they_are_recalled():
@@ -266,12 +273,16 @@ def test_prices_say_that_they_are_recalled():
 
 def test_equal_cost():
     for rate in (10, 25, 100, 137, 400, 1600):
-        found = equal_cost_rate_gbps(fat_tree_cost(128, rate).total_usd, lambda r: fat_tree_cost(128, r))
-        assert fat_tree_cost(128, found).total_usd == pytest.approx(fat_tree_cost(128, rate).total_usd)
+        found = find_equal_cost_rate_gbps(
+            compute_fat_tree_cost(128, rate).total_usd, lambda r: compute_fat_tree_cost(128, r)
+        )
+        assert compute_fat_tree_cost(128, found).total_usd == pytest.approx(
+            compute_fat_tree_cost(128, rate).total_usd
+        )
     with pytest.raises(ValueError, match="buys no rate"):
-        equal_cost_rate_gbps(1.0, lambda rate: fat_tree_cost(128, rate))
+        find_equal_cost_rate_gbps(1.0, lambda rate: compute_fat_tree_cost(128, rate))
 
 
 def test_costs_grow_with_the_rate():
-    costs = [fat_tree_cost(1, rate).total_usd for rate in (1, 10, 25, 40, 60, 100, 200, 800)]
+    costs = [compute_fat_tree_cost(1, rate).total_usd for rate in (1, 10, 25, 40, 60, 100, 200, 800)]
     assert all(less <= more for less, more in pairwise(costs))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.models.network.execution import Change, StalledError
-from sim.models.network.execution.flows import Flow, max_min_rates, transfer
+from sim.models.network.execution.flows import Flow, compute_max_min_rates, transfer
 from sim.models.network.fabrics import direct_connect, fat_tree, ideal_switch
-from sim.models.network.results.traces import flow_table, link_table
+from sim.models.network.results.traces import make_flow_table, make_link_table
 
 ROOT = Path(__file__).parents[4]
 
@@ -54,20 +54,20 @@ def test_fair_rates_are_those_of_linear_programs():
         links, flows = random.integers(1, 5), random.integers(1, 6)
         capacity = random.integers(1, 40, links).astype(float)
         paths = [random.choice(links, random.integers(1, links + 1), replace=False) for _ in range(flows)]
-        rates = max_min_rates([tuple(path.tolist()) for path in paths], capacity)
+        rates = compute_max_min_rates([tuple(path.tolist()) for path in paths], capacity)
         np.testing.assert_allclose(rates, successive_lp(paths, capacity), rtol=1e-6)
         different += rates.max() > rates.min() * 1.01
     assert different > 120
 
 
 def test_a_flow_without_links_is_not_limited():
-    assert max_min_rates([(), (0,)], np.array([2.0])).tolist() == [np.inf, 2.0]
+    assert compute_max_min_rates([(), (0,)], np.array([2.0])).tolist() == [np.inf, 2.0]
 
 
 @pytest.mark.parametrize("path", [(0, 0), (1,), (-1,)])
 def test_a_path_that_cannot_be_is_refused(path):
     with pytest.raises(ValueError, match=r"different links of 0\.\.0"):
-        max_min_rates([path], np.array([1.0]))
+        compute_max_min_rates([path], np.array([1.0]))
 
 
 @pytest.mark.long
@@ -87,13 +87,13 @@ def test_every_byte_asked_for_is_carried_once_by_each_link_of_its_path():
         for number, flow in enumerate(flows):
             asked[list(fabric.path(flow.source, flow.target, number))] += flow.size_bytes
         assert done.link_bytes.tolist() == asked.tolist()
-        table = link_table(done.execution)
+        table = make_link_table(done.execution)
         moved = table["rate_bps"] * (table["end_s"] - table["begin_s"]) / 8
         by_rate = np.bincount(table["link"], weights=moved, minlength=fabric.links)
         np.testing.assert_allclose(by_rate, asked, atol=0.5)  # sums of floats: half a byte in 10^9
         assert (table["rate_bps"] <= table["capacity_bps"] * (1 + 1e-9)).all()
         moving = [f for f in flows if f.source != f.target and f.size_bytes]
-        assert sorted(flow_table(done.execution)["size_bytes"].tolist()) == sorted(
+        assert sorted(make_flow_table(done.execution)["size_bytes"].tolist()) == sorted(
             f.size_bytes for f in moving
         )
         seen["shared link"] += len({f.source for f in moving}) < len(moving)
@@ -162,8 +162,8 @@ def test_a_long_trace_is_emptied_on_the_way(monkeypatch):
     monkeypatch.setattr("sim.models.network.execution.simulation._TRACE_ROWS", 0)
     flows = [Flow(i % 5, (i + 1 + i % 3) % 5, 1000 * i, begin_s=i * 1e-6) for i in range(1, 60)]
     done = transfer(ideal_switch(5, 8), flows, trace=True)
-    assert len(flow_table(done.execution)["task"]) == sum(flow.source != flow.target for flow in flows)
-    table = link_table(done.execution)
+    assert len(make_flow_table(done.execution)["task"]) == sum(flow.source != flow.target for flow in flows)
+    table = make_link_table(done.execution)
     moved = table["rate_bps"] * (table["end_s"] - table["begin_s"]) / 8
     np.testing.assert_allclose(
         np.bincount(table["link"], weights=moved, minlength=10), done.link_bytes, atol=1e-3

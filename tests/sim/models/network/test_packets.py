@@ -9,7 +9,7 @@ import pytest
 
 from sim.models.network.execution import simulate
 from sim.models.network.execution.packets import RING_TIMEOUT_S, simulate_packets
-from sim.models.network.fabrics import direct_connect, fat_tree, ideal_switch, shortest_paths
+from sim.models.network.fabrics import direct_connect, fat_tree, find_shortest_paths, ideal_switch
 from sim.models.network.taskgraph import TaskGraphBuilder, read_task_graph
 
 PACKET_S = 8936 * 8 / 1e11
@@ -125,7 +125,7 @@ def test_more_trains_than_there_is_room_for_make_room(monkeypatch):
 def test_shortest_paths_are_all_taken_and_none_is_longer():
     edges = [(0, 1), (0, 2), (1, 3), (2, 3), (0, 4), (4, 1)]
     fabric = direct_connect(5, edges, 100)
-    count, router = shortest_paths(5, fabric.sources, fabric.targets)
+    count, router = find_shortest_paths(5, fabric.sources, fabric.targets)
     ends = [np.full(count, node) for node in (0, 3)]
     paths = {tuple(path) for path in router(*ends, np.arange(count)).tolist()}
     assert {tuple(fabric.targets[list(path)].tolist()) for path in paths} == {(1, 3), (2, 3)}
@@ -134,7 +134,7 @@ def test_shortest_paths_are_all_taken_and_none_is_longer():
 def test_parts_spread_a_message_over_its_shortest_paths():
     """Two ways of two links each: half of the message on each takes half of the time."""
     fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
-    alternatives = shortest_paths(4, fabric.sources, fabric.targets)
+    alternatives = find_shortest_paths(4, fabric.sources, fabric.targets)
     spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
     job = TaskGraphBuilder(4)
     job.transfer(0, 3, 4_000 * 8936)
@@ -146,7 +146,7 @@ def test_parts_spread_a_message_over_its_shortest_paths():
 def test_parts_are_whole_packets():
     """Of 200 messages of a packet each a quarter takes each part; one of five packets fills no sixth."""
     fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
-    alternatives = shortest_paths(4, fabric.sources, fabric.targets)
+    alternatives = find_shortest_paths(4, fabric.sources, fabric.targets)
     spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
     job = TaskGraphBuilder(4)
     for _ in range(200):

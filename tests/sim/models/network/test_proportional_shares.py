@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import Change, simulate
-from sim.models.network.execution.flows import proportional_rates
+from sim.models.network.execution.flows import compute_proportional_rates
 from sim.models.network.fabrics import direct_connect
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
@@ -15,7 +15,7 @@ RING = [(node, (node + 1) % 4) for node in range(4)]
 @pytest.mark.parametrize("hops", [1, 2, 5, 11])
 def test_a_flow_over_many_links_has_its_part_of_all_of_them(hops):
     """One flow over all links and one on each: 1 / (hops + 1) of a link for the long one, the rest for the others."""
-    rates = proportional_rates([tuple(range(hops)), *((hop,) for hop in range(hops))], np.ones(hops))
+    rates = compute_proportional_rates([tuple(range(hops)), *((hop,) for hop in range(hops))], np.ones(hops))
 
     np.testing.assert_allclose(rates, [1 / (hops + 1), *[hops / (hops + 1)] * hops], rtol=1e-6)
 
@@ -35,7 +35,7 @@ def test_rates_are_feasible_and_none_can_be_better():
         for flow, path in enumerate(paths):
             usage[path, flow] = 1
 
-        rates = proportional_rates([tuple(path.tolist()) for path in paths], capacity)
+        rates = compute_proportional_rates([tuple(path.tolist()) for path in paths], capacity)
 
         assert (usage @ rates <= capacity * (1 + 1e-6)).all()
         best = -linprog(-1 / rates, A_ub=usage, b_ub=capacity).fun

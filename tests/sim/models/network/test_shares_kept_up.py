@@ -93,7 +93,7 @@ def test_rates_kept_up_are_those_worked_out_anew():
             crossing.fresh.clear()
             moving = crossing.find_moving_messages()
             used = crossing.neighbours.path[moving]
-            again = shares_numpy.fair_rates(
+            again = shares_numpy.compute_fair_rates(
                 used, crossing.neighbours.first, crossing.neighbours.links, crossing.capacity
             )
             assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)

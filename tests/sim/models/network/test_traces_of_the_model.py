@@ -7,7 +7,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.fabrics import circulant, fat_tree
 from sim.models.network.results.timeline import draw_timeline, utilisation
-from sim.models.network.results.traces import flow_table, link_table, task_table, write_traces
+from sim.models.network.results.traces import make_flow_table, make_link_table, make_task_table, write_traces
 from sim.models.network.taskgraph import TaskGraphBuilder
 
 
@@ -22,7 +22,7 @@ def done():
 
 
 def test_a_row_for_each_message_of_each_round(done):
-    table = flow_table(done)
+    table = make_flow_table(done)
     assert len(table["task"]) == 8 + 14 * 8
     assert table["size_bytes"].sum() == done.wire_bytes
     assert (np.diff(table["end_s"]) >= 0).all()
@@ -32,7 +32,7 @@ def test_a_row_for_each_message_of_each_round(done):
 
 
 def test_rates_times_durations_are_the_bytes_of_a_link(done):
-    table = link_table(done)
+    table = make_link_table(done)
     moved = table["rate_bps"] * (table["end_s"] - table["begin_s"]) / 8
     np.testing.assert_allclose(
         np.bincount(table["link"], weights=moved, minlength=16), done.link_bytes, atol=1e-3
@@ -64,7 +64,9 @@ def test_files_hold_the_tables(done, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     files = write_traces(done, tmp_path / "new" / "folder")
     assert [file.name for file in files] == ["flows.parquet", "links.parquet", "tasks.parquet"]
-    for file, table in zip(files, (flow_table(done), link_table(done), task_table(done)), strict=True):
+    for file, table in zip(
+        files, (make_flow_table(done), make_link_table(done), make_task_table(done)), strict=True
+    ):
         read = parquet.read_table(file).to_pydict()
         assert {name: column.tolist() for name, column in table.items()} == read
     assert set(read["kind"]) == {"compute", "transfer", "allreduce"}
@@ -84,7 +86,7 @@ def test_an_iteration_without_trace_says_how_to_get_one():
     job.transfer(0, 1, 100)
     done = simulate(job.build(), fat_tree(2, 100))
     with pytest.raises(ValueError, match="trace=True"):
-        link_table(done)
+        make_link_table(done)
 
 
 @pytest.mark.slow
@@ -93,5 +95,5 @@ def test_an_iteration_in_which_nothing_moves_has_empty_tables(tmp_path):
     job = TaskGraphBuilder(2)
     job.compute(0, 1e-3)
     done = simulate(job.build(), fat_tree(2, 100), trace=True)
-    assert {len(column) for column in link_table(done).values()} == {0}
+    assert {len(column) for column in make_link_table(done).values()} == {0}
     assert draw_timeline(done, tmp_path / "still.png").stat().st_size > 1000
