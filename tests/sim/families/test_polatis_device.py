@@ -47,7 +47,7 @@ class Plan:
 
 
 def make(plant, clock, **options):
-    defaults = {"switch_time_s": 0.02, "hitless": False, "boot_mode": "AUTOSAVE", "faults": SwitchFaults()}
+    defaults = {"switch_time_s": 0.02, "is_hitless": False, "boot_mode": "AUTOSAVE", "faults": SwitchFaults()}
     return SwitchDevice("ocs1", Matrix(SIZE, SIZE), plant=plant, clock=clock, **{**defaults, **options})
 
 

@@ -65,7 +65,7 @@ def read(instrument):
 
 def heard(kit, role):
     """Return the lines that an instrument was sent."""
-    entries = kit.instruments.transcripts[role].entries()
+    entries = kit.instruments.transcripts[role].list_entries()
     return b"".join(entry.data for entry in entries if entry.direction == "in").decode().splitlines()
 
 
@@ -258,12 +258,12 @@ def broken(request, kit):
 
 def test_silence_ends_at_the_timeout_and_the_next_question_is_answered(broken):
     instrument, _, faults = broken
-    faults.half_open = True
+    faults.is_half_open = True
     hurry(instrument)
     with pytest.raises(InstrumentSilent, match=r"no answer to '.*' within 0.15 s") as caught:
         read(instrument)
     assert isinstance(caught.value, TimeoutError)
-    faults.half_open = False
+    faults.is_half_open = False
     assert read(instrument) is not None
 
 
