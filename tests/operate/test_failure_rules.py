@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ocs_drivers.model import CrossConnects, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -40,7 +40,7 @@ def with_gpus(lab, gpus):
 
 def make_design(hosts, degree):
     topology = find_topology(hosts, degree)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return Design(f"degree {degree}", topology, wiring, find_routes(wiring))
 
 

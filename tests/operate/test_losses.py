@@ -9,7 +9,7 @@ import pytest
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Link, Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.repair import find_bought_pairs
 from testbed.design.routing.routes import find_routes
@@ -155,7 +155,7 @@ def test_without_links_to_give_the_detour_is_all(session, ask_twin):
 
 def test_an_idle_nic_steps_in_before_any_link_is_given_up(session):
     topology = find_topology(12, 2)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     design = Design("narrow", topology, wiring, find_routes(wiring))
     lost = wiring.link_from[Nic(0, 0)]
     held = list_circuits(session.lab, wiring)

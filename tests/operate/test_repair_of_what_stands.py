@@ -14,7 +14,7 @@ from libraries import library
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, plan_to_json, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -242,7 +242,7 @@ def test_where_nothing_stands_the_fibre_is_not_blamed(testbed12, see):
 def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see):
     """A one-way ring over one NIC of each host: no detour, and a NIC that is idle."""
     topology = find_topology(12, 1, simplex=True)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
     assert (planned.detour_design, planned.unexpected_circuits) == (None, ())
@@ -256,7 +256,7 @@ def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see)
 def test_a_host_of_one_nic_that_is_cut_off_is_named(testbed12, see):
     lab = replace(testbed12, hosts=tuple(replace(host, nics=host.nics[:1]) for host in testbed12.hosts))
     topology = find_topology(12, 1, simplex=True)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     observation = see(design, wiring.links, {(Nic(0, 0), "transmit")})
     with pytest.raises(TopologyError, match="replace the fibre"):

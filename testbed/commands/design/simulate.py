@@ -239,7 +239,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
 
     def run(self, context: CommandContext) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
-        from testbed.design.evaluation.simulation import compute_link_traffic, figures, simulate_on
+        from testbed.design.evaluation.simulation import compute_figures, compute_link_traffic, simulate_on
         from testbed.design.sharing.checkpoints import add_checkpoint_graphs, run_checkpoint
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
@@ -281,7 +281,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         document = SimulationDocument(
             **make_job_keys(setting, by_pair=fabric.circuits is not None),
             **_make_fabric_keys(setting, fabric),
-            **figures(fabric, execution, job.arithmetic_s),
+            **compute_figures(fabric, execution, job.arithmetic_s),
             checkpoint=checkpoint_times,
             links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )

@@ -10,7 +10,7 @@ from typing import Any
 from lightbed.output_file import save_figure
 from lightbed.wording import describe_extra
 from testbed.design.evaluation.job import Job
-from testbed.design.evaluation.simulation import figures, simulate_on
+from testbed.design.evaluation.simulation import compute_figures, simulate_on
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, has_gpu_nodes, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
@@ -32,7 +32,7 @@ class Row:
     name: str
     host_gbps: float = 0.0
     slowdown: float = 0.0
-    figures: dict[str, Any] = field(default_factory=dict)
+    compute_figures: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
 
     @property
@@ -120,7 +120,7 @@ def _simulate_row(name: str, chosen_fabric: ChosenFabric, job: Job) -> Row:
     return Row(
         name,
         chosen_fabric.host_gbps,
-        figures=figures(chosen_fabric, simulate_on(chosen_fabric, job.graph), job.arithmetic_s),
+        figures=compute_figures(chosen_fabric, simulate_on(chosen_fabric, job.graph), job.arithmetic_s),
     )
 
 

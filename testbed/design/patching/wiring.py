@@ -20,7 +20,7 @@ Edge = tuple[int, int]
 _ALPHABET = 26
 
 
-def wire(topology: Topology, *, planes: int = 1) -> Wiring:
+def make_wiring(topology: Topology, *, planes: int = 1) -> Wiring:
     """Return a wiring with a transmitter and a receiver for every edge of a topology.
 
     - `planes=1`: all NICs are connected to one switch, or to several that act as one. NICs are assigned in order, node

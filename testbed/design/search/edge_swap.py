@@ -26,7 +26,7 @@ from testbed.design.search.chains import Stop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
 from testbed.design.topology.circulants import list_circulant_edges
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.finder import Finding, find
+from testbed.design.topology.finder import Finding, plan_topology
 from testbed.design.topology.strides import list_direct_strides
 from testbed.design.workloads.sharding import Strategy
 
@@ -74,7 +74,7 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
     problem, point = objective.problem, objective.find_point(strategy)
     demand = objective.compute_demand(point)
     for degree in problem.possible_pair_links if problem.nodes > 1 else ():
-        finding = find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+        finding = plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
         yield Proposal(strategy, finding, objective.compute_cost_on(point, finding))
 
 

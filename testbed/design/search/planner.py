@@ -36,7 +36,7 @@ from testbed.design.search.worker_pool import (
     run_chains,
 )
 from testbed.design.topology.finder import Finding
-from testbed.design.topology.hops import mean_hops
+from testbed.design.topology.hops import compute_mean_hops
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import Strategy
@@ -77,7 +77,7 @@ class StrategyPrediction:
     iteration_s: float
     closed_form_s: float
     bandwidth_tax: float
-    mean_hops: float
+    compute_mean_hops: float
     ideal_switch_s: float
     bound: Bound
 
@@ -264,7 +264,7 @@ def _make_result(
             iteration_s=best_strategy.simulated_s,
             closed_form_s=best_strategy.closed_form_s,
             bandwidth_tax=best_strategy.bandwidth_tax,
-            mean_hops=mean_hops(best_strategy.finding.topology),
+            mean_hops=compute_mean_hops(best_strategy.finding.topology),
             ideal_switch_s=ideal_s,
             bound=compute_bound(problem),
         ),

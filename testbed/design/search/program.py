@@ -25,12 +25,12 @@ from testbed.design.workloads.sharding import (
     count_row_samples,
     count_shard_bytes,
     list_replica_groups,
+    list_trainable,
     make_backward_resharding,
     make_dispatch_resharding,
     make_forward_resharding,
     reverse_resharding,
     split_evenly,
-    trainable,
 )
 
 Integers = NDArray[np.int64]
@@ -121,7 +121,7 @@ class Programs:
         workload = problem.workload
         self._operators = workload.operators
         self._microbatch_samples = count_microbatch_samples(workload.batch, problem.microbatches)
-        self._has_backward = trainable(workload)
+        self._has_backward = list_trainable(workload)
         self._producers: list[list[int]] = [[] for _ in self._operators]
         self._consumers: list[list[int]] = [[] for _ in self._operators]
         for producer, consumer in workload.edges:

@@ -22,7 +22,7 @@ from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.search.problem import Problem
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.hops import distances
+from testbed.design.topology.hops import make_distance_matrix
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.sharding import Strategy
@@ -50,7 +50,7 @@ class Simulator:
         self.get_graph = lru_cache(_CACHED_GRAPHS)(
             partial(iteration, problem.workload, cluster=problem.cluster)
         )
-        self._hops = lru_cache(_CACHED_FABRICS)(distances)
+        self._hops = lru_cache(_CACHED_FABRICS)(make_distance_matrix)
         self._simulated_s: dict[tuple[Strategy, Topology], float] = {}
         self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
         self._exceeded_limit_s: dict[tuple[Strategy, Topology], float] = {}

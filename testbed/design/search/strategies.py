@@ -16,7 +16,7 @@ from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Programs
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.finder import Finding, find
+from testbed.design.topology.finder import Finding, plan_topology
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, compute_operator_memory, compute_peak_bytes
 from testbed.design.workloads.sharding import Sharding, Strategy
@@ -131,7 +131,7 @@ class StrategyObjective:
 
     def split_as_published(self, point: Point) -> Finding:
         """Return the topology for a strategy's demand, with links split between rings and pairs as published."""
-        return find(self.compute_demand(point), self.problem.degree, simplex=self.problem.simplex)
+        return plan_topology(self.compute_demand(point), self.problem.degree, simplex=self.problem.simplex)
 
     def _compute_memory(self, op_index: int, sharding_index: int) -> NDArray[np.float64]:
         """Return `compute_operator_memory` for one operator in one of its shardings."""
@@ -149,7 +149,7 @@ class StrategyObjective:
         problem, demand, split = self.problem, self.compute_demand(origin), self.split_as_published(origin)
         degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
         other_findings = [
-            find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+            plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees
             if degree != split.matching_degree
         ]

@@ -165,7 +165,7 @@ class Tiling:
         return self.used_gpus / self.cluster.gpus
 
 
-def tile(
+def tile_jobs(
     cluster: RailCluster,
     jobs: Sequence[RailJob],
     *,

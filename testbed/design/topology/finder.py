@@ -62,7 +62,7 @@ class Finding:
         return tuple(stride for stride in self.topology.strides if stride in group_strides)
 
 
-def find(
+def plan_topology(
     demand: Demand,
     degree: int,
     *,

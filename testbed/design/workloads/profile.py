@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding import trainable
+from testbed.design.workloads.sharding import list_trainable
 from testbed.errors import WorkloadError
 
 _VERSION_KEY = "lightbed-profile"
@@ -90,7 +90,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
     """Raise `WorkloadError` if a profile names unknown operators, or lacks a backward pass that training needs."""
     if profile is None:
         return
-    has_backward, op_indices = trainable(workload), workload.index_of_operator
+    has_backward, op_indices = list_trainable(workload), workload.index_of_operator
     source = f"profile of {profile.device or 'times'}"
     for name, measured in profile.operators.items():
         if name not in op_indices:

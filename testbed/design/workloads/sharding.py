@@ -277,7 +277,7 @@ def count_microbatch_samples(batch: int, microbatches: int) -> list[int]:
     return [int(samples) for samples in np.diff(split_evenly(batch, microbatches))]
 
 
-def trainable(workload: Workload) -> tuple[bool, ...]:
+def list_trainable(workload: Workload) -> tuple[bool, ...]:
     """Return, for each operator, whether it has a backward pass: if it, or an operator before it, has parameters."""
     needs_gradients = [
         max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators

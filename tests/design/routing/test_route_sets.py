@@ -8,7 +8,7 @@ from libraries import library
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_demand, make_matrix_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.errors import TopologyError
 
 balancing = library("testbed.design.routing.balancing")
@@ -28,7 +28,7 @@ SMALL, LARGE = ((8, 3), (12, 4)), ((20, 4), (32, 6))
 
 
 def topology_for(demand, degree, *, matched):
-    return find(demand, degree).topology if matched else find_topology(demand.nodes, degree)
+    return plan_topology(demand, degree).topology if matched else find_topology(demand.nodes, degree)
 
 
 @pytest.mark.slow

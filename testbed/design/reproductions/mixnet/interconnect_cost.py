@@ -69,7 +69,7 @@ def compute_network_usd(design: str, gbps: float, servers: int = SERVERS) -> flo
     )
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     times = compute_times(JOBS, SETTING, scale.rates_gbps)
     rows = []
     for row in times.select_rows(design=MIXNET).records:
@@ -84,7 +84,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(_compare_all(table))
 
 
@@ -106,7 +106,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
                 )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     first_model = table.select_rows(model=table.list_values("model")[0])
     rates = tuple(f"{gbps:g}" for gbps in first_model.get_numbers("gbps"))
     costs = tuple(
@@ -127,4 +127,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Cost, and performance per dollar of MixNet", tuple(panels))
 
 
-FIGURE = Figure(2, "Cost and performance per dollar", _make, _compare, _draw)
+FIGURE = Figure(2, "Cost and performance per dollar", _make_table, _compare_with_paper, _make_plot)

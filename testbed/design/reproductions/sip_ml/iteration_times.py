@@ -27,7 +27,7 @@ SEVERAL_TBPS_WAVELENGTHS = 80
 _SPEED_UP = PublishedValue("1.3 to 9.1 x over all models and sizes", "A")
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     copies = scale.gpus // scale.width
     for step, model in enumerate(MODELS):
@@ -83,7 +83,7 @@ def count_slowdowns(table: Table) -> int:
     )
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     fewest_wavelengths, *_, most_wavelengths = sorted(
         number for number in map(float, table.list_values("wavelengths")) if number
     )
@@ -117,10 +117,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(comparisons)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     return make_plot_by_model(
         table, "Iteration of hybrid strategies, by fabric", "rate of a GPU (Gbit/s)", "fabric", "gbps"
     )
 
 
-FIGURE = Figure(1, "Iterations by fabric and wavelengths", _make, _compare, _draw)
+FIGURE = Figure(1, "Iterations by fabric and wavelengths", _make_table, _compare_with_paper, _make_plot)

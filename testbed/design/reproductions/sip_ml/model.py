@@ -109,7 +109,7 @@ def _sums_outputs(operator: Operator, *, backward: bool) -> bool:
 
 
 @lru_cache(maxsize=256)
-def place(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
+def place_operators(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
     """Place a copy of a model on `width` GPUs, with each operator cut into `pieces` pieces.
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
@@ -173,7 +173,7 @@ class Iteration:
         return self.model_s + self.data_s
 
 
-def fat_tree(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
+def make_fat_tree_rates(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
     """Return the rates of a fat-tree. Gradients between copies have at most `cap_gbps`."""
     return Rates(None, rate_gbps, np.array(min(rate_gbps, cap_gbps)))
 

@@ -55,7 +55,7 @@ def _compute_costs(
     }
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (names, reading, nodes, degree, rate_gbps)
         for names, reading in READINGS.items()
@@ -81,7 +81,7 @@ def _compute_ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
     ]
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     slow = _compute_ratios_to_topoopt(
         present.select_rows(rate_gbps=present.list_values("rate_gbps")[0]), "ideal switch"
@@ -133,7 +133,7 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
         )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     """Return a plot of the cost per server, without the equal-cost Fat-tree, which coincides with TopoOpt."""
     table = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     servers = table.list_values("servers")[0]
@@ -158,4 +158,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Cost of interconnects (prices recalled)", panels)
 
 
-FIGURE = Figure(10, "Cost of interconnects", _make, _compare, _draw)
+FIGURE = Figure(10, "Cost of interconnects", _make_table, _compare_with_paper, _make_plot)

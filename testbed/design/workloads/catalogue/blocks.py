@@ -40,7 +40,7 @@ MIXED_PRECISION = Precision(number=2, state=14)
 SERVING_PRECISION = Precision(number=2, state=0, training=False)
 
 
-def operator(
+def make_operator(
     name: str,
     kind: str,
     *,
@@ -77,7 +77,7 @@ def operator(
     )
 
 
-def dense(
+def make_dense(
     name: str,
     inputs: int,
     outputs: int,
@@ -91,7 +91,7 @@ def dense(
     Tensor parallelism splits its columns. The forward pass then needs an AllGather of the output (half an AllReduce),
     the backward pass an AllReduce of the gradient of the input.
     """
-    return operator(
+    return make_operator(
         name,
         "dense",
         flops=2.0 * inputs * outputs,
@@ -106,7 +106,7 @@ def dense(
     )
 
 
-def table(name: str, rows: int, width: int, bag: int) -> Operator:
+def make_table(name: str, rows: int, width: int, bag: int) -> Operator:
     """Return an embedding table: a sample reads and adds `bag` rows, in bag x width additions.
 
     A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
@@ -128,7 +128,7 @@ def table(name: str, rows: int, width: int, bag: int) -> Operator:
     )
 
 
-def convolution(
+def make_convolution(
     name: str,
     channels: tuple[int, int],
     kernel: int,
@@ -146,7 +146,7 @@ def convolution(
     weights = kernel * kernel * inputs * outputs
     written_numbers = outputs * output_side * output_side
     output_numbers = written_numbers if pooled is None else outputs * pooled * pooled
-    return operator(
+    return make_operator(
         name,
         "convolution",
         flops=2.0 * weights * output_side * output_side,
@@ -159,7 +159,7 @@ def convolution(
     )
 
 
-def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
+def merge_operators(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
     """Return several operators merged into one operator, with the output of the last.
 
     `extra_parameters` counts single-precision parameters that belong to no part, for example of normalisation.
