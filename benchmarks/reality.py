@@ -173,7 +173,7 @@ def prediction(
     planned: Design, configuration: Configuration, size: int, iterations: int, rate: float
 ) -> float:
     fabric = build_hosts_fabric(planned.wiring, planned.routes, rate)
-    graph = configuration.collective.graph(NODES, configuration, size, iterations)
+    graph = configuration.collective.make_graph(NODES, configuration, size, iterations)
     return predict_time_s(graph, fabric) / iterations
 
 

@@ -58,7 +58,7 @@ def compute_routes(topology: Topology, demand: Demand) -> tuple[float, float, fl
     begin = time.process_time()
     routes = route(topology, demand)
     seconds = time.process_time() - begin
-    return float(routes.link_bytes(demand).max()), routes.gap(demand), seconds
+    return float(routes.compute_link_bytes(demand).max()), routes.compute_gap(demand), seconds
 
 
 def against_the_programme(seeds: int) -> dict[str, Any]:

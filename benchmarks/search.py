@@ -391,7 +391,7 @@ def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
         other = annealer.propose(at, chance)
         if other == at or not annealer.fits_memory(other):
             continue
-        bar_s = now_s - scale_s * cooling.temperature_at(spent) * math.log1p(-chance.random())
+        bar_s = now_s - scale_s * cooling.compute_temperature(spent) * math.log1p(-chance.random())
         other_s = annealer.simulate_s(other, bar_s)
         if math.isfinite(other_s):
             at, now_s = other, other_s

@@ -108,7 +108,7 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
         observation = see(design, held, cut, monitors=monitors)
         assert record.is_in_force(testbed12, design.wiring, observation.snapshots)
         again = plan_lab_repair(testbed12, design, observation, record)
-        assert (again.is_repaired, again.repair.make, again.repair.remove) == (True, (), ())
+        assert (again.is_repaired, again.repair.new_links, again.repair.removed_links) == (True, (), ())
         for second in (
             (Nic(node, index), other) for node in (1, 6, 7) for index in (0, 1) for other in FIBRES
         ):
@@ -141,7 +141,7 @@ def uses(links, cut):
 def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_and_pairs, see):
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
-    made = once.repair.make[0]
+    made = once.repair.new_links[0]
     both = {*cut, (made.target, "receive")}
     twice = plan_lab_repair(
         testbed12, design, see(design, once.repatched_design.wiring.links, both), once.record

@@ -254,7 +254,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         job, checkpoint, plain_job = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
             plain_job, job = add_checkpoint_graphs(job, checkpoint)
-        fabric = plain_job.fabric(
+        fabric = plain_job.build_fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
         simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))

@@ -122,15 +122,17 @@ def _compute_link_shares(wiring: Wiring, routes: Routes, layout: CollectiveLayou
 
 ALL_REDUCE = Collective(
     "all_reduce",
-    is_one_of=lambda layout: not layout.pairs,
-    bus_factor=_compute_allreduce_bus_factor,
-    link_shares=_compute_link_shares,
-    limit_mbps=lambda wiring, routes, layout, rate: compute_link_limit_mbps(
+    matches_layout=lambda layout: not layout.pairs,
+    compute_bus_factor=_compute_allreduce_bus_factor,
+    compute_link_shares=_compute_link_shares,
+    compute_limit_mbps=lambda wiring, routes, layout, rate: compute_link_limit_mbps(
         wiring, routes, layout.rings, rate
     ),
-    time_s=lambda wiring, routes, layout, size, rate, _mtu: predict_allreduce_s(
+    predict_time_s=lambda wiring, routes, layout, size, rate, _mtu: predict_allreduce_s(
         wiring, routes, layout.rings, size, Network(rate)
     ),
-    graph=lambda nodes, layout, size, iterations: make_allreduce_graph(nodes, layout.rings, size, iterations),
-    on_gpus=True,
+    make_graph=lambda nodes, layout, size, iterations: make_allreduce_graph(
+        nodes, layout.rings, size, iterations
+    ),
+    runs_on_gpus=True,
 )

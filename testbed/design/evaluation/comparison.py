@@ -32,7 +32,7 @@ class Row:
     name: str
     host_gbps: float = 0.0
     slowdown: float = 0.0
-    compute_figures: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
 
     @property
@@ -95,7 +95,7 @@ def compare_fabrics(
         # The GPUs of a host share its links, unless each has its own link to a switch.
         is_shared = options.hb_domain > 1 and not (is_equal_cost or is_switched(name))
         link_gbps = rate_gbps * options.hb_domain if is_shared else rate_gbps
-        return job.fabric(
+        return job.build_fabric(
             "fattree" if is_equal_cost else name, degree, link_gbps, options, equal_cost=is_equal_cost
         )
 

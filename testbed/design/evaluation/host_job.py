@@ -63,7 +63,7 @@ class HostJob:
             (messages.source, messages.target),
             (messages.size_bytes * messages.rounds).astype(float),
         )
-        return self.routes.link_bytes(pair_bytes)
+        return self.routes.compute_link_bytes(pair_bytes)
 
     @property
     def link_messages(self) -> NDArray[np.int64]:

@@ -312,7 +312,7 @@ def _render_route(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
     edges = routes.topology.edges
     copies = [edge - bisect_left(edges, edges[edge]) for edge in route.path]
     entry = {"source": route.source, "target": route.target, "set": route.set, "weight": route.weight}
-    return entry | {"path": list(routes.nodes_of(route.path))} | ({"copies": copies} if any(copies) else {})
+    return entry | {"path": list(routes.list_nodes(route.path))} | ({"copies": copies} if any(copies) else {})
 
 
 def read_routes(file: PlanReader, topology: Topology) -> RouteSets:

@@ -76,13 +76,13 @@ def make_plan(
 
     Raises the errors of `search.optimise`, and `WorkloadError`.
     """
-    begin_s, workload = process_time(), choice.workload(servers.nodes)
+    begin_s, workload = process_time(), choice.make_workload(servers.nodes)
     step_count, chain_count = get_default_steps_and_chains(servers.nodes)
     step_count = step_count if effort.steps is None else effort.steps
     chain_count = chain_count if effort.chains is None else effort.chains
     result = optimise(
         workload,
-        choice.cluster(servers.nodes),
+        choice.make_cluster(servers.nodes),
         servers.degree,
         servers.rate_gbps,
         simplex=servers.simplex,
@@ -159,8 +159,8 @@ def _compute_routing_gap(
     routes: RouteSets, strategy: Strategy, workload: Workload, choice: WorkloadChoice
 ) -> float:
     """Return the relative excess of the fullest link over the lower bound for all routings, or 0 without a bound."""
-    graph = iteration(workload, strategy, choice.cluster(routes.topology.nodes))
+    graph = iteration(workload, strategy, choice.make_cluster(routes.topology.nodes))
     demand = find_demand(routes.topology, graph)
     if not routes.bound_bytes:
         routes = replace(routes, bound_bytes=route_job(routes.topology, graph, tries=1).bound_bytes)
-    return max(routes.gap(demand), 0.0) if routes.bound_bytes else 0.0
+    return max(routes.compute_gap(demand), 0.0) if routes.bound_bytes else 0.0

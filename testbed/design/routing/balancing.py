@@ -86,7 +86,7 @@ def route(
 
 
 def _make_fullest_link_key(bytes_by_pair: Floats) -> Callable[[RouteSets], float]:
-    return lambda candidate_routes: float(candidate_routes.link_bytes(bytes_by_pair).max())
+    return lambda candidate_routes: float(candidate_routes.compute_link_bytes(bytes_by_pair).max())
 
 
 def _route_best(
@@ -112,7 +112,7 @@ def _route_best(
         candidates.append(
             RouteSets(topology, onward, _round_weights(weight, bytes_by_pair), bound * max_bytes)
         )
-        if candidates[-1].gap(bytes_by_pair) < _MAX_SUFFICIENT_GAP:
+        if candidates[-1].compute_gap(bytes_by_pair) < _MAX_SUFFICIENT_GAP:
             break
     best_routes = min(candidates, key=_make_fullest_link_key(bytes_by_pair))
     return RouteSets(topology, best_routes.onward, best_routes.weight, bound * max_bytes)

@@ -68,7 +68,7 @@ class RouteSets:
             node = edges[path[-1]][1]
         return tuple(path)
 
-    def nodes_of(self, path: tuple[int, ...]) -> tuple[int, ...]:
+    def list_nodes(self, path: tuple[int, ...]) -> tuple[int, ...]:
         """Return the nodes that a path visits."""
         edges = self.topology.edges
         return (edges[path[0]][0], *(edges[edge][1] for edge in path))
@@ -81,7 +81,7 @@ class RouteSets:
             weight = float(self.weight[set_number, source, target])
             yield PairRoute(source, target, set_number, weight, self.path(source, target, set_number))
 
-    def link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
+    def compute_link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the bytes on each edge for the pairs of a demand, or for a matrix of bytes from row to column."""
         from testbed.design.routing.priced_trees import add_demand
 
@@ -93,9 +93,9 @@ class RouteSets:
         add_demand(self.onward, self.weight, bytes_by_pair, head, load)
         return load
 
-    def gap(self, demand: Demand | NDArray[np.float64]) -> float:
+    def compute_gap(self, demand: Demand | NDArray[np.float64]) -> float:
         """Return the relative excess of the fullest link over the bound (0.02 is 2 %), or NaN without a bound."""
-        fullest_bytes = float(self.link_bytes(demand).max(initial=0.0))
+        fullest_bytes = float(self.compute_link_bytes(demand).max(initial=0.0))
         return fullest_bytes / self.bound_bytes - 1 if self.bound_bytes else float("nan")
 
 

@@ -130,7 +130,7 @@ class _ShapeCosts:
     def compute_edge_costs(self, edge: Edge) -> Floats:
         """Return the bytes times links of an edge for each pair of shapes of its two operators."""
         workload = self.problem.workload
-        size, sliced = workload.edge_bytes(edge), workload.is_sliced(edge)
+        size, sliced = workload.compute_edge_bytes(edge), workload.is_sliced(edge)
         producers, consumers = (self.shapes[op_index] for op_index in edge)
         return np.array(
             [

@@ -77,7 +77,7 @@ class StrategyPrediction:
     iteration_s: float
     closed_form_s: float
     bandwidth_tax: float
-    compute_mean_hops: float
+    mean_hops: float
     ideal_switch_s: float
     bound: Bound
 

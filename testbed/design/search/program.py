@@ -164,7 +164,7 @@ class Programs:
         """Return the part in which an operator receives its inputs and computes its forward pass."""
         items, stage = [], self._number_stage(FORWARD, 0, op_index)
         for producer, producing in zip(self._producers[op_index], producer_shardings, strict=True):
-            size = self._problem.workload.edge_bytes((producer, op_index))
+            size = self._problem.workload.compute_edge_bytes((producer, op_index))
             sliced = self._problem.workload.is_sliced((producer, op_index))
             work = _make_sending(FORWARD, producing, sharding, samples, size, sliced)
             items.append(Item(work, self._number_stage(FORWARD, 0, producer), stage))
@@ -209,7 +209,10 @@ class Programs:
         workload, stage = self._problem.workload, self._number_stage(BACKWARD, 0, op_index)
         items = [Item(_make_waiting(sharding), self._number_stage(FORWARD, forward_delay, op_index), stage)]
         for consumer, consuming in zip(self._consumers[op_index], consumer_shardings, strict=True):
-            size, sliced = workload.edge_bytes((op_index, consumer)), workload.is_sliced((op_index, consumer))
+            size, sliced = (
+                workload.compute_edge_bytes((op_index, consumer)),
+                workload.is_sliced((op_index, consumer)),
+            )
             work = _make_sending(BACKWARD, sharding, consuming, samples, size, sliced)
             items.append(Item(work, self._number_stage(BACKWARD, 0, consumer), stage))
         return _make_part([*items, *self._make_pass(BACKWARD, op_index, sharding, samples, stage)])

@@ -115,7 +115,7 @@ class Simulator:
         if key not in self._demands:  # the demand depends on the links only by the strides of AllReduce rings
             self._demands[key] = find_demand(topology, self.get_graph(unsplit), self.problem.latency)
         demand = self._demands[key]
-        fullest_bytes = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
+        fullest_bytes = route_quickly(topology, demand).compute_link_bytes(demand).max(initial=0.0)
         self._fullest_link_s[unsplit, topology] = float(fullest_bytes * 8e-9 / self.problem.rate_gbps)
         return self._fullest_link_s[unsplit, topology]
 

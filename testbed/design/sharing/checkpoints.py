@@ -131,7 +131,7 @@ def run_checkpoint(
     is_transfer = window.graph.kind == Kind.TRANSFER
     write_s = float(window.end_s[is_transfer & (window.graph.target >= server_count)].max())
     end_s = float(window.end_s[chained_iterations.ends[0, -1]])
-    iteration_s = chained_iterations.iteration_s(window)
+    iteration_s = chained_iterations.compute_iteration_s(window)
     longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())
     if write_s <= end_s:
         mean_s = (end_s + (period_iterations - iteration_count) * plain_s) / period_iterations

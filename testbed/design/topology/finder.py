@@ -52,11 +52,11 @@ class Finding:
     fillers: tuple[Pairs, ...]
 
     @property
-    def links_of(self) -> Mapping[tuple[int, int], int]:
+    def link_count_by_pair(self) -> Mapping[tuple[int, int], int]:
         """Number of links bought for each pair with demand."""
         return Counter(pair for matching in self.matchings for pair in matching)
 
-    def strides_of(self, group: int) -> tuple[int, ...]:
+    def list_group_strides(self, group: int) -> tuple[int, ...]:
         """Return the strides of the topology whose rings are groups of this size."""
         group_strides = list_totient_strides(self.topology.nodes, group)
         return tuple(stride for stride in self.topology.strides if stride in group_strides)

@@ -146,8 +146,8 @@ class Distances(NamedTuple):
     sample may be smaller than the true diameter.
     """
 
-    compute_diameter: int
-    compute_mean_hops: float
+    diameter: int
+    mean_hops: float
     sampled_from: int | None = None
 
 

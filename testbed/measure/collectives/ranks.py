@@ -286,7 +286,9 @@ def _choose_backend(spec: CollectiveSpec, ready_messages: Mapping[str, Mapping[s
     Raises `CollectiveError` if NCCL is requested although a host has no GPU or a configuration is an exchange.
     """
     exchange_names = [
-        configuration.name for configuration in spec.configurations if not configuration.collective.on_gpus
+        configuration.name
+        for configuration in spec.configurations
+        if not configuration.collective.runs_on_gpus
     ]
     if exchange_names and spec.backend == "nccl":
         raise CollectiveError(
@@ -335,7 +337,7 @@ def model_collectives(
     timings = []
     for case_number, (configuration, size) in enumerate(cases, start=1):
         link = lab.link
-        time_s = configuration.collective.time_s(
+        time_s = configuration.collective.predict_time_s(
             wiring, routes, configuration, size, link.rate_mbps, link.mtu
         )
         row = {

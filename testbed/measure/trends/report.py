@@ -193,7 +193,7 @@ class SeriesChange:
             ],
         }
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield lines of text that describe the change."""
         unit = UNITS[self.series.quantity]
         verb = "fell" if self.difference < 0 else "rose"

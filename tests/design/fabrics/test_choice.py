@@ -116,7 +116,7 @@ def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
     planned = replace(free, plan=plan)
 
     def events(fluid, job):
-        return simulate_on(job.fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph).events
+        return simulate_on(job.build_fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph).events
 
     assert events(None, planned) == events(True, planned) < events(False, planned)
     assert events(True, free) < events(None, free) == events(False, free)
@@ -200,7 +200,7 @@ def planned(tmp_path):
 
     def write(sharding=COPIED, **changed):
         choice = WorkloadChoice("vgg16", "fig11", {"batch_per_device": "2"}, "a100-80gb")
-        names = tuple(operator.name for operator in choice.workload(4).operators)
+        names = tuple(operator.name for operator in choice.make_workload(4).operators)
         strategy = Strategy((sharding,) * len(names))
         plan = Plan(choice, find_topology(4, 2), 7.0, names, strategy, {"iteration_ms": 1.0})
         write_plan(replace(plan, **changed), tmp_path / "p.json")
@@ -218,7 +218,7 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     assert job.about == same.about
     assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
     assert (job.choose_degree(None, default=4), job.choose_degree(2, default=4)) == (2, 2)
-    assert (job.rate_gbps(None), job.rate_gbps(5.0)) == (7.0, 5.0)
+    assert (job.choose_rate_gbps(None), job.choose_rate_gbps(5.0)) == (7.0, 5.0)
     with pytest.raises(PlanFileError, match="the plan is for 2 links per server, not 8: leave out --degree"):
         job.choose_degree(8, default=4)
 

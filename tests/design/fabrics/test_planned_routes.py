@@ -52,7 +52,7 @@ def parts_on_links(routes, done):
     )
     parts, messages = np.zeros(routes.weight.shape[1:]), whole.messages
     np.add.at(parts, (messages.source, messages.target), messages.rounds * messages.merged)
-    return replace(routes, weight=(routes.weight > 0).astype(float)).link_bytes(parts)
+    return replace(routes, weight=(routes.weight > 0).astype(float)).compute_link_bytes(parts)
 
 
 @pytest.mark.long
@@ -64,7 +64,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
         routes = route_job(topology, graph, latency=latency, tries=1)
         demand = find_demand(topology, graph, latency)
         done = simulated(topology, graph, routes, latency)
-        planned, messages = routes.link_bytes(demand), done.lowered.messages
+        planned, messages = routes.compute_link_bytes(demand), done.lowered.messages
         assert done.payload_bytes == demand.pair_bytes
         # A part begins and ends at a packet, and its last one is filled up.
         slack = 2 * latency.packet_bytes * (parts_on_links(routes, done) + 1)

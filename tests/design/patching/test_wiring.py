@@ -57,7 +57,8 @@ def assert_realises(wiring, topology):
     assert Counter(link.source for link in wiring.links) == dict.fromkeys(every_nic, 1)
     assert Counter(link.target for link in wiring.links) == dict.fromkeys(every_nic, 1)
     assert all(
-        wiring.link_from[link.source] == wiring.link_into[link.target] == link for link in wiring.links
+        wiring.link_by_transmitter[link.source] == wiring.link_by_receiver[link.target] == link
+        for link in wiring.links
     )
     if not topology.simplex:
         assert {Link(link.target, link.source) for link in wiring.links} == set(wiring.links)

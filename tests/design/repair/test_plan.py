@@ -67,12 +67,12 @@ def test_whatever_fibre_is_lost_data_goes_on_and_rings_are_restored(planes, simp
             restored = needed & edges(repair.repatched.links)
             worked = edges_of_rings(repair.running.links, spare, simplex=simplex)
             assert restored >= worked, "what still works is not traded away"
-            if repair.make or repair.remove:
+            if repair.new_links or repair.removed_links:
                 assert dead not in {nic for link in repair.repatched.links for nic in link}
                 assert restored > worked or worked == needed
                 assert lit(repair.repatched), "a NIC in the dark does not send"
-                kept = {*repair.running.links, *(lost or ())} - set(repair.remove)
-                assert {*kept, *repair.make} >= set(repair.repatched.links)
+                kept = {*repair.running.links, *(lost or ())} - set(repair.removed_links)
+                assert {*kept, *repair.new_links} >= set(repair.repatched.links)
             seen["restored"] += restored == needed
             seen["on its detour"] += restored != needed
     assert seen["restored"] >= 40, seen
@@ -84,14 +84,14 @@ def test_two_fibres_at_once_are_repaired_together(simplex):
     seen = Counter()
     for seed in range(30):
         wiring, spare = a_lab(seed, simplex=simplex)
-        dead = random.Random(seed).sample(sorted(wiring.link_from), 2)
+        dead = random.Random(seed).sample(sorted(wiring.link_by_transmitter), 2)
         repair = plan_repair(wiring, dead, spare)
         check_detours(wiring, repair)
         check_wiring(repair.repatched, 1, duplex=not simplex)
         needed = edges_of_rings(wiring.links, spare, simplex=simplex)
         restored = needed & edges(repair.repatched.links)
         assert restored >= edges_of_rings(repair.running.links, spare, simplex=simplex)
-        if repair.make:
+        if repair.new_links:
             assert not {nic for link in repair.repatched.links for nic in link}.intersection(dead)
             assert lit(repair.repatched)
         seen["all restored"] += restored == needed
@@ -99,13 +99,13 @@ def test_two_fibres_at_once_are_repaired_together(simplex):
 
 
 def lit(wiring):
-    return set(wiring.link_from) <= set(wiring.link_into)
+    return set(wiring.link_by_transmitter) <= set(wiring.link_by_receiver)
 
 
 def silenced(wiring, dead):
     """Return what a cut of the transmit fibre takes: its link, and what the darkened receiver's NIC sends."""
-    link = wiring.link_from[dead]
-    return [link, wiring.link_from[link.target]]
+    link = wiring.link_by_transmitter[dead]
+    return [link, wiring.link_by_transmitter[link.target]]
 
 
 def check_detours(wiring, repair):
@@ -124,7 +124,7 @@ def check_detours(wiring, repair):
 
 
 def check_wiring(wiring, planes, *, duplex):
-    assert len(set(wiring.link_from)) == len(wiring.links) == len(set(wiring.link_into))
+    assert len(set(wiring.link_by_transmitter)) == len(wiring.links) == len(set(wiring.link_by_receiver))
     assert all(link.source.node != link.target.node for link in wiring.links)
     if planes > 1:
         assert all(link.source.index == link.target.index for link in wiring.links)
@@ -139,7 +139,7 @@ def test_a_ring_is_closed_over_three_links_and_stays_so_without_links_to_give():
     wiring = make_wiring(find_topology(12, 4))
     repair = plan_repair(wiring, [Nic(0, 0)])
     assert [len(detour.path) for detour in repair.detours] == [3, 3]
-    assert (repair.remove, repair.make) == ((), ())
+    assert (repair.removed_links, repair.new_links) == ((), ())
     assert repair.repatched == repair.running
     assert "stays until the fibre or GPU is replaced" in repair.reason
 
@@ -149,8 +149,8 @@ def test_an_idle_nic_restores_the_ring_at_no_cost():
     wiring = make_wiring(topology)
     roomy = type(wiring)(12, 3, False, wiring.links)
     repair = plan_repair(roomy, [Nic(0, 0)])
-    assert repair.remove == ()
-    assert {link.source for link in repair.make} == {Nic(0, 2), Nic(1, 0)}
+    assert repair.removed_links == ()
+    assert {link.source for link in repair.new_links} == {Nic(0, 2), Nic(1, 0)}
 
 
 @pytest.mark.parametrize(("nodes", "simplex"), [(2, False), (5, True)], ids=["pair", "one-way ring"])
@@ -201,7 +201,7 @@ def test_receivers_that_come_first_are_served_first():
 def test_a_bought_link_is_borrowed_before_one_of_the_rings():
     """From 0 to 2 lead 0-1-2 over ring links, and 0-5-2 over two bought ones."""
     wiring = make_wiring(find_topology(12, 4, method="exhaustive"))
-    lost = wiring.link_from[Nic(0, 0)]
+    lost = wiring.link_by_transmitter[Nic(0, 0)]
     ways = [
         plan_repair(wiring, [lost.source], spare).detours[0].path for spare in ([], [(0, 5), (5, 6), (1, 6)])
     ]
@@ -225,11 +225,11 @@ def test_the_pair_that_sends_least_gives_its_link_up(simplex):
 
 def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_built():
     topology, choice = find_topology(4, 2), WorkloadChoice("dlrm")
-    workload = choice.workload(4)
+    workload = choice.make_workload(4)
     strategy = default_strategy(workload, 4)
     names = tuple(operator.name for operator in workload.operators)
     sent = sum_by_pairs(Plan(choice, topology, 25.0, names, strategy, {}))
-    assert np.array_equal(sent, traffic(workload, strategy, choice.cluster(4)).pairs)
+    assert np.array_equal(sent, traffic(workload, strategy, choice.make_cluster(4)).pairs)
     assert sent.sum() > 0
     for elsewhere in (
         WorkloadChoice("nobody's"),
@@ -262,14 +262,19 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     )
     planes = start_on_first_plane(first)
     ahead = plan_look_ahead(planes, second)
-    assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
+    assert (ahead.uses_second_plane, len(ahead.new_links), ahead.removed_links, len(ahead.flipped_nics)) == (
+        True,
+        48,
+        (),
+        48,
+    )
     assert planes.find_lit_links() == set(first.links)
-    assert ahead.after.find_lit_links() == set(second.links)
-    assert ahead.outage_s(0.01) == 0.01
-    back = plan_look_ahead(ahead.after, first)  # its circuits are still there
-    assert (back.onto_second, back.make, back.remove) == (False, (), ())
-    assert back.after.find_lit_links() == set(first.links)
-    assert plan_look_ahead(planes, first).flip == ()
+    assert ahead.planes_after.find_lit_links() == set(second.links)
+    assert ahead.compute_outage_s(0.01) == 0.01
+    back = plan_look_ahead(ahead.planes_after, first)  # its circuits are still there
+    assert (back.uses_second_plane, back.new_links, back.removed_links) == (False, (), ())
+    assert back.planes_after.find_lit_links() == set(first.links)
+    assert plan_look_ahead(planes, first).flipped_nics == ()
 
 
 def test_jobs_of_other_nodes_stay_lit():
@@ -285,8 +290,8 @@ def test_jobs_of_other_nodes_stay_lit():
         12, 2, False, tuple(link for link in upcoming.links if link.source.node + link.target.node != 5)
     )
     ahead = plan_look_ahead(planes, turned, nodes=range(6))
-    assert {nic.node for nic in ahead.flip} == set(range(6))
-    assert ahead.after.find_lit_links() == {*turned.links, *other}
+    assert {nic.node for nic in ahead.flipped_nics} == set(range(6))
+    assert ahead.planes_after.find_lit_links() == {*turned.links, *other}
 
 
 def test_a_job_outside_its_nodes_is_refused():

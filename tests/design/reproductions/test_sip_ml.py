@@ -87,11 +87,11 @@ def test_traffic_of_a_cut_chain():
 
 def test_sums_over_pieces_are_sent_twice():
     gpt = workload("gpt", 1, batch=8)
-    attention = gpt.index_of_operator["attention0"]
+    attention = gpt.index_by_operator["attention0"]
     placement = place_operators(gpt, 8, 4, 4, 20)
 
     edge = (attention, attention + 1)
-    assert placement.message_bytes(edge) == 2 * gpt.edge_bytes(edge) * 8 / 4
+    assert placement.compute_message_bytes(edge) == 2 * gpt.compute_edge_bytes(edge) * 8 / 4
 
 
 def test_an_iteration_by_hand():
@@ -99,7 +99,7 @@ def test_an_iteration_by_hand():
     iteration = compute_iteration(placement, 4, make_fat_tree_rates(100, 50))
 
     message_s = 8 * 1_000_000 / 2 * 8e-9 / 100 + MESSAGE_LATENCY_S
-    computed_s = sum(sum(placement.piece_seconds(number)) for number in (0, 1))
+    computed_s = sum(sum(placement.compute_piece_seconds(number)) for number in (0, 1))
     assert iteration.model_s == pytest.approx(computed_s + 2 * message_s)
     data_s = 2 * 3 / 4 * 4_000_000 * 8e-9 / 50 + 2 * 3 * MESSAGE_LATENCY_S
     assert iteration.data_s == pytest.approx(data_s)

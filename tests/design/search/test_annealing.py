@@ -128,7 +128,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
 
 def test_the_temperature_falls_geometrically():
     cooling = Cooling(first=0.08, last=0.0002)
-    parts = [cooling.temperature_at(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
+    parts = [cooling.compute_temperature(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
     assert np.diff(np.log(parts[:5])) == pytest.approx(math.log(0.0002 / 0.08) / 4)
     assert parts[5] == parts[4]
 

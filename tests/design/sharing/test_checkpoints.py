@@ -89,7 +89,7 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
     """On an ideal switch with 8 senders the storage hosts' links are the limit, one link each."""
     job, size = computing_job(), 80_000_000
     plain, writing = add_checkpoint_graphs(job, Checkpoint(10, Storage(storage), "blocking", size))
-    fabric = plain.fabric("ideal", 1, 100.0, FabricOptions())
+    fabric = plain.build_fabric("ideal", 1, 100.0, FabricOptions())
     plain_s, writing_s = (fabric.run(one.graph, latency=NO_LATENCY).iteration_s for one in (plain, writing))
 
     assert writing_s - plain_s == pytest.approx(senders_per_link * size / 8 * 8 / 100e9, rel=1e-6)
@@ -97,7 +97,7 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
 
 def run_on_ideal(job, checkpoint):
     """Return the run of a checkpoint on an ideal switch without latency."""
-    fabric = add_checkpoint_graphs(job, checkpoint).plain.fabric("ideal", 1, 100.0, FabricOptions())
+    fabric = add_checkpoint_graphs(job, checkpoint).plain.build_fabric("ideal", 1, 100.0, FabricOptions())
     return run_checkpoint(job, checkpoint, lambda graph: fabric.run(graph, latency=NO_LATENCY))
 
 
@@ -160,7 +160,7 @@ def test_bytes_are_kept_on_every_fabric_and_each_is_written_once(name, count, mo
     plain, writing = add_checkpoint_graphs(job, Checkpoint(5, Storage(count, NICS), mode))
     of_gpus = name.startswith("rail")
     options = FabricOptions(hb_domain=NICS if of_gpus else 1, reconfiguration_s=1e-4)
-    fabric = plain.fabric(name, 1 if of_gpus else 3, 100.0, options)
+    fabric = plain.build_fabric(name, 1 if of_gpus else 3, 100.0, options)
     without, execution = simulate_on(fabric, plain.graph), simulate_on(fabric, writing.graph)
 
     assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded

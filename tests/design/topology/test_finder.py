@@ -43,7 +43,7 @@ def test_pairs_that_send_most_get_links():
     assert (finding.ring_degree, finding.matching_degree) == (2, 2)
     assert finding.matchings[0] == ((0, 6), (1, 4))
     assert finding.matchings[1] == ((4, 6),)  # 8 GB against halves: 5 and 2.5
-    assert finding.links_of == {(0, 6): 1, (1, 4): 1, (4, 6): 1}
+    assert finding.link_count_by_pair == {(0, 6): 1, (1, 4): 1, (4, 6): 1}
 
 
 @pytest.mark.parametrize(("discount", "partners"), [("halved", [1, 2, 1, 2]), ("harmonic", [1, 2, 1, 1])])
@@ -100,9 +100,9 @@ def test_primes_only():
 
 def test_strides_of_a_group():
     finding = plan_topology(make_demand(12, [AllReduceDemand(12, GIGABYTE), AllReduceDemand(4, GIGABYTE)]), 4)
-    assert finding.strides_of(12) == (1,)
-    assert finding.strides_of(4) == (3,)
-    assert finding.strides_of(6) == ()
+    assert finding.list_group_strides(12) == (1,)
+    assert finding.list_group_strides(4) == (3,)
+    assert finding.list_group_strides(6) == ()
 
 
 @st.composite
@@ -138,7 +138,7 @@ def test_every_finding_is_connected_within_its_degree_and_can_be_wired(true_hops
         assert max(*sends.values(), *receives.values()) <= degree
         assert finding.ring_degree + finding.matching_degree == degree
         wanted = set(zip(demand.source.tolist(), demand.target.tolist(), strict=True))
-        for pair in finding.links_of:
+        for pair in finding.link_count_by_pair:
             assert pair in wanted or (not simplex and pair[::-1] in wanted)
         wiring = make_wiring(topology)
         assert len(wiring.links) == len(topology.edges)
@@ -147,9 +147,9 @@ def test_every_finding_is_connected_within_its_degree_and_can_be_wired(true_hops
             assert regular
             one_plane_an_interface = make_wiring(topology, planes=degree)
             assert all(link.source.index == link.target.index for link in one_plane_an_interface.links)
-        seen["bought"] += bool(finding.links_of)
-        seen["twice"] += max(finding.links_of.values(), default=0) > 1
-        seen["planes with matchings"] += not simplex and nodes % 2 == 0 and bool(finding.links_of)
+        seen["bought"] += bool(finding.link_count_by_pair)
+        seen["twice"] += max(finding.link_count_by_pair.values(), default=0) > 1
+        seen["planes with matchings"] += not simplex and nodes % 2 == 0 and bool(finding.link_count_by_pair)
         seen["odd duplex"] += not simplex and nodes % 2
         seen["simplex"] += simplex
 

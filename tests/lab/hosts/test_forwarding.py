@@ -130,7 +130,7 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
                 _, via = taken(plan[lab.hosts[here].name], address)
                 here, _ = owner[IPv4Address(via)]
                 path.append(here)
-            assert tuple(path) == routes.nodes_of(one.path)
+            assert tuple(path) == routes.list_nodes(one.path)
             followed += one.set > 0
         for host in lab.hosts:
             lines = [line.split() for line in plan[host.name].batch]

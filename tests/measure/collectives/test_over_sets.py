@@ -34,7 +34,7 @@ def test_shares_of_an_all_to_all_are_what_the_routes_say():
     exchange = make_all_to_all("all", 8, (1024,))
     shares = sum_link_shares(make_wiring(topology), sets, exchange, compute_weights(exchange, sets))
     each = (1 - np.eye(8)) / 7
-    assert sorted(shares.values()) == pytest.approx(sorted(sets.link_bytes(each)))
+    assert sorted(shares.values()) == pytest.approx(sorted(sets.compute_link_bytes(each)))
 
 
 def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
@@ -44,4 +44,6 @@ def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
     alone = balancing.route(RING, make_demand(4), max_paths=1)
     shares = sum_link_shares(make_wiring(RING), alone, over, compute_weights(over, alone))
     assert list(shares.values()) == pytest.approx([2 * 3 / 4] * 4)
-    assert shares == over.collective.link_shares(make_wiring(RING), find_routes(make_wiring(RING)), over)
+    assert shares == over.collective.compute_link_shares(
+        make_wiring(RING), find_routes(make_wiring(RING)), over
+    )

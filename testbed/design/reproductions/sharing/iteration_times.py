@@ -88,7 +88,7 @@ def make_model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[Jo
 def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
     """Return the iteration times of each job over a simulated link. Jobs use the hosts' transport with MLTCP."""
     link = PacketLink()
-    packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
+    packet_s = link.compute_time_s(bytes(DATA.size + PAYLOAD))
     jobs = [
         SendingJob(
             PERIOD_MS * 1e-3 * (1 - fraction),

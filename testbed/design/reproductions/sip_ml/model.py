@@ -70,13 +70,13 @@ class Placement:
             np.add.at(held_bytes, list(gpus), operator.gradient_bytes / len(gpus))
         return held_bytes
 
-    def piece_seconds(self, operator_index: int) -> tuple[float, float]:
+    def compute_piece_seconds(self, operator_index: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
         return compute_operator_seconds(
             self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
         )
 
-    def message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
+    def compute_message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
         """Return the bytes that a piece of the producer sends to each GPU that holds a piece of the consumer.
 
         With `backward`, the consumer sends gradients to the producer. If the pieces of an operator sum their outputs,
@@ -88,9 +88,9 @@ class Placement:
         sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums_outputs(
             operator, backward=backward
         )
-        return (1 + sums) * self.workload.edge_bytes(edge) * self.samples / pieces
+        return (1 + sums) * self.workload.compute_edge_bytes(edge) * self.samples / pieces
 
-    def traffic(self) -> Floats:
+    def compute_traffic(self) -> Floats:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
         sent_bytes = np.zeros((self.width, self.width))
         for edge in self.workload.edges:
@@ -99,8 +99,8 @@ class Placement:
                 for target in targets:
                     if source != target:
                         pieces = self.gpus[edge[0]].count(source)
-                        sent_bytes[source, target] += pieces * self.message_bytes(edge)
-                        sent_bytes[target, source] += pieces * self.message_bytes(edge, backward=True)
+                        sent_bytes[source, target] += pieces * self.compute_message_bytes(edge)
+                        sent_bytes[target, source] += pieces * self.compute_message_bytes(edge, backward=True)
         return sent_bytes
 
 
@@ -242,7 +242,7 @@ def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]
     """
     modelled_copies = min(copies, max(MIN_MODELLED_COPIES, 2 * MAX_ARC_LENGTH // placement.width + 1))
     nodes = modelled_copies * placement.width
-    model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.traffic()).astype(float)
+    model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.compute_traffic()).astype(float)
     data_bytes = np.zeros((nodes, nodes))
     if copies > 1:
         sent_bytes = np.tile(compute_ring_bytes(placement.gradient_bytes, copies), modelled_copies)
@@ -316,7 +316,7 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                 producer_index for producer_index, consumer_index in edges if consumer_index == op_index
             ):
                 edge = (op_index, producer) if is_backward else (producer, op_index)
-                size = placement.message_bytes(edge, backward=is_backward)
+                size = placement.compute_message_bytes(edge, backward=is_backward)
                 sources = placement.gpus[producer]
                 for shift in range(placement.width):
                     # Sources take turns, so that no port of a fat-tree receives from all at once.
@@ -325,7 +325,7 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                         if target in targets:
                             arrival_s = end_s if not shift else send(source, target, size, end_s)
                             arrived_s[target] = max(arrived_s[target], arrival_s)
-            seconds = placement.piece_seconds(op_index)[is_backward]
+            seconds = placement.compute_piece_seconds(op_index)[is_backward]
             end_times_s = []
             for gpu in placement.gpus[op_index]:
                 free_s[gpu] = max(free_s[gpu], arrived_s[gpu]) + seconds

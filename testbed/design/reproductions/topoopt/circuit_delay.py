@@ -47,7 +47,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
                 )
             )
             times[label] = float(
-                two_iterations.iteration_s(simulate_on_fabric(built_fabric, two_iterations.graph))[0, -1]
+                two_iterations.compute_iteration_s(simulate_on_fabric(built_fabric, two_iterations.graph))[
+                    0, -1
+                ]
             )
         times = {ONE_SHOT: one_shot_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]

@@ -81,7 +81,9 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
     ]
     shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
     tree = _make_tree(fabric, scale.shared_nodes, seed)
-    return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
+    return shared.compute_iteration_s(
+        simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)
+    ).ravel()
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:

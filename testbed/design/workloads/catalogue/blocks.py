@@ -192,12 +192,12 @@ class Assembly:
         self._edges += [(source, index) for source in inputs]
         return index
 
-    def chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
+    def add_chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
         """Add a chain of operators, the first of which reads `inputs`. Return the index of the last as new inputs."""
         for operator in operators:
             inputs = (self.add(operator, *inputs),)
         return inputs
 
-    def workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
+    def build_workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
         """Return the workload of all added operators."""
         return Workload(name, tuple(self._operators), tuple(self._edges), batch, training, origin)

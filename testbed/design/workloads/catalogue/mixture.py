@@ -43,15 +43,15 @@ def build_moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
         plain=True,
         gated=True,
     )
-    inputs = model.chain([make_embedding(shape, parameters.vocabulary)])
+    inputs = model.add_chain([make_embedding(shape, parameters.vocabulary)])
     for layer in range(parameters.layers):
         block = (
             make_attention(f"attention{layer}", shape),
             *make_expert_block(str(layer), shape, parameters.experts, parameters.routed),
         )
-        inputs = model.chain(block, *inputs)
+        inputs = model.add_chain(block, *inputs)
     model.add(make_head(shape, parameters.vocabulary, tied=False), *inputs)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def check_routing(name: str, experts: int, routed: int) -> None:

@@ -48,7 +48,7 @@ def build_dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload
         model.add(make_table(f"table{table_index}", parameters.rows, parameters.width, parameters.bag))
         for table_index in range(parameters.tables)
     ]
-    vectors = (*model.chain(make_layers("bottom", parameters.features, parameters.bottom)), *tables)
+    vectors = (*model.add_chain(make_layers("bottom", parameters.features, parameters.bottom)), *tables)
     joined_width = parameters.bottom[-1] + parameters.tables * parameters.width
     if parameters.dot:
         pairs = _make_products(parameters)
@@ -56,8 +56,8 @@ def build_dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload
             (model.add(pairs, *vectors),),
             parameters.bottom[-1] + parameters.tables * (parameters.tables + 1) // 2,
         )
-    model.chain(make_layers("top", joined_width, parameters.top), *vectors)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add_chain(make_layers("top", joined_width, parameters.top), *vectors)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_products(parameters: Dlrm) -> Operator:
@@ -105,11 +105,11 @@ def build_ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     product = model.add(
         make_dense("product", parameters.pairs * parameters.factor, 1, bias=False, ways=("data",)), *factors
     )
-    last_inputs = model.chain(
+    last_inputs = model.add_chain(
         make_layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables
     )
     model.add(make_dense("score", parameters.top[-1] + 1, 1, ways=("data",)), product, *last_inputs)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_table_pairs(branch: str, parameters: Ncf, width: int) -> list[Operator]:
@@ -136,7 +136,7 @@ class Candle(Parameters):
     """CANDLE Uno with `feature_layers` in each of five towers, and `layers` after their concatenation."""
 
     feature_layers: Widths = (16384,) * 16
-    make_layers: Widths = (16384,) * 8 + (1,)
+    layers: Widths = (16384,) * 8 + (1,)
     batch_per_device: int = 256
 
 
@@ -146,11 +146,11 @@ def build_candle(name: str, parameters: Candle, nodes: int, origin: str) -> Work
     towers = [
         op_index
         for feature, width in UNO_INPUTS.items()
-        for op_index in model.chain(make_layers(feature, width, parameters.feature_layers))
+        for op_index in model.add_chain(make_layers(feature, width, parameters.feature_layers))
     ]
     joined_width = len(UNO_INPUTS) * parameters.feature_layers[-1] + UNO_DOSES
-    model.chain(make_layers("dense", joined_width, parameters.layers), *towers)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add_chain(make_layers("dense", joined_width, parameters.layers), *towers)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def make_layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:

@@ -76,7 +76,7 @@ def build_serving(name: str, parameters: Serve, nodes: int, origin: str) -> Work
             parameters.prompt + parameters.history,
             caches,
         )
-    return model.workload(name, parameters.samples(nodes), origin=origin, training=False)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin, training=False)
 
 
 def _add_side(
@@ -91,7 +91,7 @@ def _add_side(
 
     Prefill writes a cache after each attention, decode reads a cache before it.
     """
-    inputs = model.chain([_name_by_side(side, make_embedding(shape, parameters.vocabulary))])
+    inputs = model.add_chain([_name_by_side(side, make_embedding(shape, parameters.vocabulary))])
     caches: list[int] = []
     for layer_index in range(parameters.layers):
         feed_forward = (
@@ -109,10 +109,10 @@ def _add_side(
                 )
             )
             inputs = (*inputs, caches[-1])
-        inputs = model.chain(block[:1], *inputs)
+        inputs = model.add_chain(block[:1], *inputs)
         if side == "prefill":
             caches.append(model.add(make_cache(f"prefill.cache{layer_index}", shape, context), *inputs))
-        inputs = model.chain(block[1:], *inputs)
+        inputs = model.add_chain(block[1:], *inputs)
     model.add(
         _name_by_side(side, make_head(replace(shape, tokens=1), parameters.vocabulary, tied=False)), *inputs
     )

@@ -195,11 +195,11 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
     decoded = inputs
     for i in range(parameters.layers):
         encoder = (make_attention(f"attention{i}", shape), make_mlp(f"mlp{i}", shape))
-        inputs = model.chain(encoder, *inputs)
+        inputs = model.add_chain(encoder, *inputs)
         if parameters.decoder:
-            self_attended = model.chain([make_attention(f"self{i}", shape)], *decoded)
-            cross_attended = model.chain([make_attention(f"cross{i}", shape)], *self_attended, *inputs)
-            decoded = model.chain([make_mlp(f"decoder_mlp{i}", shape)], *cross_attended)
+            self_attended = model.add_chain([make_attention(f"self{i}", shape)], *decoded)
+            cross_attended = model.add_chain([make_attention(f"cross{i}", shape)], *self_attended, *inputs)
+            decoded = model.add_chain([make_mlp(f"decoder_mlp{i}", shape)], *cross_attended)
     if parameters.vocabulary:
         h = shape.hidden
         model.add(
@@ -214,7 +214,7 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
             ),
             *(decoded if parameters.decoder else inputs),
         )
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,5 +262,5 @@ def build_gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
         for layer in range(parameters.layers)
         for block in (make_attention, make_mlp)
     )
-    model.add(make_head(shape, parameters.vocabulary, tied=True), *model.chain(blocks, embedding_index))
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add(make_head(shape, parameters.vocabulary, tied=True), *model.add_chain(blocks, embedding_index))
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)

@@ -40,10 +40,10 @@ def build_vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Worklo
     channels, side = 3, parameters.image
     for group, widths in enumerate(VGG_GROUPS, 1):
         convolutions, side = _make_group(parameters, f"conv{group}_", (channels, *widths), side)
-        inputs, channels = model.chain(convolutions, *inputs), widths[-1]
+        inputs, channels = model.add_chain(convolutions, *inputs), widths[-1]
     sizes = (channels * side * side, 4096, 4096, parameters.classes)
-    model.chain((make_dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add_chain((make_dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_group(
@@ -95,7 +95,7 @@ def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> 
                 sides[1],
             )
     model.add(make_dense("dense", channels, parameters.classes), last_index)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_bottleneck(

@@ -474,7 +474,7 @@ def make_bundle_resharding(
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
     is_sliced = workload.is_sliced(bundle[0])
     reshardings = [
-        compute_resharding(producer, consumer, samples, workload.edge_bytes(edge), is_sliced)
+        compute_resharding(producer, consumer, samples, workload.compute_edge_bytes(edge), is_sliced)
         for edge in bundle
     ]
     if len(reshardings) == 1:

@@ -226,7 +226,7 @@ class _TrafficTerms:
                 )
         for producer, consumer in edges:
             output = _Output(
-                self._workload.edge_bytes((producer, consumer)),
+                self._workload.compute_edge_bytes((producer, consumer)),
                 sliced=self._workload.is_sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )
