@@ -47,8 +47,8 @@ class Repair:
     """Plan of a repair.
 
     `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes
-    `removed_links` and makes `new_links`. `restores_ring` tells whether the re-patch restores a ring link. It is False if
-    no ring link was lost, or if none can be restored before the fibre is replaced. `reason` explains it.
+    `removed_links` and makes `new_links`. `restores_ring` tells whether the re-patch restores a ring link. It is False
+    if no ring link was lost, or if none can be restored before the fibre is replaced. `reason` explains it.
     """
 
     detours: tuple[Detour, ...]

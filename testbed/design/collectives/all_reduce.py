@@ -62,13 +62,13 @@ def predict_allreduce_s(
     return flow.allreduce_time_s(make_ring_traffic(wiring, routes, rings, size_bytes), network)
 
 
-def compute_bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
+def compute_bus_bandwidth_mbps(size_bytes: int, rank_count: int, time_s: float) -> float:
     """Return the bus bandwidth of an AllReduce as nccl-tests defines it: size / time * 2(n-1)/n.
 
     >>> compute_bus_bandwidth_mbps(1_000_000, 2, 0.008)
     1000.0
     """
-    return size_bytes * 8 / time_s * 2 * (ranks - 1) / ranks / 1e6
+    return size_bytes * 8 / time_s * 2 * (rank_count - 1) / rank_count / 1e6
 
 
 def make_ring_traffic(
@@ -110,8 +110,8 @@ def make_allreduce_graph(
     return steps.graph_builder.build()
 
 
-def _compute_allreduce_bus_factor(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
+def _compute_allreduce_bus_factor(rank_count: int) -> float:
+    return 2 * (rank_count - 1) / rank_count
 
 
 def _compute_link_shares(wiring: Wiring, routes: Routes, layout: CollectiveLayout) -> Mapping[Link, float]:

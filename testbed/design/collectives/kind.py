@@ -46,7 +46,7 @@ class Collective:
       multiplies its algorithm bandwidth by this factor to get the bus bandwidth.
     - `compute_link_shares` returns the data on each link in one iteration, in multiples of the tensor of a node.
     - `compute_limit_mbps` returns the bus bandwidth that links of a given rate allow at large sizes.
-    - `predict_time_s` returns the expected time of one iteration, from the size, the rate in Mbit/s and the MTU in bytes.
+    - `predict_time_s` returns the expected time of one iteration for a size, a rate in Mbit/s and an MTU in bytes.
     - `make_graph` returns a task graph of iterations for the flow simulator.
     - `runs_on_gpus` is true if our program can run it over NCCL.
     """

@@ -55,15 +55,17 @@ class Row:
         ]
 
 
-def parse_fabric_names(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
+def parse_fabric_names(text: str, *, hosts_are_gpus: bool = False) -> tuple[str, ...]:
     """Return the fabric names in `text`, which is `"all"` or a comma-separated list.
 
-    `"all"` selects the fabrics for servers. With `of_gpus`, it selects all fabrics but the Fat-tree of equal cost.
-    Raises `TopologyError` for an unknown name.
+    `"all"` selects the fabrics for servers. With `hosts_are_gpus`, it selects all fabrics but the Fat-tree of equal
+    cost. Raises `TopologyError` for an unknown name.
     """
     if text == "all":
         return tuple(
-            name for name in COMPARED_FABRICS if (name != EQUAL_COST if of_gpus else not has_gpu_nodes(name))
+            name
+            for name in COMPARED_FABRICS
+            if (name != EQUAL_COST if hosts_are_gpus else not has_gpu_nodes(name))
         )
     names = tuple(text.split(","))
     unknown_names = [name for name in names if name not in COMPARED_FABRICS]

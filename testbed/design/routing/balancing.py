@@ -195,7 +195,7 @@ def _descend(
     return onward, weight, load, bound
 
 
-def _compute_bound(links: Links, bytes_by_pair: Floats, load: Floats, rounds: int) -> float:
+def _compute_bound(links: Links, bytes_by_pair: Floats, load: Floats, round_count: int) -> float:
     """Return the best dual bound of some rounds of multiplicative weights, which start from the prices of `load`."""
     workspace, link_bytes = _make_workspace(len(bytes_by_pair), links), np.zeros(load.size)
     best_bound, initial_prices = 0.0, []
@@ -206,7 +206,7 @@ def _compute_bound(links: Links, bytes_by_pair: Floats, load: Floats, rounds: in
             best_bound, price_demand(links, bytes_by_pair, workspace, link_bytes) / workspace.price.sum()
         )
     price = np.mean(initial_prices, axis=0)
-    for round_number in range(rounds):
+    for round_number in range(round_count):
         workspace.price[:] = price
         best_bound = max(best_bound, price_demand(links, bytes_by_pair, workspace, link_bytes) / price.sum())
         price = price * np.exp((link_bytes / link_bytes.max() - 1) / (1 + round_number / 8))

@@ -99,7 +99,7 @@ def _compile_trees() -> Callable[..., None]:
 
 
 def route_trees(
-    nodes: int, rounds: int, first_link: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
+    nodes: int, round_count: int, first_link: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
 ) -> None:
     """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
 
@@ -108,7 +108,7 @@ def route_trees(
     target, the load of all pairs to it is removed first. Each node then takes the path with the least sum of squared
     loads.
     """
-    for round_number in range(rounds):
+    for round_number in range(round_count):
         for target in range(nodes):
             row = target * nodes
             # The first round has no load to remove.

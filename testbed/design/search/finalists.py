@@ -60,7 +60,7 @@ def rank_strategies(
     ]
     if not ranked_strategies:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
-        ranked_strategies = [simulate_proposal(problem, cheapest, rounded=True)]
+        ranked_strategies = [simulate_proposal(problem, cheapest, is_rounded=True)]
     fastest_by_strategy: dict[Strategy, RankedStrategy] = {}
     for entry in sorted(ranked_strategies, key=lambda entry: entry.simulated_s):
         fastest_by_strategy.setdefault(entry.strategy, entry)
@@ -107,11 +107,13 @@ def rank_wirings(
     return (best_choice, *(entry for entry in runners_up if entry is not best_choice))
 
 
-def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> RankedStrategy:
+def simulate_proposal(problem: Problem, proposal: Proposal, is_rounded: bool = False) -> RankedStrategy:
     """Return a proposal with its simulated time on the routes of `route_quickly`."""
     return _make_ranked(
         proposal,
-        simulate_on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded),
+        simulate_on_quick_routes(
+            problem, proposal.strategy, proposal.finding.topology, is_rounded=is_rounded
+        ),
     )
 
 

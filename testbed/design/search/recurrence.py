@@ -65,39 +65,35 @@ def compute_finish_s(
 
 
 @compile_function
-def _serve(queue: Any, ready_time_s: float, length_s: float) -> float:
-    """Return when a queue (busy until, gap from, gap to) has served a load that is ready at `ready_time_s`."""
-    begin = max(ready_time_s, queue[1])
-    if begin + length_s <= queue[2]:
-        queue[1] = begin + length_s
+def _serve(queue: Any, ready_s: float, length_s: float) -> float:
+    """Return when a queue (busy until, gap from, gap to) has served a load that is ready at `ready_s`."""
+    begin_s = max(ready_s, queue[1])
+    if begin_s + length_s <= queue[2]:
+        queue[1] = begin_s + length_s
         return float(queue[1])
-    begin = max(ready_time_s, queue[0])
-    if begin - queue[0] > queue[2] - queue[1]:
+    begin_s = max(ready_s, queue[0])
+    if begin_s - queue[0] > queue[2] - queue[1]:
         queue[1] = queue[0]
-        queue[2] = begin
-    queue[0] = begin + length_s
+        queue[2] = begin_s
+    queue[0] = begin_s + length_s
     return float(queue[0])
 
 
 @compile_function
-def _serve_with_gradients(queue: Any, ready_time: float, length: float) -> float:
+def _serve_with_gradients(queue: Any, ready_s: float, length_s: float) -> float:
     """Return the result of `_serve` for a link. Gradients in its second queue at the same time delay both queues."""
-    begin = (
-        ready_time
-        if ready_time >= queue[1] and ready_time + length <= queue[2]
-        else max(ready_time, queue[0])
-    )
-    overlap = min(length, max(queue[3] - begin, 0.0))
-    queue[3] += overlap
-    return _serve(queue, ready_time, length + overlap)
+    begin_s = ready_s if ready_s >= queue[1] and ready_s + length_s <= queue[2] else max(ready_s, queue[0])
+    overlap_s = min(length_s, max(queue[3] - begin_s, 0.0))
+    queue[3] += overlap_s
+    return _serve(queue, ready_s, length_s + overlap_s)
 
 
 @compile_function
-def _serve_gradients(queue: Any, ready_time: float, length: float) -> float:
-    """Return when the second queue of a link has served a load that is ready at `ready_time`."""
-    begin = max(ready_time, queue[3])
-    overlap = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
-    queue[3] = begin + length + overlap
+def _serve_gradients(queue: Any, ready_s: float, length_s: float) -> float:
+    """Return when the second queue of a link has served a load that is ready at `ready_s`."""
+    begin_s = max(ready_s, queue[3])
+    overlap_s = min(length_s, max(queue[0] - max(begin_s, queue[2]), 0.0))
+    queue[3] = begin_s + length_s + overlap_s
     return float(queue[3])
 
 

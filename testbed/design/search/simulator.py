@@ -177,12 +177,12 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
 
 
 def simulate_on_quick_routes(
-    problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
+    problem: Problem, strategy: Strategy, topology: Topology, *, is_rounded: bool = False
 ) -> RoutedExecution:
-    """Return the iteration on `find_quick_routes`. `rounded` lets flows end late by up to 1 % of their duration."""
+    """Return the iteration on `find_quick_routes`. `is_rounded` lets flows end late by up to 1 % of their duration."""
     routes = find_quick_routes(problem, strategy, topology)
     routed_fabric = build_routed_fabric(problem, topology, routes)
-    routed_fabric = routed_fabric.as_ranked() if rounded else routed_fabric.as_fluid()
+    routed_fabric = routed_fabric.as_ranked() if is_rounded else routed_fabric.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
     return RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency))
 

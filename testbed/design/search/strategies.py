@@ -82,9 +82,9 @@ class StrategyObjective:
         """Return the default strategy, or, if it does not fit into memory, a strategy with everything cut."""
         return self._start
 
-    def draw_neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+    def draw_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a random operator laid out in another way."""
-        return self._moves.move_one(point, chance) if self._moves.free_operators else point
+        return self._moves.move_one(point, rng) if self._moves.free_operators else point
 
     def compute_cost_s(self, point: Point, origin: Point) -> float:
         """Return the seconds of an iteration in closed form on the topology made for `origin`.

@@ -118,7 +118,7 @@ def plan_topology(
 
 
 def _buy_links(
-    demand: Demand, rounds: int, *, simplex: bool, discount: Discount
+    demand: Demand, round_count: int, *, simplex: bool, discount: Discount
 ) -> tuple[list[Pairs], list[Pairs]]:
     """Return the pairs that get a link in each round, and the filler links between the other nodes.
 
@@ -134,7 +134,7 @@ def _buy_links(
     matchings: list[Pairs] = []
     fillers: list[Pairs] = []
     dark_nodes: list[int] = []
-    for _ in range(rounds):
+    for _ in range(round_count):
         discounted = pair_bytes * (0.5**link_counts if discount == "halved" else 1 / (link_counts + 1))
         partners = _find_partners(demand.nodes, source, target, discounted, simplex=simplex)
         is_bought = partners[source] == target

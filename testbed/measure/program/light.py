@@ -100,12 +100,14 @@ class _RankChoice:
 
 
 @contextmanager
-def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = False) -> Iterator[LabSession]:
+def open_under_lease(
+    lab: Lab, runs_dir: Path, lease: str, *, allow_partial: bool = False
+) -> Iterator[LabSession]:
     """Open a lab and its hosts for changes under a lease. A program's topology is temporary, so no epoch is stored."""
     with (
         use_lease(lease),
         open_journal(runs_dir) as journal,
-        open_lab(lab, journal, keep_intent=False, partial=partial) as session,
+        open_lab(lab, journal, keep_intent=False, partial=allow_partial) as session,
     ):
         yield session
 
@@ -331,7 +333,7 @@ def restore_hosts(
     """
 
     def reopen(lab: Lab) -> AbstractContextManager[LabSession]:
-        return open_under_lease(lab, runs_dir, lease, partial=True)
+        return open_under_lease(lab, runs_dir, lease, allow_partial=True)
 
     with reopen(leased_lab) as session:
         state.restore(session, reopen, f"after {reason}", owner=owner)

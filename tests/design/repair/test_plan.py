@@ -305,6 +305,6 @@ def test_a_job_outside_its_nodes_is_refused():
 def test_a_job_on_both_planes_is_refused():
     wiring = make_wiring(find_topology(6, 2))
     empty = type(wiring)(6, 2, False, ())
-    half = plan_look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).after
+    half = plan_look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).planes_after
     with pytest.raises(TopologyError, match="both planes"):
         plan_look_ahead(half, make_wiring(find_topology(6, 2, demands=[AllReduceDemand(3, 1)])))

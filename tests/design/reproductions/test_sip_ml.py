@@ -184,7 +184,9 @@ def test_an_ideal_fat_tree_of_the_same_rate_is_a_bound(tables):
 def test_trends_at_the_sizes_of_the_paper():
     table = load_figure(1).make_table(PAPER, ignore_progress)
     of_scripts = [
-        row[-1] for row in compute_speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400
+        row[-1]
+        for row in compute_speed_ups(table, uses_released_weights=True)
+        if row[2] >= 80 and row[3] == 400
     ]
 
     assert count_slowdowns(table) == 0

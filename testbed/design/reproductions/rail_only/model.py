@@ -88,7 +88,7 @@ def count_parts(gpus: int, endpoints: int, radix: int) -> tuple[int, int]:
     return (2 * tiers - 1) * gpus // radix, 2 * tiers * gpus
 
 
-def compute_saving(gpus: int, domain: int, radix: int, port_to_transceiver: float) -> float:
+def compute_saving(gpus: int, domain_size: int, radix: int, port_to_transceiver: float) -> float:
     """Return the fraction of price or power that a rail-only network saves.
 
     A switch port costs (or draws) `port_to_transceiver` times as much as a transceiver.
@@ -98,7 +98,7 @@ def compute_saving(gpus: int, domain: int, radix: int, port_to_transceiver: floa
         switches, transceivers = count_parts(gpus, endpoints, radix)
         return switches * radix * port_to_transceiver + transceivers
 
-    return 1 - compute_total_cost(gpus // domain) / compute_total_cost(gpus)
+    return 1 - compute_total_cost(gpus // domain_size) / compute_total_cost(gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +192,15 @@ def compute_iteration_s(job: Megatron, platform: Platform, accounting: Accountin
     return (m + (p - 1) / accounting.chunks) * microbatch_s + hops_s + sum_s
 
 
-def fit_efficiency(job: Megatron, platform: Platform, sums: int, chunks: int) -> float:
+def fit_efficiency(job: Megatron, platform: Platform, sum_count: int, chunk_count: int) -> float:
     """Return the efficiency at which the model gives the published time. Raises `ValueError` without such a time."""
     if job.published_s is None:
         raise ValueError(f"{job.name} has no published time")
     low, high = 1e-3, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        is_faster = compute_iteration_s(job, platform, Accounting(middle, sums, chunks)) < job.published_s
+        is_faster = (
+            compute_iteration_s(job, platform, Accounting(middle, sum_count, chunk_count)) < job.published_s
+        )
         low, high = (low, middle) if is_faster else (middle, high)
     return (low + high) / 2

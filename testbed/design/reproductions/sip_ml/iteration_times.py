@@ -50,17 +50,19 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 
 
 def compute_speed_ups(
-    table: Table, *, released: bool = False
+    table: Table, *, uses_released_weights: bool = False
 ) -> Iterator[tuple[str, str, float, float, float]]:
     """Yield (model, optical fabric, wavelengths, NIC rate, speed-up over a fat-tree of GPUs with that NIC rate).
 
-    With `released`, gradients count as in the authors' released scripts: the scripts' own sizes of the weights, sent at
-    the rate of a GPU.
+    With `uses_released_weights`, gradients count as in the authors' released scripts: the scripts' own sizes of the
+    weights, sent at the rate of a GPU.
     """
     weights = {model.name: model.released_bytes for model in MODELS}
 
     def iteration_ms(row: dict[str, str | float], gbps: float) -> float:
-        data_ms = 2 * weights[str(row["model"])] * 8e-6 / gbps if released else float(row["data_ms"])
+        data_ms = (
+            2 * weights[str(row["model"])] * 8e-6 / gbps if uses_released_weights else float(row["data_ms"])
+        )
         return float(row["model_ms"]) + data_ms
 
     for nic_gbps in NICS_GBPS:
@@ -94,7 +96,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
         for nic_gbps in NICS_GBPS:
             ratios = [
                 ratio
-                for *_, wavelengths, nic, ratio in compute_speed_ups(table, released=released)
+                for *_, wavelengths, nic, ratio in compute_speed_ups(table, uses_released_weights=released)
                 if nic == nic_gbps and wavelengths >= SEVERAL_TBPS_WAVELENGTHS
             ]
             for name, ratio in (("least", min(ratios)), ("greatest", max(ratios))):

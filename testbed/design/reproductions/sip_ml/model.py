@@ -76,19 +76,19 @@ class Placement:
             self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
         )
 
-    def compute_message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
+    def compute_message_bytes(self, edge: tuple[int, int], *, is_backward: bool = False) -> float:
         """Return the bytes that a piece of the producer sends to each GPU that holds a piece of the consumer.
 
-        With `backward`, the consumer sends gradients to the producer. If the pieces of an operator sum their outputs,
-        they send twice as much: a part of the sum, then the sum.
+        With `is_backward`, the consumer sends gradients to the producer. If the pieces of an operator sum their
+        outputs, they send twice as much: a part of the sum, then the sum.
         """
         producer, consumer = edge
         pieces = len(self.gpus[producer])
-        operator = self.workload.operators[consumer if backward else producer]
-        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums_outputs(
-            operator, backward=backward
+        operator = self.workload.operators[consumer if is_backward else producer]
+        sum_count = len(self.gpus[consumer if is_backward else producer]) > 1 and _sums_outputs(
+            operator, is_backward=is_backward
         )
-        return (1 + sums) * self.workload.compute_edge_bytes(edge) * self.samples / pieces
+        return (1 + sum_count) * self.workload.compute_edge_bytes(edge) * self.samples / pieces
 
     def compute_traffic(self) -> Floats:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
@@ -100,12 +100,14 @@ class Placement:
                     if source != target:
                         pieces = self.gpus[edge[0]].count(source)
                         sent_bytes[source, target] += pieces * self.compute_message_bytes(edge)
-                        sent_bytes[target, source] += pieces * self.compute_message_bytes(edge, backward=True)
+                        sent_bytes[target, source] += pieces * self.compute_message_bytes(
+                            edge, is_backward=True
+                        )
         return sent_bytes
 
 
-def _sums_outputs(operator: Operator, *, backward: bool) -> bool:
-    return (operator.backward_reduce_bytes if backward else operator.forward_reduce_bytes) > 0
+def _sums_outputs(operator: Operator, *, is_backward: bool) -> bool:
+    return (operator.backward_reduce_bytes if is_backward else operator.forward_reduce_bytes) > 0
 
 
 @lru_cache(maxsize=256)
@@ -316,7 +318,7 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                 producer_index for producer_index, consumer_index in edges if consumer_index == op_index
             ):
                 edge = (op_index, producer) if is_backward else (producer, op_index)
-                size = placement.compute_message_bytes(edge, backward=is_backward)
+                size = placement.compute_message_bytes(edge, is_backward=is_backward)
                 sources = placement.gpus[producer]
                 for shift in range(placement.width):
                     # Sources take turns, so that no port of a fat-tree receives from all at once.

@@ -78,10 +78,10 @@ def list_candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, .
     return default, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
 
 
-def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate: float) -> float:
+def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate_gbps: float) -> float:
     if fabric == TOPOOPT:
-        return simulate_planned(candidate.job, candidate.topology, rate).iteration_s
-    return simulate_job(candidate.job, fabric, degree, rate).iteration_s
+        return simulate_planned(candidate.job, candidate.topology, rate_gbps).iteration_s
+    return simulate_job(candidate.job, fabric, degree, rate_gbps).iteration_s
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:

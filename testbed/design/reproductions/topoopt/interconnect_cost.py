@@ -43,15 +43,17 @@ _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "co
 
 
 def _compute_costs(
-    nodes: int, degree: int, rate: float, equal_cost_gbps: float, reading: Reading
+    nodes: int, degree: int, rate_gbps: float, equal_cost_gbps: float, reading: Reading
 ) -> dict[str, Cost]:
     """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
-        "TopoOpt": patch_panel_cost(nodes, degree, rate, reading),
-        "TopoOpt with OCS": circuit_switch_cost(nodes, degree, rate, reading),
+        "TopoOpt": patch_panel_cost(nodes, degree, rate_gbps, reading),
+        "TopoOpt with OCS": circuit_switch_cost(nodes, degree, rate_gbps, reading),
         "Fat-tree": fat_tree_cost(nodes, equal_cost_gbps, reading=reading),
-        "oversubscribed Fat-tree": fat_tree_cost(nodes, degree * rate, oversubscription=2, reading=reading),
-        "ideal switch": ideal_switch_cost(nodes, degree * rate, reading),
+        "oversubscribed Fat-tree": fat_tree_cost(
+            nodes, degree * rate_gbps, oversubscription=2, reading=reading
+        ),
+        "ideal switch": ideal_switch_cost(nodes, degree * rate_gbps, reading),
     }
 
 

@@ -63,19 +63,19 @@ def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 def draw_models(jobs: int, seed: int) -> list[str]:
     """Draw the models of `jobs` jobs. With the same seed, a shorter list is the start of a longer one."""
-    chance = np.random.default_rng([seed, 0])
-    return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
+    rng = np.random.default_rng([seed, 0])
+    return [str(name) for name in rng.choice(list(MIX), jobs, p=list(MIX.values()))]
 
 
 def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
     """Return the iteration times of jobs on a Fat-tree in seconds, shape (jobs * iterations,)."""
-    chance = np.random.default_rng([seed, 1])
-    servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
+    rng = np.random.default_rng([seed, 1])
+    servers = rng.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
     placed_jobs = [
         PlacedJob(
             make_default_job(model, scale.job_nodes, "fig16").graph,
             np.sort(own_servers),
-            float(chance.random()) * run_alone_s(model, fabric, scale.job_nodes),
+            float(rng.random()) * run_alone_s(model, fabric, scale.job_nodes),
         )
         for model, own_servers in zip(draw_models(jobs, seed), servers, strict=True)
     ]

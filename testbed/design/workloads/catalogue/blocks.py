@@ -54,7 +54,7 @@ def make_operator(
     backward_reduce: int = 0,
     routed: int = 1,
     shared: int = 0,
-    most_shards: int | None = None,
+    max_shards: int | None = None,
 ) -> Operator:
     """Return an operator from sizes in numbers instead of bytes. Its backward pass takes twice the forward FLOPs."""
     number, is_training = precision.number, precision.training
@@ -73,7 +73,7 @@ def make_operator(
         routed=routed,
         shared_bytes=shared * number,
         ways=ways,
-        most_shards=most_shards,
+        most_shards=max_shards,
     )
 
 
@@ -82,7 +82,7 @@ def make_dense(
     inputs: int,
     outputs: int,
     *,
-    bias: bool = True,
+    has_bias: bool = True,
     ways: tuple[Way, ...] = ("data", "tensor", "place"),
     precision: Precision = SINGLE_PRECISION,
 ) -> Operator:
@@ -95,26 +95,26 @@ def make_dense(
         name,
         "dense",
         flops=2.0 * inputs * outputs,
-        parameters=inputs * outputs + bias * outputs,
+        parameters=inputs * outputs + has_bias * outputs,
         output=outputs,
         moved=inputs + outputs,
         precision=precision,
         ways=ways,
         forward_reduce=(outputs + 1) // 2,
         backward_reduce=inputs,
-        most_shards=outputs,
+        max_shards=outputs,
     )
 
 
-def make_table(name: str, rows: int, width: int, bag: int) -> Operator:
-    """Return an embedding table: a sample reads and adds `bag` rows, in bag x width additions.
+def make_table(name: str, rows: int, width: int, rows_per_sample: int) -> Operator:
+    """Return an embedding table. A sample reads and adds `rows_per_sample` rows, with `width` additions per row.
 
     A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
     table, as in frameworks with dense gradients.
     """
     number = SINGLE_PRECISION.number
     parameters = rows * width * number
-    lookups = float(bag * width)
+    lookups = float(rows_per_sample * width)
     return Operator(
         name=name,
         kind="embedding",
@@ -122,7 +122,7 @@ def make_table(name: str, rows: int, width: int, bag: int) -> Operator:
         backward_flops=lookups,
         parameter_bytes=parameters,
         output_bytes=width * number,
-        moved_bytes=(lookups + width) * number + bag * 8,  # rows, their sum, 64-bit indices
+        moved_bytes=(lookups + width) * number + rows_per_sample * 8,  # rows, their sum, 64-bit indices
         gradient_bytes=parameters,
         ways=("place", "data"),
     )
@@ -131,30 +131,30 @@ def make_table(name: str, rows: int, width: int, bag: int) -> Operator:
 def make_convolution(
     name: str,
     channels: tuple[int, int],
-    kernel: int,
-    side: tuple[int, int],
+    kernel_size: int,
+    sides: tuple[int, int],
     *,
-    bias: bool = True,
-    pooled: int | None = None,
+    has_bias: bool = True,
+    pooled_side: int | None = None,
 ) -> Operator:
     """Return a convolution: 2 k^2 c_in c_out operations per position of the output.
 
-    `channels` are (input, output) channels, and `side` is the side of the (input, output) maps. If `pooled` is given, a
-    pooling to maps of this side follows.
+    `channels` are the (input, output) channels, and `sides` the sides of the (input, output) maps. If `pooled_side` is
+    given, a pooling to maps of this side follows.
     """
-    (inputs, outputs), (read, output_side) = channels, side
-    weights = kernel * kernel * inputs * outputs
+    (inputs, outputs), (input_side, output_side) = channels, sides
+    weights = kernel_size * kernel_size * inputs * outputs
     written_numbers = outputs * output_side * output_side
-    output_numbers = written_numbers if pooled is None else outputs * pooled * pooled
+    output_numbers = written_numbers if pooled_side is None else outputs * pooled_side * pooled_side
     return make_operator(
         name,
         "convolution",
         flops=2.0 * weights * output_side * output_side,
-        parameters=weights + bias * outputs,
+        parameters=weights + has_bias * outputs,
         output=output_numbers,
-        moved=inputs * read * read
+        moved=inputs * input_side * input_side
         + written_numbers
-        + (written_numbers + output_numbers) * (pooled is not None),
+        + (written_numbers + output_numbers) * (pooled_side is not None),
         precision=SINGLE_PRECISION,
     )
 

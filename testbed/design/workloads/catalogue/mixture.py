@@ -50,7 +50,7 @@ def build_moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
             *make_expert_block(str(layer), shape, parameters.experts, parameters.routed),
         )
         inputs = model.add_chain(block, *inputs)
-    model.add(make_head(shape, parameters.vocabulary, tied=False), *inputs)
+    model.add(make_head(shape, parameters.vocabulary, is_tied=False), *inputs)
     return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
@@ -99,5 +99,5 @@ def _make_experts(name: str, shape: Shape, experts: int, routed: int) -> Operato
         precision=shape.precision,
         ways=("expert", "data"),
         routed=routed,
-        most_shards=experts,
+        max_shards=experts,
     )

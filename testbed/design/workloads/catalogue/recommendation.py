@@ -103,7 +103,8 @@ def build_ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     factors = [model.add(part) for part in _make_table_pairs("factor", parameters, parameters.factor)]
     dense_tables = [model.add(part) for part in _make_table_pairs("dense", parameters, parameters.width)]
     product = model.add(
-        make_dense("product", parameters.pairs * parameters.factor, 1, bias=False, ways=("data",)), *factors
+        make_dense("product", parameters.pairs * parameters.factor, 1, has_bias=False, ways=("data",)),
+        *factors,
     )
     last_inputs = model.add_chain(
         make_layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables

@@ -114,7 +114,8 @@ def _add_side(
             caches.append(model.add(make_cache(f"prefill.cache{layer_index}", shape, context), *inputs))
         inputs = model.add_chain(block[1:], *inputs)
     model.add(
-        _name_by_side(side, make_head(replace(shape, tokens=1), parameters.vocabulary, tied=False)), *inputs
+        _name_by_side(side, make_head(replace(shape, tokens=1), parameters.vocabulary, is_tied=False)),
+        *inputs,
     )
     return tuple(caches)
 
@@ -134,5 +135,5 @@ def make_cache(name: str, shape: Shape, tokens: int) -> Operator:
         moved=0.0,
         precision=shape.precision,
         ways=("data", "tensor"),
-        most_shards=shape.kv_heads,
+        max_shards=shape.kv_heads,
     )

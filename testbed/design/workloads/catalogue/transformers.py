@@ -78,7 +78,7 @@ def make_attention(name: str, shape: Shape, *, context: int | None = None) -> Op
         ways=("data", "tensor"),
         forward_reduce=tokens * hidden,
         backward_reduce=tokens * hidden,
-        most_shards=shape.kv_heads,
+        max_shards=shape.kv_heads,
     )
 
 
@@ -99,7 +99,7 @@ def make_mlp(name: str, shape: Shape) -> Operator:
         ways=("data", "tensor"),
         forward_reduce=tokens * hidden,
         backward_reduce=tokens * hidden,
-        most_shards=inner,
+        max_shards=inner,
     )
 
 
@@ -116,11 +116,11 @@ def make_embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: in
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce=tokens * hidden,
-        most_shards=vocabulary,
+        max_shards=vocabulary,
     )
 
 
-def make_head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
+def make_head(shape: Shape, vocabulary: int, *, is_tied: bool, tokens: int | None = None) -> Operator:
     """Return the output block: normalisation, a product with the vocabulary, softmax and loss.
 
     A tied head uses the word vectors of the embedding, read once per pass, so it only has the parameters of the
@@ -133,15 +133,15 @@ def make_head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None =
         "head",
         "head",
         flops=2.0 * token_count * weights,
-        parameters=(0 if tied else weights) + (hidden if shape.plain else 2 * hidden),
+        parameters=(0 if is_tied else weights) + (hidden if shape.plain else 2 * hidden),
         output=token_count,
         moved=token_count * (hidden + 3 * vocabulary),
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce=2 * token_count,
         backward_reduce=token_count * hidden,
-        shared=weights if tied else 0,
-        most_shards=vocabulary,
+        shared=weights if is_tied else 0,
+        max_shards=vocabulary,
     )
 
 
@@ -201,15 +201,15 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
             cross_attended = model.add_chain([make_attention(f"cross{i}", shape)], *self_attended, *inputs)
             decoded = model.add_chain([make_mlp(f"decoder_mlp{i}", shape)], *cross_attended)
     if parameters.vocabulary:
-        h = shape.hidden
+        head_index = shape.hidden
         model.add(
             make_operator(
                 "pooler",
                 "dense",
-                flops=2.0 * h * h,
-                parameters=h * h + h,
-                output=h,
-                moved=2 * h,
+                flops=2.0 * head_index * head_index,
+                parameters=head_index * head_index + head_index,
+                output=head_index,
+                moved=2 * head_index,
                 precision=shape.precision,
             ),
             *(decoded if parameters.decoder else inputs),
@@ -262,5 +262,7 @@ def build_gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
         for layer in range(parameters.layers)
         for block in (make_attention, make_mlp)
     )
-    model.add(make_head(shape, parameters.vocabulary, tied=True), *model.add_chain(blocks, embedding_index))
+    model.add(
+        make_head(shape, parameters.vocabulary, is_tied=True), *model.add_chain(blocks, embedding_index)
+    )
     return model.build_workload(name, parameters.count_samples(nodes), origin=origin)

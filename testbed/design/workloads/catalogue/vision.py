@@ -55,7 +55,9 @@ def _make_group(
         output_side = side + 2 * parameters.padding - 2
         pooled = (output_side - parameters.pool) // 2 + 1 if number == len(channels) - 1 else None
         convolutions.append(
-            make_convolution(f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled=pooled)
+            make_convolution(
+                f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled_side=pooled
+            )
         )
         side = output_side if pooled is None else pooled
     if side < 1:
@@ -81,13 +83,15 @@ def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> 
         )
     side = _halve(parameters.image)
     pooled_side = _halve(side)
-    stem = make_convolution("stem", (3, 64), 7, (parameters.image, side), bias=False, pooled=pooled_side)
+    stem = make_convolution(
+        "stem", (3, 64), 7, (parameters.image, side), has_bias=False, pooled_side=pooled_side
+    )
     last_index, channels = model.add(merge_operators("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner_channels) in enumerate(RESNET_STAGES, 1):
         for i in range(1, count + 1):
             sides = (pooled_side, _halve(pooled_side) if stage > 1 and i == 1 else pooled_side)
             bottleneck = _make_bottleneck(
-                f"stage{stage}_{i}", channels, inner_channels, sides, project=i == 1
+                f"stage{stage}_{i}", channels, inner_channels, sides, has_projection=i == 1
             )
             last_index, channels, pooled_side = (
                 model.add(bottleneck, last_index),
@@ -99,22 +103,27 @@ def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> 
 
 
 def _make_bottleneck(
-    name: str, channels: int, inner_channels: int, sides: tuple[int, int], *, project: bool
+    name: str, channels: int, inner_channels: int, sides: tuple[int, int], *, has_projection: bool
 ) -> Operator:
-    """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions; with `project`, a 1x1 on the shortcut.
+    """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions.
 
-    Each convolution is normalised, with a scale and a shift per channel.
+    With `has_projection`, the shortcut also has a 1x1 convolution. Each convolution is normalised, with a scale and a
+    shift per channel.
     """
     side, output_side = sides
     outputs = 4 * inner_channels
     parts = [
-        make_convolution(name, (channels, inner_channels), 1, (side, side), bias=False),
-        make_convolution(name, (inner_channels, inner_channels), 3, (side, output_side), bias=False),
+        make_convolution(name, (channels, inner_channels), 1, (side, side), has_bias=False),
+        make_convolution(name, (inner_channels, inner_channels), 3, (side, output_side), has_bias=False),
     ]
-    if project:
-        parts.append(make_convolution(name, (channels, outputs), 1, (side, output_side), bias=False))
-    parts.append(make_convolution(name, (inner_channels, outputs), 1, (output_side, output_side), bias=False))
-    return merge_operators(name, "bottleneck", parts, 2 * (2 * inner_channels + outputs + outputs * project))
+    if has_projection:
+        parts.append(make_convolution(name, (channels, outputs), 1, (side, output_side), has_bias=False))
+    parts.append(
+        make_convolution(name, (inner_channels, outputs), 1, (output_side, output_side), has_bias=False)
+    )
+    return merge_operators(
+        name, "bottleneck", parts, 2 * (2 * inner_channels + outputs + outputs * has_projection)
+    )
 
 
 def _halve(side: int) -> int:
