@@ -34,7 +34,7 @@ from testbed.design.model import Topology
 from testbed.design.plans.planning import get_default_steps_and_chains
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
-from testbed.design.search.chains import Point, Rules, Stop, make_first_state, run_steps
+from testbed.design.search.chains import EarlyStop, Point, Rules, make_first_state, run_steps
 from testbed.design.search.finalists import rank_strategies, rank_wirings
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import (
@@ -286,7 +286,7 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         annealer = Annealer(problem)
         objective = annealer.get_objective(1)
         start = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
-        polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
+        polish(annealer, [start], np.random.default_rng(seed), 800_000, EarlyStop())
         known = annealer.simulator.select_fastest(0.25)
         selection = spread_by_time(known, FINALISTS)
         table = [

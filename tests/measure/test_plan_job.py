@@ -142,7 +142,7 @@ def test_bytes_that_were_sent_again_may_have_been_lost_before_a_link():
 def test_a_job_needs_a_plan():
     bare = Design("bare", find_topology(4, 2), make_wiring(find_topology(4, 2)), Routes({}))
     with pytest.raises(CollectiveError, match="a job needs a plan"):
-        run_plan(None, bare, None, iterations=1, lasts_s=1.0, factor=None, deadline_s=1.0)
+        run_plan(None, bare, None, iterations=1, iteration_s=1.0, factor=None, deadline_s=1.0)
 
 
 def test_counters_that_began_again_count_nothing():

@@ -261,14 +261,14 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         checkpoint_times = None
         if checkpoint:
             run = run_checkpoint(setting.job, checkpoint, simulate)
-            execution, execution_to_draw = run.plain, run.window
+            execution, execution_to_draw = run.baseline, run.window
             checkpoint_times = CheckpointTimes(
                 bytes=sum(checkpoint.divide_bytes(setting.job)),
                 every=checkpoint.every,
                 storage=checkpoint.storage.count,
                 mode=checkpoint.mode,
                 iteration_ms=run.longest_s * 1e3,
-                plain_ms=run.plain.iteration_s * 1e3,
+                plain_ms=run.baseline.iteration_s * 1e3,
                 mean_ms=run.mean_s * 1e3,
                 write_ms=run.write_s * 1e3,
                 simulated=run.iterations,

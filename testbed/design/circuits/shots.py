@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 _TOLERANCE = 1e-9
 #: With more pairs, or if integer programming takes longer than these seconds, the choice of pairs is greedy.
 _MAX_PAIRS_EXACT = 3_000
-_SECONDS_EXACT = 1.0
+_EXACT_TIME_LIMIT_S = 1.0
 
 
 def allocate_switch_circuits(
@@ -151,7 +151,7 @@ def _serve_exactly(
         constraints=[LinearConstraint(incidence, -np.inf, switch_count) for incidence in incidence_limits],
         integrality=np.ones(len(values)),
         bounds=Bounds(0, 1),
-        options={"time_limit": _SECONDS_EXACT},
+        options={"time_limit": _EXACT_TIME_LIMIT_S},
     )
     is_served_greedily = _serve_largest_first(
         sources, targets, values, nodes, switch_count, is_symmetric=is_symmetric

@@ -44,7 +44,7 @@ _MAX_CANDIDATES = 128
 _MAX_PAIRS_BOTH_WAYS = 20_000
 #: Largest ring for which `allocate_ring_circuits` also tries integer programming, and the seconds it may take.
 _MAX_NODES_EXACT = 16
-_SECONDS_EXACT = 2.0
+_EXACT_TIME_LIMIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,9 @@ def allocate_exactly(
     )
 
 
-def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
+def allocate_wavelengths(
+    demands: Floats, wavelength_count: int, max_distance: int | None = None
+) -> Wavelengths:
     """Return whole circuits close to the bound; a thousand nodes take seconds.
 
     Remaining wavelengths go to the pairs of least share, and among these to the shortest arc. So many pairs have a
@@ -159,7 +161,7 @@ def allocate_ring_circuits(
         max_distance = reach
     elif np.count_nonzero(demands) > _MAX_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
-    allocation = allocate(demands, wavelength_count, max_distance)
+    allocation = allocate_wavelengths(demands, wavelength_count, max_distance)
     if is_exact and nodes <= _MAX_NODES_EXACT:
         allocation = _improve_exactly(_make_programme(demands, wavelength_count, max_distance), allocation)
     return np.asarray(allocation.circuits.sum(axis=0).round(), np.int64)
@@ -171,7 +173,9 @@ def _improve_exactly(programme: _Programme, rounded: Wavelengths) -> Wavelengths
     if not shares.size or rounded.share >= (1 - _TOLERANCE) * shares[-1]:
         return rounded
     try:
-        exact_circuits = np.round(_solve_programme(programme, is_integral=True, seconds=_SECONDS_EXACT)[0])
+        exact_circuits = np.round(
+            _solve_programme(programme, is_integral=True, seconds=_EXACT_TIME_LIMIT_S)[0]
+        )
     except RuntimeError:
         return rounded
     if programme.compute_share(exact_circuits) <= rounded.share * (1 + _TOLERANCE):

@@ -52,7 +52,7 @@ def build_direct_fabric(
     """
     nodes = topology.nodes
     if routes is not None:
-        return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+        return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.next_edge, routes.weight)
     steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == list_circulant_edges(nodes, steps):
         return circulant(nodes, steps, rate_gbps)

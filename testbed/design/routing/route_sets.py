@@ -34,14 +34,14 @@ class PairRoute(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteSets:
-    """Routes in several sets: in set c, node v sends towards t on edge `onward[c, t, v]`, or has no route if -1.
+    """Routes in several sets: in set c, node v sends towards t on edge `next_edge[c, t, v]`, or has no route if -1.
 
     `weight[c, s, t]` is the fraction of the bytes from s to t in set c; the weights of a pair sum to 1. `bound_bytes`
     is a lower bound on the fullest link of any routing of the same demand; 0 if unknown.
     """
 
     topology: Topology
-    onward: NDArray[np.int64]
+    next_edge: NDArray[np.int64]
     weight: NDArray[np.float64]
     bound_bytes: float = 0.0
 
@@ -64,7 +64,7 @@ class RouteSets:
         """Return the edges of the path from source to target in a set."""
         edges, path, node = self.topology.edges, [], source
         while node != target:
-            path.append(int(self.onward[set_number, target, node]))
+            path.append(int(self.next_edge[set_number, target, node]))
             node = edges[path[-1]][1]
         return tuple(path)
 
@@ -90,7 +90,7 @@ class RouteSets:
         )
         load = np.zeros(len(self.topology.edges))
         head = np.array([edge[1] for edge in self.topology.edges], dtype=np.int64)
-        add_demand(self.onward, self.weight, bytes_by_pair, head, load)
+        add_demand(self.next_edge, self.weight, bytes_by_pair, head, load)
         return load
 
     def compute_gap(self, demand: Demand | NDArray[np.float64]) -> float:
@@ -121,11 +121,11 @@ def map_routes(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
     return tuple(
         Routes(
             {
-                (int(node), int(target)): links[onward[target, node]]
-                for target, node in np.argwhere(onward >= 0)
+                (int(node), int(target)): links[next_edge[target, node]]
+                for target, node in np.argwhere(next_edge >= 0)
             }
         )
-        for onward in routes.onward
+        for next_edge in routes.next_edge
     )
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from testbed.design.search.chains import Point, Stop
+from testbed.design.search.chains import EarlyStop, Point
 from testbed.design.search.edge_swap import TrialBudget, list_neighbours, propose_starts, swap
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -367,7 +367,7 @@ def get_seconds(timed: TimedCandidate) -> float:
 
 
 def polish(
-    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, budget: int, stop: Stop
+    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, budget: int, stop: EarlyStop
 ) -> tuple[TimedCandidate, ...]:
     """Return the candidates that descents and annealing reach from `starts` within `budget`, fastest first.
 

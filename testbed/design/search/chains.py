@@ -45,7 +45,7 @@ class Objective(Protocol):
         """Return the seconds of an iteration; infinity for an impossible point, such as one that exceeds the memory."""
 
 
-class Recipe(Protocol):
+class ObjectiveFactory(Protocol):
     """Everything that defines an objective, small enough to send to another process."""
 
     def make_objective(self) -> Objective:
@@ -197,7 +197,7 @@ def _is_accepted(cost_s: float, candidate_s: float, alpha: float, rng: np.random
     return bool(candidate_s < cost_s or threshold < math.exp(-alpha * (candidate_s - cost_s)))
 
 
-class Stop:
+class EarlyStop:
     """Context manager that ends its block without an error at Ctrl-C or a loss of workers, and keeps the reason.
 
     >>> stop = Stop()
@@ -223,7 +223,7 @@ class Stop:
     ) -> bool:
         if isinstance(error, KeyboardInterrupt):
             self.reason = "Ctrl-C"
-        elif error is not None and is_loss(error):
+        elif error is not None and is_worker_loss(error):
             self.lost = True
             self.reason = f"a loss of workers ({type(error).__name__})"
         else:
@@ -231,6 +231,6 @@ class Stop:
         return True
 
 
-def is_loss(error: BaseException) -> bool:
+def is_worker_loss(error: BaseException) -> bool:
     """Return whether an error means lost workers: a broken process pool, a cancelled call, or Dask's `KilledWorker`."""
     return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker"

@@ -74,16 +74,16 @@ Work = Computing | Sending | Summing
 
 
 class Item(NamedTuple):
-    """Work that begins when its servers are ready at `stage`. At its end, its receivers are ready at stage `onward`."""
+    """Work that begins when its servers are ready at `stage`. At its end, its receivers are ready at `next_stage`."""
 
     work: Work
     stage: int
-    onward: int
+    next_stage: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `onward` of each work.
+    """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `next_stage` of each work.
 
     The stages are for the first microbatch.
     """
@@ -94,7 +94,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Parts in order, over `stages` stages. `items` holds `stage` and `onward` of each work of the parts.
+    """Parts in order, over `stages` stages. `items` holds `stage` and `next_stage` of each work of the parts.
 
     Equal works are the same object, and so are equal parts of equal microbatches.
     """
@@ -309,7 +309,7 @@ def _make_remote_sending(resharding: Resharding) -> Sending:
 
 
 def _make_part(items: Sequence[Item]) -> Part:
-    stages = np.array([(item.stage, item.onward) for item in items], dtype=np.int64).reshape(-1, 2)
+    stages = np.array([(item.stage, item.next_stage) for item in items], dtype=np.int64).reshape(-1, 2)
     return Part(tuple(item.work for item in items), stages)
 
 

@@ -39,9 +39,9 @@ def compute_finish_s(
             server = index[row]
             stage_ready[server] = _serve(busy[server], stage_ready[server], amount[row])
             latest_end_s = max(latest_end_s, stage_ready[server])
-        onward = items[item, 1]
+        next_stage = items[item, 1]
         for row in range(bounds[item, 1], bounds[item, 2]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], stage_ready[index[row]])
+            ready[next_stage, index[row]] = max(ready[next_stage, index[row]], stage_ready[index[row]])
         if bounds[item, 2] == bounds[item, 3]:
             continue
         begin = 0.0
@@ -51,16 +51,16 @@ def compute_finish_s(
         end_s = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] >= nodes:
-                if onward < 0:
+                if next_stage < 0:
                     end_s = max(end_s, _serve_gradients(busy[index[row]], begin, amount[row]))
                 else:
                     end_s = max(end_s, _serve_with_gradients(busy[index[row]], begin, amount[row]))
         end_s += extra_s[item]
         latest_end_s = max(latest_end_s, end_s)
-        if onward < 0:
+        if next_stage < 0:
             continue
         for row in range(bounds[item, 3], bounds[item, 4]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], end_s)
+            ready[next_stage, index[row]] = max(ready[next_stage, index[row]], end_s)
     return latest_end_s
 
 

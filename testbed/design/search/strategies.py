@@ -39,7 +39,7 @@ class Proposal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyRecipe:
+class StrategyObjectiveFactory:
     """The problem of a search in the form that is sent to workers."""
 
     problem: Problem

@@ -46,7 +46,7 @@ __all__ = [
 READY_TIMEOUT_S = 120.0
 # Time after the deadline for the guards' last reports, and the longest pause between two checks of the ranks.
 REPORT_GRACE_S = 1.5
-POLL_S = 0.5
+POLL_INTERVAL_S = 0.5
 _TIME_COLUMNS = ("time_us", "min_us", "max_us", "low_us", "high_us")
 _IDLE_PROCESSOR_COLUMNS = dict.fromkeys(
     ("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0
@@ -237,7 +237,7 @@ def _yield_rows(
 def _yield_events(launch: Launch, reports: RankReports, end_s: float) -> Iterator[str]:
     """Yield the kind of each event as it arrives, and "" at each poll, until all ranks have ended or time is up."""
     while launch.running and (remaining_s := end_s - time.monotonic()) > 0:
-        for host, line in launch.lines(min(POLL_S, remaining_s)):
+        for host, line in launch.lines(min(POLL_INTERVAL_S, remaining_s)):
             yield reports.store_event(host, line)
         yield ""
     for host, line in launch.lines(0):

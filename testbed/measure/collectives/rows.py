@@ -19,12 +19,12 @@ from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigure
 Value = TypeVar("Value")
 
 # Processors limited a measurement if the links were not full and some host was short of processors. A host is short of
-# processors if all of them, or those of the rank, were busy for `BUSY_SHARE` of the time, if the hypervisor took
-# `STOLEN_SHARE`, or if the rank's threads waited for a processor for `WAITED_SHARE`.
-BUSY_SHARE = 0.75
-STOLEN_SHARE = 0.05
-WAITED_SHARE = 0.1
-FULL_LINK_SHARE = 0.9
+# processors if all of them, or those of the rank, were busy for `MIN_BUSY_SHARE` of the time, if the hypervisor took
+# `MIN_STOLEN_SHARE`, or if the rank's threads waited for a processor for `MIN_WAIT_SHARE`.
+MIN_BUSY_SHARE = 0.75
+MIN_STOLEN_SHARE = 0.05
+MIN_WAIT_SHARE = 0.1
+MIN_FULL_LINK_SHARE = 0.9
 
 # Tolerances: missing and surplus bytes of a NIC relative to the ring arithmetic, and bytes of an idle NIC.
 MISSING_TOLERANCE, SURPLUS_TOLERANCE = 0.05, 0.1
@@ -76,7 +76,7 @@ def make_timing(
         busbw_mbps=busbw_mbps,
         limit_mbps=limit_mbps,
         wrong=0,
-        cpu_limited=busbw_mbps < FULL_LINK_SHARE * limit_mbps and is_short_of_processors(row),
+        cpu_limited=busbw_mbps < MIN_FULL_LINK_SHARE * limit_mbps and is_short_of_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -98,9 +98,9 @@ def _compute_link_shares(
 def is_short_of_processors(row: Mapping[str, Any]) -> bool:
     """Return True if the ranks of a row had to share processors or wait for them."""
     return bool(
-        row["processor_busy"] >= BUSY_SHARE
-        or row["processor_stolen"] >= STOLEN_SHARE
-        or row["processor_waited"] >= WAITED_SHARE
+        row["processor_busy"] >= MIN_BUSY_SHARE
+        or row["processor_stolen"] >= MIN_STOLEN_SHARE
+        or row["processor_waited"] >= MIN_WAIT_SHARE
     )
 
 

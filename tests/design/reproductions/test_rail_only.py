@@ -19,7 +19,7 @@ from testbed.design.reproductions.rail_only.model import (
     compute_slowdown,
     fit_efficiency,
 )
-from testbed.design.reproductions.rail_only.network_parts import DOMAIN, PUBLISHED
+from testbed.design.reproductions.rail_only.network_parts import DOMAIN_SIZE, PUBLISHED
 from testbed.design.reproductions.rail_only.setup import QUICK
 
 
@@ -43,7 +43,7 @@ def test_all_24_counts_are_exact(tables):
 def test_savings_are_within_a_point_for_any_ratio_in_the_derived_range(column, ratios):
     for (gpus, radix), published in PUBLISHED.items():
         for ratio in ratios:
-            assert abs(100 * compute_saving(gpus, DOMAIN, radix, ratio) - published[column]) <= 1
+            assert abs(100 * compute_saving(gpus, DOMAIN_SIZE, radix, ratio) - published[column]) <= 1
 
 
 def test_slowdowns_are_within_two_per_cent_and_the_simulation_in_two_steps_agrees(tables):

@@ -114,7 +114,7 @@ def test_equal_arguments_give_equal_routes():
     demand = sent("random", 12, seed=1)
     topology = topology_for(demand, 4, matched=False)
     one, other = balancing.route(topology, demand, seed=5), balancing.route(topology, demand, seed=5)
-    assert (one.onward == other.onward).all()
+    assert (one.next_edge == other.next_edge).all()
     assert (one.weight == other.weight).all()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.design.plans.planning import SearchEffort, Servers, make_plan
 from testbed.design.search import optimise
-from testbed.design.search.chains import Rules, Stop, make_first_state, run_steps
+from testbed.design.search.chains import EarlyStop, Rules, make_first_state, run_steps
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, propose_starts
 from testbed.design.search.finalists import (
     rank_strategies,
@@ -150,7 +150,7 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
         )
     nobody = Pressed()
     nobody.left = 0
-    stop = Stop()
+    stop = EarlyStop()
     (only,) = rank_strategies(problem, proposals, nobody, stop)
     assert (only.strategy, stop.reason) == (proposals[0].strategy, "Ctrl-C")
 

@@ -25,7 +25,7 @@ from testbed.design.reproductions.mixnet.model import FAT_TREE, MIXNET, TOPOOPT
 from testbed.design.reproductions.mixnet.models import JOBS, SERVER_GPUS, SETTING
 from testbed.design.reproductions.mixnet.setup import Scale
 
-SERVERS = 128
+SERVER_COUNT = 128
 CLAIMS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
 """Performance per dollar relative to a fat-tree, by rate in Gbit/s: range over the four models (abstract)."""
 EXPECTED = {100: (1.31, 1.61), 400: (2.06, 2.44)}
@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 
 
-def compute_network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
+def compute_network_usd(design: str, gbps: float, servers: int = SERVER_COUNT) -> float:
     """Return the price in US dollars of a network of servers with eight NICs each.
 
     Totals for 128 servers at 100 Gbit/s, in millions; they equal the published totals:

@@ -18,7 +18,7 @@ from testbed.design.reproductions.figure import (
 from testbed.design.reproductions.rail_only.model import compute_saving, count_parts
 from testbed.design.reproductions.rail_only.setup import Scale
 
-DOMAIN = 256
+DOMAIN_SIZE = 256
 """GPUs per domain in table II. Of all sizes from 8 to 512, only this size (DGX GH200) gives all 24 published counts."""
 
 FULL, RAIL = "full bisection", "rail-only"
@@ -41,9 +41,12 @@ _COLUMNS = ("gpus", "radix", "design", "switches", "transceivers", "cost_saved",
 def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = []
     for gpus, radix in PUBLISHED:
-        saved = compute_saving(gpus, DOMAIN, radix, COST), compute_saving(gpus, DOMAIN, radix, POWER)
+        saved = (
+            compute_saving(gpus, DOMAIN_SIZE, radix, COST),
+            compute_saving(gpus, DOMAIN_SIZE, radix, POWER),
+        )
         rows.append((gpus, radix, FULL, *count_parts(gpus, gpus, radix), 0.0, 0.0))
-        rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN, radix), *saved))
+        rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN_SIZE, radix), *saved))
     progress(len(rows), len(rows), "counts")
     return Table.from_rows(_COLUMNS, rows)
 

@@ -65,7 +65,7 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
     Groups that are k times as wide leave 1/k of the pipeline stages, so the number of GPUs stays the same.
     """
     widths = [width for width in WIDTHS if width <= platform.domain]
-    wider = [replace(job, tensor=t, pipeline=job.pipeline * job.tensor // t) for t in widths]
+    wider = [replace(job, tensor=time_s, pipeline=job.pipeline * job.tensor // time_s) for time_s in widths]
     return min(compute_iteration_s(candidate, platform, accounting) for candidate in wider)
 
 

@@ -79,7 +79,10 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 def _compute_ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
     ours = table.select_rows(fabric="TopoOpt").get_numbers("cost_musd")
     return [
-        a / b for a, b in zip(table.select_rows(fabric=fabric).get_numbers("cost_musd"), ours, strict=True)
+        other_usd / topoopt_usd
+        for other_usd, topoopt_usd in zip(
+            table.select_rows(fabric=fabric).get_numbers("cost_musd"), ours, strict=True
+        )
     ]
 
 

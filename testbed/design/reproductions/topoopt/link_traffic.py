@@ -20,7 +20,7 @@ from testbed.design.reproductions.topoopt.jobs import simulate_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "share_of_links", "gb", "of_fullest")
-_POINTS = 51
+_POINT_COUNT = 51
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
@@ -29,7 +29,7 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
         for degree in scale.degrees
         for batch in sorted({min(scale.batches), max(scale.batches)})
     ]
-    quantiles = np.linspace(0.0, 1.0, _POINTS)
+    quantiles = np.linspace(0.0, 1.0, _POINT_COUNT)
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch) in enumerate(cases, 1):
         execution = simulate_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest

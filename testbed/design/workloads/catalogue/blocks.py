@@ -54,7 +54,7 @@ def make_operator(
     backward_reduce: int = 0,
     routed: int = 1,
     shared: int = 0,
-    max_shards: int | None = None,
+    most_shards: int | None = None,
 ) -> Operator:
     """Return an operator from sizes in numbers instead of bytes. Its backward pass takes twice the forward FLOPs."""
     number, is_training = precision.number, precision.training
@@ -73,7 +73,7 @@ def make_operator(
         routed=routed,
         shared_bytes=shared * number,
         ways=ways,
-        most_shards=max_shards,
+        most_shards=most_shards,
     )
 
 
@@ -102,7 +102,7 @@ def make_dense(
         ways=ways,
         forward_reduce=(outputs + 1) // 2,
         backward_reduce=inputs,
-        max_shards=outputs,
+        most_shards=outputs,
     )
 
 

@@ -99,5 +99,5 @@ def _make_experts(name: str, shape: Shape, experts: int, routed: int) -> Operato
         precision=shape.precision,
         ways=("expert", "data"),
         routed=routed,
-        max_shards=experts,
+        most_shards=experts,
     )

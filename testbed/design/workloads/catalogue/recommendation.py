@@ -115,8 +115,8 @@ def build_ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
 
 def _make_table_pairs(branch: str, parameters: Ncf, width: int) -> list[Operator]:
     return [
-        make_table(f"{branch}_{role}{i}", rows, width, parameters.bag)
-        for i in range(parameters.pairs)
+        make_table(f"{branch}_{role}{pair_index}", rows, width, parameters.bag)
+        for pair_index in range(parameters.pairs)
         for role, rows in (("user", parameters.users), ("item", parameters.items))
     ]
 
@@ -157,6 +157,8 @@ def build_candle(name: str, parameters: Candle, nodes: int, origin: str) -> Work
 def make_layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
     """Return a chain of dense layers. A layer of width 1 can only be data parallel."""
     return [
-        make_dense(f"{prefix}{i}", a, b) if b > 1 else make_dense(f"{prefix}{i}", a, b, ways=("data",))
-        for i, (a, b) in enumerate(pairwise((inputs, *widths)))
+        make_dense(f"{prefix}{number}", input_width, output_width)
+        if output_width > 1
+        else make_dense(f"{prefix}{number}", input_width, output_width, ways=("data",))
+        for number, (input_width, output_width) in enumerate(pairwise((inputs, *widths)))
     ]

@@ -135,5 +135,5 @@ def make_cache(name: str, shape: Shape, tokens: int) -> Operator:
         moved=0.0,
         precision=shape.precision,
         ways=("data", "tensor"),
-        max_shards=shape.kv_heads,
+        most_shards=shape.kv_heads,
     )

@@ -78,7 +78,7 @@ def make_attention(name: str, shape: Shape, *, context: int | None = None) -> Op
         ways=("data", "tensor"),
         forward_reduce=tokens * hidden,
         backward_reduce=tokens * hidden,
-        max_shards=shape.kv_heads,
+        most_shards=shape.kv_heads,
     )
 
 
@@ -99,7 +99,7 @@ def make_mlp(name: str, shape: Shape) -> Operator:
         ways=("data", "tensor"),
         forward_reduce=tokens * hidden,
         backward_reduce=tokens * hidden,
-        max_shards=inner,
+        most_shards=inner,
     )
 
 
@@ -116,7 +116,7 @@ def make_embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: in
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce=tokens * hidden,
-        max_shards=vocabulary,
+        most_shards=vocabulary,
     )
 
 
@@ -141,7 +141,7 @@ def make_head(shape: Shape, vocabulary: int, *, is_tied: bool, tokens: int | Non
         forward_reduce=2 * token_count,
         backward_reduce=token_count * hidden,
         shared=weights if is_tied else 0,
-        max_shards=vocabulary,
+        most_shards=vocabulary,
     )
 
 
@@ -193,13 +193,15 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
             ),
         )
     decoded = inputs
-    for i in range(parameters.layers):
-        encoder = (make_attention(f"attention{i}", shape), make_mlp(f"mlp{i}", shape))
+    for layer in range(parameters.layers):
+        encoder = (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
         inputs = model.add_chain(encoder, *inputs)
         if parameters.decoder:
-            self_attended = model.add_chain([make_attention(f"self{i}", shape)], *decoded)
-            cross_attended = model.add_chain([make_attention(f"cross{i}", shape)], *self_attended, *inputs)
-            decoded = model.add_chain([make_mlp(f"decoder_mlp{i}", shape)], *cross_attended)
+            self_attended = model.add_chain([make_attention(f"self{layer}", shape)], *decoded)
+            cross_attended = model.add_chain(
+                [make_attention(f"cross{layer}", shape)], *self_attended, *inputs
+            )
+            decoded = model.add_chain([make_mlp(f"decoder_mlp{layer}", shape)], *cross_attended)
     if parameters.vocabulary:
         head_index = shape.hidden
         model.add(

@@ -42,7 +42,13 @@ def build_vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Worklo
         convolutions, side = _make_group(parameters, f"conv{group}_", (channels, *widths), side)
         inputs, channels = model.add_chain(convolutions, *inputs), widths[-1]
     sizes = (channels * side * side, 4096, 4096, parameters.classes)
-    model.add_chain((make_dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
+    model.add_chain(
+        (
+            make_dense(f"dense{number}", input_size, output_size)
+            for number, (input_size, output_size) in enumerate(pairwise(sizes), 1)
+        ),
+        *inputs,
+    )
     return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
@@ -88,10 +94,14 @@ def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> 
     )
     last_index, channels = model.add(merge_operators("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner_channels) in enumerate(RESNET_STAGES, 1):
-        for i in range(1, count + 1):
-            sides = (pooled_side, _halve(pooled_side) if stage > 1 and i == 1 else pooled_side)
+        for block_index in range(1, count + 1):
+            sides = (pooled_side, _halve(pooled_side) if stage > 1 and block_index == 1 else pooled_side)
             bottleneck = _make_bottleneck(
-                f"stage{stage}_{i}", channels, inner_channels, sides, has_projection=i == 1
+                f"stage{stage}_{block_index}",
+                channels,
+                inner_channels,
+                sides,
+                has_projection=block_index == 1,
             )
             last_index, channels, pooled_side = (
                 model.add(bottleneck, last_index),

@@ -147,15 +147,15 @@ def test_each_operator_has_a_sharding(make_operator):
 
 
 def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
-    attention = make_operator("attention", ways=("data", "tensor"), max_shards=12)
-    experts = make_operator("experts", ways=("expert", "data"), max_shards=6)
+    attention = make_operator("attention", ways=("data", "tensor"), most_shards=12)
+    experts = make_operator("experts", ways=("expert", "data"), most_shards=6)
     assert max(sharding.shards for sharding in list_legal_shardings(attention, 128)) == 8
     workload = Workload("w", (attention, experts), (), 128)
     assert [sharding.shards for sharding in default_strategy(workload, 8).shardings] == [1, 4]
     ten = Strategy((make_spaced_sharding("tensor", 120, 15), make_data_sharding([0])))
     with pytest.raises(StrategyError, match="attention: cut into 15 shards, it can be into 12 at most"):
         check_strategy(workload, ten, 120)
-    whole = make_operator("whole", ways=("tensor",), max_shards=1)
+    whole = make_operator("whole", ways=("tensor",), most_shards=1)
     assert list_legal_shardings(whole, 4) == (make_spaced_sharding("tensor", 4, 1),)
 
 
