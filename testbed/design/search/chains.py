@@ -200,7 +200,7 @@ def _is_accepted(cost_s: float, candidate_s: float, alpha: float, rng: np.random
 class EarlyStop:
     """Context manager that ends its block without an error at Ctrl-C or a loss of workers, and keeps the reason.
 
-    >>> stop = Stop()
+    >>> stop = EarlyStop()
     >>> with stop:
     ...     raise KeyboardInterrupt
     >>> stop.reason

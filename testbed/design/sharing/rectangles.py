@@ -182,7 +182,7 @@ def tile_jobs(
     ...     RailJob("fixed", 12, shape=(2, 6)),
     ...     RailJob("serve", 4, serves=True),
     ... ]
-    >>> tiling = tile(RailCluster(domains=6, rails=8), jobs)
+    >>> tiling = tile_jobs(RailCluster(domains=6, rails=8), jobs)
     >>> [
     ...     (one.job.name, one.first_domain, one.first_rail, one.domains, one.rails)
     ...     for one in tiling.rectangles

@@ -78,7 +78,7 @@ def test_a_model_without_room_within_reach_is_refused():
 
 
 def test_traffic_of_a_cut_chain():
-    traffic = place_operators(chain("a", "b"), 8, 4, 4, 20).traffic()
+    traffic = place_operators(chain("a", "b"), 8, 4, 4, 20).compute_traffic()
 
     # Each GPU sends a quarter of the output to each other one, and the same of the gradient.
     assert (traffic[~np.eye(4, dtype=bool)] == 2 * 8 * 1_000_000 / 4).all()

@@ -60,7 +60,7 @@ def test_light_that_is_lost_between_runs_is_a_regression_and_light_that_comes_ba
     assert (lost.series.name, lost.series.lab) == ("a/nic1:transmit", "t4")
     assert lost.difference == pytest.approx(-1.5, abs=0.05)
     assert lost.epochs == ()
-    assert "no change of the lab" in "\n".join(lost.lines())
+    assert "no change of the lab" in "\n".join(lost.format_lines())
 
 
 @pytest.mark.slow

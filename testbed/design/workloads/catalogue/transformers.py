@@ -260,9 +260,9 @@ def build_gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
     )
     embedding_index = model.add(make_embedding(shape, parameters.vocabulary, parameters.sequence))
     blocks = (
-        block(f"{block.__name__}{layer}", shape)
+        block
         for layer in range(parameters.layers)
-        for block in (make_attention, make_mlp)
+        for block in (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
     )
     model.add(
         make_head(shape, parameters.vocabulary, is_tied=True), *model.add_chain(blocks, embedding_index)
