@@ -155,9 +155,9 @@ def measure(
         graph = CASES[case]()
         design = replace_routes(bare, route_job(topology, graph))
         session.install_routes(design)
-        assert design.sets is not None, "with_routes sets them"
+        assert design.route_sets is not None, "replace_routes sets them"
         stretch = session.lab.link.represents_gbps * 1000 / rate_mbps
-        job = make_host_job(graph, design.sets, rate_mbps, stretch=stretch, target_s=LASTS_S)
+        job = make_host_job(graph, design.route_sets, rate_mbps, stretch=stretch, target_s=LASTS_S)
         run = run_on_hosts(session.fleet, session.lab, wiring, job, iterations=ITERATIONS, deadline_s=120)
         yield Case(name, case, rate_mbps, run)
 
